@@ -59,7 +59,9 @@ def digits() -> standfast.data.Dataset:
 
 @pytest.fixture(scope="session")
 def lenet() -> standfast.Model:
-    return standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128)
+    return standfast.Model(
+        standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128
+    )
 
 
 @pytest.fixture

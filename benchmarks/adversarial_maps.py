@@ -19,9 +19,18 @@ from torch import Tensor
 
 import standfast
 
-NETWORKS = ("lenet5-mnist-plain", "lenet5-mnist-hessian", "lenet5-mnist-pgd", "lenet5-mnist-pgd-linf01")
+NETWORKS = (
+    "lenet5-mnist-plain",
+    "lenet5-mnist-hessian",
+    "lenet5-mnist-pgd",
+    "lenet5-mnist-pgd-linf01",
+)
 EXPLAINERS = ("saliency", "input_x_gradient", "integrated_gradients", "gradcam", "deeplift")
-STROKE, EMPTY = 0.5, 0.1  # strokes are pixels above the first value, empty pixels are below the second
+# strokes are pixels above the first value, empty pixels are below the second
+STROKE, EMPTY = (
+    0.5,
+    0.1,
+)
 
 
 def measure_switching(module: torch.nn.Module, x: Tensor, noisy: Tensor) -> tuple[float, float]:
@@ -34,7 +43,9 @@ def measure_switching(module: torch.nn.Module, x: Tensor, noisy: Tensor) -> tupl
 
 def main() -> None:
     """Print a table for each network."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--digits", type=int, default=40)
     x = standfast.data.mnist("test")[: parser.parse_args().digits].inputs
     pearson = standfast.similarity.get("pearson")
@@ -44,7 +55,9 @@ def main() -> None:
         targets = model.forward(x.to(model.device)).argmax(1)
         biases = ", ".join(f"{bias:.2f}" for bias in module.features.conv1.bias.tolist())
         print(f"\n{name}; biases of the first layer: {biases}")
-        print("| radius | units that switch, on background | explainer | PCC | in the strokes | mass on empty pixels |")
+        print(
+            "| radius | units that switch, on background | explainer | PCC | in the strokes | mass on empty pixels |"
+        )
         print("| --- | --- | --- | --- | --- | --- |")
         generator = torch.Generator().manual_seed(0)
         for radius in (0.1, 0.3):
@@ -52,12 +65,19 @@ def main() -> None:
             noisy = torch.lerp(low, high, torch.rand(x.shape, generator=generator))
             everywhere, background = measure_switching(module, x, noisy)
             for name in EXPLAINERS:
-                maps, perturbed = (standfast.explainers.get(name)(model, z, targets).abs().cpu() for z in (x, noisy))
+                maps, perturbed = (
+                    standfast.explainers.get(name)(model, z, targets).abs().cpu()
+                    for z in (x, noisy)
+                )
                 whole = pearson(maps, perturbed).mean()
                 strokes = pearson(maps * (x > STROKE), perturbed * (x > STROKE)).mean()
-                empty = ((perturbed * (x <= EMPTY)).flatten(1).sum(1) / perturbed.flatten(1).sum(1)).mean()
+                empty = (
+                    (perturbed * (x <= EMPTY)).flatten(1).sum(1) / perturbed.flatten(1).sum(1)
+                ).mean()
                 shares = f"{everywhere:.2f}, {background:.2f}"
-                print(f"| {radius} | {shares} | {name} | {whole:.2f} | {strokes:.2f} | {empty:.2f} |")
+                print(
+                    f"| {radius} | {shares} | {name} | {whole:.2f} | {strokes:.2f} | {empty:.2f} |"
+                )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ Pass = Literal["forward", "both", "second"]
 def load_lenet(samples: int, rows: int, device: str) -> tuple[standfast.Model, Tensor]:
     """The bundled LeNet-5 with frozen weights and batches of `rows`, and the first bundled digits."""
     digits = standfast.data.bundled("digits")[:samples]
-    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), digits.bounds, batch_size=rows, device=device)
+    model = standfast.Model(
+        standfast.zoo.load("lenet5-mnist"), digits.bounds, batch_size=rows, device=device
+    )
     for parameter in model.module.eval().parameters():
         parameter.requires_grad_(False)
     return model, digits.inputs
@@ -55,7 +57,9 @@ def measure_pass(module: nn.Module, x: Tensor, kind: Pass, passes: int | None = 
             leaf = x.detach().requires_grad_(kind != "forward")
             logits = module(leaf)
             if kind != "forward":
-                (found,) = torch.autograd.grad(logits.amax(1).sum(), leaf, create_graph=kind == "second")
+                (found,) = torch.autograd.grad(
+                    logits.amax(1).sum(), leaf, create_graph=kind == "second"
+                )
             if kind == "second":
                 torch.autograd.grad((found * leaf).abs().sum(), leaf)
     return (read_clock(x.device) - start) / (passes * len(x))
@@ -68,7 +72,9 @@ def make_bare_loop(model: standfast.Model, x: Tensor, rows: int) -> Callable[[],
     return lambda: measure_bare_rate(model.module, batches, rows, passes)
 
 
-def compare_rates(ours: Callable[[], float], other: Callable[[], float], repeats: int) -> list[float]:
+def compare_rates(
+    ours: Callable[[], float], other: Callable[[], float], repeats: int
+) -> list[float]:
     """Our rate over the other one; each round measures the other just before and after ours."""
     other()
     ratios = []

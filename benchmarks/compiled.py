@@ -24,7 +24,11 @@ def read_clock(device: torch.device) -> float:
     """The time in seconds, after all work on the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.process_time() if device.type == "cpu" and torch.get_num_threads() == 1 else time.perf_counter()
+    return (
+        time.process_time()
+        if device.type == "cpu" and torch.get_num_threads() == 1
+        else time.perf_counter()
+    )
 
 
 def make_forms(
@@ -33,7 +37,9 @@ def make_forms(
     """Functions that make the model in each form, with the inputs that it wants."""
 
     def export() -> nn.Module:
-        return torch.export.export(load(), (x[:2],), dynamic_shapes=({0: torch.export.Dim("n")},)).module()
+        return torch.export.export(
+            load(), (x[:2],), dynamic_shapes=({0: torch.export.Dim("n")},)
+        ).module()
 
     last = torch.channels_last
     return {
@@ -42,7 +48,11 @@ def make_forms(
         "torch.export": lambda: (export(), x),
         "channels-last": lambda: (load().to(memory_format=last), x.to(memory_format=last)),
         "bfloat16": lambda: (load().bfloat16(), x.bfloat16()),
-        f"bfloat16, {backend}": lambda: (torch.compile(load().bfloat16(), backend=backend), x.bfloat16()),  # type: ignore[return-value]
+        # type: ignore[return-value]
+        f"bfloat16, {backend}": lambda: (
+            torch.compile(load().bfloat16(), backend=backend),
+            x.bfloat16(),
+        ),
     }
 
 
@@ -59,7 +69,9 @@ def measure(work: Callable[[], int], device: torch.device, seconds: float = 2.0)
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="lenet5-mnist")
     parser.add_argument("--side", type=int, default=28)
     parser.add_argument("--channels", type=int, default=1)
@@ -70,7 +82,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    x = torch.rand(options.rows, options.channels, options.side, options.side, device=options.device)
+    x = torch.rand(
+        options.rows, options.channels, options.side, options.side, device=options.device
+    )
 
     def load() -> nn.Module:
         module: nn.Module = standfast.zoo.load(options.model).to(options.device).eval()
@@ -81,7 +95,9 @@ def main() -> None:
     metric = DataSensitivityConsistency(segments="grid", masks=1000)
     explainer = standfast.explainers.get("input_x_gradient")
     print(f"{options.model}, {options.rows} rows, {options.device}, {options.threads} threads\n")
-    print("| form | first call, s | forward, rows/s | explained, rows/s | metric, evaluations/s | times as fast |")
+    print(
+        "| form | first call, s | forward, rows/s | explained, rows/s | metric, evaluations/s | times as fast |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     base: list[float] = []
     for name, make in make_forms(load, x, options.backend).items():
@@ -106,7 +122,10 @@ def main() -> None:
         rates = [measure(work, model.device) for work in (predict, explain, evaluate)]
         base = base or rates
         shares = ", ".join(f"{rate / own:.2f}" for rate, own in zip(rates, base, strict=True))
-        print(f"| {name} | {first:.1f} | {' | '.join(f'{rate:,.0f}' for rate in rates)} | {shares} |", flush=True)
+        print(
+            f"| {name} | {first:.1f} | {' | '.join(f'{rate:,.0f}' for rate in rates)} | {shares} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

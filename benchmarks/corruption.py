@@ -72,12 +72,16 @@ def measure_corruption_rate(
 
 def read_peak_memory() -> float:
     """The largest memory of this process so far, in megabytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--full", type=int, default=1500)
@@ -91,7 +95,9 @@ def main() -> None:
     count = max(options.samples, options.full)
     inputs, maps = torch.randn(2, count, CHANNELS, STEPS, generator=generator)
     infinite = (-float("inf"), float("inf"))
-    model = standfast.Model(make_network(options.width), infinite, device=options.device, batch_size=options.batch)
+    model = standfast.Model(
+        make_network(options.width), infinite, device=options.device, batch_size=options.batch
+    )
     metric = CorruptionCurve(fractions=FRACTIONS[:-1])
     some = inputs[: options.samples], maps[: options.samples]
     copies, _ = measure_corruption_rate(model, some[0][:8], some[1][:8], metric)
@@ -111,7 +117,9 @@ def main() -> None:
     if not options.full:
         return
     start, at_first = read_clock(model.device), read_peak_memory()
-    copies, rate = measure_corruption_rate(model, inputs[: options.full], maps[: options.full], metric)
+    copies, rate = measure_corruption_rate(
+        model, inputs[: options.full], maps[: options.full], metric
+    )
     whole = copies * CHANNELS * STEPS * 4 / 2**20
     print(
         f"{options.full} series, {copies} copies: {read_clock(model.device) - start:.0f} s, {rate:.0f} copies/s;"

@@ -31,14 +31,34 @@ class Copy(nn.Module):
 def make_networks() -> dict[str, nn.Module]:
     """Untrained networks for 28x28 images."""
     torch.manual_seed(0)
-    convolutions = (nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU())
+    convolutions = (
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2),
+        nn.ReLU(),
+    )
     pooled = (nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), Copy(), nn.MaxPool2d(2))
     pooled = (*pooled, nn.Conv2d(16, 32, 3), nn.ReLU(), Copy(), nn.MaxPool2d(2))
-    more = (nn.Conv2d(32, 32, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 36, 64), nn.ReLU())
-    flat = (nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+    more = (
+        nn.Conv2d(32, 32, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(32 * 36, 64),
+        nn.ReLU(),
+    )
+    flat = (
+        nn.Flatten(),
+        nn.Linear(784, 256),
+        nn.ReLU(),
+        nn.Linear(256, 256),
+        nn.ReLU(),
+        nn.Linear(256, 10),
+    )
     return {
         "three convolutions": nn.Sequential(*convolutions, *more, nn.Linear(64, 10)).eval(),
-        "convolutions and pooling": nn.Sequential(*pooled, nn.Flatten(), nn.Linear(32 * 36, 10)).eval(),
+        "convolutions and pooling": nn.Sequential(
+            *pooled, nn.Flatten(), nn.Linear(32 * 36, 10)
+        ).eval(),
         "three linear layers": nn.Sequential(*flat).eval(),
     }
 
@@ -56,7 +76,9 @@ def time_functions(functions: list[Callable[[], Tensor]], repeats: int) -> list[
 
 def main() -> None:
     """Print one row for each network and size."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
     warnings.simplefilter("ignore")
@@ -77,7 +99,10 @@ def main() -> None:
 
             difference = float((ours() - theirs()).abs().max())
             our_time, their_time = time_functions([ours, theirs], repeats)
-            print(f"| {name} | {count} x {size} | {difference:.0e} | {their_time / our_time:.2f} |", flush=True)
+            print(
+                f"| {name} | {count} x {size} | {difference:.0e} | {their_time / our_time:.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -51,7 +51,10 @@ def call_tables() -> dict[str, Any]:
         "model": standfast.Model(torch.nn.Sequential(*layers), bounds=(0.0, 1.0)),
         "explainers": ["saliency", "kernel_shap"],
         "inputs": torch.rand(100, 13),
-        "metrics": {"worst case": standfast.metrics.WorstCase(BALL, search="random", budget=100), "AOPC": "aopc"},
+        "metrics": {
+            "worst case": standfast.metrics.WorstCase(BALL, search="random", budget=100),
+            "AOPC": "aopc",
+        },
     }
 
 
@@ -61,7 +64,10 @@ def call_series() -> dict[str, Any]:
         "model": standfast.Model(standfast.zoo.load("cnn-waves"), bounds=(-10.0, 10.0)),
         "explainers": ["saliency", "input_x_gradient", "integrated_gradients"],
         "inputs": standfast.data.load("waves:test").inputs[:20].clamp(-10, 10),
-        "metrics": {"sensitivity": standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1)), "AOPC": "aopc"},
+        "metrics": {
+            "sensitivity": standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1)),
+            "AOPC": "aopc",
+        },
     }
 
 
@@ -83,7 +89,9 @@ def call_sentences() -> dict[str, Any]:
     """20 sentences, three explainers, one metric."""
     sentences = standfast.data.bundled("sentences")[:20]
     return {
-        "model": standfast.Model(standfast.zoo.load("transformer-sentences"), bounds=sentences.bounds),
+        "model": standfast.Model(
+            standfast.zoo.load("transformer-sentences"), bounds=sentences.bounds
+        ),
         "explainers": ["saliency", "input_x_gradient", "integrated_gradients"],
         "inputs": sentences,
         "metrics": {"sensitivity": standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1))},
@@ -113,12 +121,16 @@ def measure_apart(name: str, source: Path | None) -> float:
     if source is not None:
         environment["PYTHONPATH"] = str(source.resolve(strict=True))
     command = [sys.executable, __file__, "--serve", name]
-    return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    )
 
 
 def main() -> None:
     """Measure and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", nargs="+", choices=list(CALLS), default=list(CALLS))
     parser.add_argument("--before", type=Path, metavar="SRC")
@@ -129,9 +141,14 @@ def main() -> None:
         print(measure(options.serve))
         return
     versions = [options.before, None] if options.before else [None]
-    print(f"| call | {'before | ' if options.before else ''}now |\n| --- |{' ---: |' * len(versions)}", flush=True)
+    print(
+        f"| call | {'before | ' if options.before else ''}now |\n| --- |{' ---: |' * len(versions)}",
+        flush=True,
+    )
     for name in options.only:
-        rounds = [[measure_apart(name, version) for version in versions] for _ in range(options.repeats)]
+        rounds = [
+            [measure_apart(name, version) for version in versions] for _ in range(options.repeats)
+        ]
         cells = [f"{statistics.median(own):.1f} s" for own in zip(*rounds, strict=True)]
         print(f"| {CALLS[name].__doc__} | {' | '.join(cells)} |", flush=True)
 

@@ -57,7 +57,9 @@ def measure(before: str, statement: str, runs: int) -> tuple[float, float, list[
     code = CODE.format(before=before, statement=statement, heavy=HEAVY)
     found = []
     for _ in range(runs):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         found.append(json.loads(done.stdout))
     return min(f[0] for f in found), min(f[1] for f in found), found[0][2]
 

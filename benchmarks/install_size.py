@@ -35,12 +35,17 @@ def find_installed(folder: Path | None) -> Installed:
     return {canonicalize_name(each.metadata["Name"]): each for each in found}
 
 
-def requirements_of(installed: Installed, name: str, extras: Iterable[str] = ()) -> dict[str, set[str]]:
+def requirements_of(
+    installed: Installed, name: str, extras: Iterable[str] = ()
+) -> dict[str, set[str]]:
     """What a package requires here and now: names, each with the extras that are asked for."""
     found: dict[str, set[str]] = {}
     for line in installed[name].requires or ():
         needed = Requirement(line)
-        if any(needed.marker is None or needed.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+        if any(
+            needed.marker is None or needed.marker.evaluate({"extra": extra})
+            for extra in ("", *extras)
+        ):
             found.setdefault(canonicalize_name(needed.name), set()).update(needed.extras)
     return found
 
@@ -54,7 +59,9 @@ def closure(installed: Installed, start: dict[str, set[str]]) -> set[str]:
         if each in seen or each[0] not in installed:
             continue
         seen.add(each)
-        waiting += [(name, frozenset(extras)) for name, extras in requirements_of(installed, *each).items()]
+        waiting += [
+            (name, frozenset(extras)) for name, extras in requirements_of(installed, *each).items()
+        ]
     return {name for name, _ in seen}
 
 
@@ -65,8 +72,15 @@ def megabytes(distribution: Distribution) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--extra", action="append", default=[], help="an extra of standfast that is installed as well")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--extra",
+        action="append",
+        default=[],
+        help="an extra of standfast that is installed as well",
+    )
     parser.add_argument("--site-packages", type=Path, help="the folder of another environment")
     options = parser.parse_args()
     installed = find_installed(options.site_packages)
@@ -80,7 +94,9 @@ def main() -> None:
     size = {name: megabytes(installed[name]) for name in every | host | {ROOT}}
     rows = []
     for name in direct.keys() - host:
-        rest = closure(installed, {other: extras for other, extras in direct.items() if other != name})
+        rest = closure(
+            installed, {other: extras for other, extras in direct.items() if other != name}
+        )
         rows.append((sum(size[each] for each in every - rest - host), name))
 
     print(f"{'direct package':24} {'version':14} {'MB':>7} {'alone':>7}")
@@ -88,16 +104,28 @@ def main() -> None:
         print(f"{name:24} {installed[name].version:14} {size[name]:7.1f} {alone:7.1f}")
     print("\nrequired by these")
     for name in sorted(every - host - direct.keys(), key=size.__getitem__, reverse=True):
-        asking = sorted(other for other in every if name in requirements_of(installed, other, direct.get(other, ())))
-        print(f"{name:24} {installed[name].version:14} {size[name]:7.1f}         {', '.join(asking)}")
+        asking = sorted(
+            other
+            for other in every
+            if name in requirements_of(installed, other, direct.get(other, ()))
+        )
+        print(
+            f"{name:24} {installed[name].version:14} {size[name]:7.1f}         {', '.join(asking)}"
+        )
     print(f"\n{HOST} and what it requires")
     for name in sorted(host, key=size.__getitem__, reverse=True):
-        print(f"{name:24} {installed[name].version:14} {size[name]:7.1f}         {'direct' if name in direct else ''}")
+        print(
+            f"{name:24} {installed[name].version:14} {size[name]:7.1f}         {'direct' if name in direct else ''}"
+        )
 
     beyond = every - host
-    print(f"\ndirect packages: {len(direct)}, of these {len(direct.keys() & host)} are {HOST} or required by it")
+    print(
+        f"\ndirect packages: {len(direct)}, of these {len(direct.keys() & host)} are {HOST} or required by it"
+    )
     print(f"all packages beyond {HOST}: {len(beyond)}")
-    print(f"MB beyond {HOST}: {sum(size[name] for name in beyond):.0f} ({ROOT} itself: {size[ROOT]:.0f})")
+    print(
+        f"MB beyond {HOST}: {sum(size[name] for name in beyond):.0f} ({ROOT} itself: {size[ROOT]:.0f})"
+    )
 
 
 if __name__ == "__main__":

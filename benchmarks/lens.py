@@ -72,7 +72,9 @@ def compute_by_sets(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
     return np.array([set_based_lens.profile(x, y, k, WINDOWS) for x, y in pairs])
 
 
-def compute_with_numpy(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], k: int) -> np.ndarray[Any, Any]:
+def compute_with_numpy(
+    a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], k: int
+) -> np.ndarray[Any, Any]:
     """The same numbers of one pair, `(2, W, 3)`, as plain NumPy with a maximum filter."""
     orders = [np.argsort(-map_.ravel(), kind="stable") for map_ in (a, b)]
 
@@ -106,7 +108,9 @@ def compute_by_profile(a: Tensor, b: Tensor, k: int) -> np.ndarray[Any, Any]:
     assert found.recall_diverse is not None
     common = found.intersection[:, :, None].expand(-1, -1, len(WINDOWS))
     plain = torch.stack([common, found.precision, found.recall], dim=-1)
-    diverse_sets = torch.stack([found.intersection_diverse, found.precision_diverse, found.recall_diverse], dim=-1)
+    diverse_sets = torch.stack(
+        [found.intersection_diverse, found.precision_diverse, found.recall_diverse], dim=-1
+    )
     return torch.stack([plain[:, 0], diverse_sets[:, 0]], dim=1).double().numpy()
 
 
@@ -115,10 +119,16 @@ def compare_profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
     slow, numpy, fast = [], [], []
     for row in range(len(a)):
         x, y = a[row : row + 1], b[row : row + 1]
-        for other in (compute_by_sets(x, y, k)[0], compute_with_numpy(x[0].numpy(), y[0].numpy(), k)):
+        for other in (
+            compute_by_sets(x, y, k)[0],
+            compute_with_numpy(x[0].numpy(), y[0].numpy(), k),
+        ):
             assert np.abs(compute_by_profile(x, y, k)[0] - other).max() < 1e-6, "they do not agree"
         slow.append(time_call(lambda x=x, y=y: compute_by_sets(x, y, k), 1))  # type: ignore[misc]
-        numpy.append(time_call(lambda x=x, y=y: compute_with_numpy(x[0].numpy(), y[0].numpy(), k), 2))  # type: ignore[misc]
+        # type: ignore[misc]
+        numpy.append(
+            time_call(lambda x=x, y=y: compute_with_numpy(x[0].numpy(), y[0].numpy(), k), 2)
+        )
         fast.append(time_call(lambda x=x, y=y: compute_by_profile(x, y, k)))  # type: ignore[misc]
     ratios = [p / q for p, q in zip(slow, fast, strict=True)]
     batch = time_call(lambda: compute_by_profile(a, b, k)) / len(a)
@@ -171,7 +181,9 @@ def measure_kendall(a: Tensor, b: Tensor) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--side", type=int, default=227)
     parser.add_argument("--k", type=int, default=1000)
@@ -180,11 +192,15 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     size = options.pairs, options.side
     kinds = {"white noise": draw_noise(*size), "smooth fields": draw_fields(*size)}
-    print(f"{options.pairs} pairs of {options.side} x {options.side}, k = {options.k}, {options.threads} threads")
+    print(
+        f"{options.pairs} pairs of {options.side} x {options.side}, k = {options.k}, {options.threads} threads"
+    )
     measure_kendall(*kinds["white noise"])  # first, while the peak of the memory is still low
     start = time.perf_counter()
     compiled = diverse.compile_walk() is not None
-    print(f"the walk, imported and compiled or read from disk: {time.perf_counter() - start:.2f} s, {compiled}")
+    print(
+        f"the walk, imported and compiled or read from disk: {time.perf_counter() - start:.2f} s, {compiled}"
+    )
     for name, (a, b) in kinds.items():
         compare_profiles(name, a, b, options.k)
         compare_greedy(name, a, options.k)

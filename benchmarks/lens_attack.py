@@ -39,7 +39,10 @@ from standfast.metrics.lens.attribution_objectives import GuidedObjective, Lens,
 
 SIMILARITIES = ("topk_intersection:k=100", "lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
 # data, network, radius, positions that top_k attacks: the paper's App. C
-SETTINGS = {"mnist": ("lenet5-mnist-plain", 0.3, 200), "fashion_mnist": ("lenet5-fashion-mnist", 0.1, 100)}
+SETTINGS = {
+    "mnist": ("lenet5-mnist-plain", 0.3, 200),
+    "fashion_mnist": ("lenet5-fashion-mnist", 0.1, 100),
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,9 @@ class Around(Lens):
         return -self.formula(state[:, 0], state[:, 1], maps, self.k)
 
 
-def make_membership(logarithm: bool, softness: float) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
+def make_membership(
+    logarithm: bool, softness: float
+) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
     """The formula of soft membership in the top k."""
 
     def compute(top: Tensor, near: Tensor, maps: Tensor, k: int) -> Tensor:
@@ -84,7 +89,9 @@ class AllT(Lens):
     t: int = 200
 
     def state(self, reference: Tensor) -> Tensor:
-        return torch.cat([super().state(reference), Lens(k=self.t, w=self.w).state(reference)[:, 1:]], dim=1)
+        return torch.cat(
+            [super().state(reference), Lens(k=self.t, w=self.w).state(reference)[:, 1:]], dim=1
+        )
 
     def goal(self, state: Tensor, maps: Tensor) -> Tensor:
         return -mass_share(maps, state[:, 2])
@@ -95,7 +102,9 @@ class Wide(AllT):
     """Mass within a wider window; points on the way are evaluated with the usual window."""
 
     def state(self, reference: Tensor) -> Tensor:
-        return torch.cat([Lens.state(self, reference), Lens(k=self.k, w=2).state(reference)[:, 1:]], dim=1)
+        return torch.cat(
+            [Lens.state(self, reference), Lens(k=self.k, w=2).state(reference)[:, 1:]], dim=1
+        )
 
 
 def list_attacks(t: int) -> dict[str, GuidedObjective]:
@@ -114,7 +123,9 @@ def list_attacks(t: int) -> dict[str, GuidedObjective]:
     }
 
 
-def compute_interval(values: np.ndarray[Any, Any], level: float = 0.9) -> tuple[float, float, float]:
+def compute_interval(
+    values: np.ndarray[Any, Any], level: float = 0.9
+) -> tuple[float, float, float]:
     """The mean and its percentile bootstrap interval over images."""
     rng = np.random.default_rng(0)
     means = values[rng.integers(0, len(values), (4000, len(values)))].mean(1)
@@ -124,7 +135,9 @@ def compute_interval(values: np.ndarray[Any, Any], level: float = 0.9) -> tuple[
 
 def main() -> None:
     """Print a table for each data set."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--restarts", type=int, default=3)
@@ -139,8 +152,14 @@ def main() -> None:
         network, radius, t = SETTINGS[data]
         model = standfast.Model(standfast.zoo.load(network), bounds=(0.0, 1.0))
         images = standfast.data.load(f"{data}:test")[: options.images]
-        print(f"\n{data}, {network}, radius {radius}, {options.restarts} x {options.steps} steps of 0.01")
-        print("| attack | " + " | ".join(SIMILARITIES) + " | recall less top_k's | precision less top_k's | s |")
+        print(
+            f"\n{data}, {network}, radius {radius}, {options.restarts} x {options.steps} steps of 0.01"
+        )
+        print(
+            "| attack | "
+            + " | ".join(SIMILARITIES)
+            + " | recall less top_k's | precision less top_k's | s |"
+        )
         print("| --- " * (len(SIMILARITIES) + 4) + "|")
         first: np.ndarray[Any, Any] | None = None
         for name, attack in list_attacks(t).items():
@@ -162,9 +181,18 @@ def main() -> None:
             first = values if first is None else first
             numbers = [compute_interval(column) for column in values.T]
             paired = [compute_interval(column) for column in (values - first).T[1:]]
-            found.setdefault(data, {})[name] = {"numbers": numbers, "paired": paired, "images": int(ok.sum())}
-            cells = [f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in (*numbers, *paired)]
-            print(f"| {name} | " + " | ".join(cells) + f" | {time.perf_counter() - start:.0f} |", flush=True)
+            found.setdefault(data, {})[name] = {
+                "numbers": numbers,
+                "paired": paired,
+                "images": int(ok.sum()),
+            }
+            cells = [
+                f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in (*numbers, *paired)
+            ]
+            print(
+                f"| {name} | " + " | ".join(cells) + f" | {time.perf_counter() - start:.0f} |",
+                flush=True,
+            )
         print(f"{found[data]['top_k']['images']} images that the network gets right")
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -44,10 +44,14 @@ ATTACKS = (
 def run_ours(model: standfast.Model, x: Tensor, free: Tensor, attack: str) -> Found:
     """Distortions (infinite where no other class was found), and the mean number of gradients for a digit."""
     found = standfast.algorithms.get_attack(attack).minimise(model, x, None, free)
-    return torch.where(found.found, found.distortion, torch.inf), float(found.gradient_evaluations.double().mean())
+    return torch.where(found.found, found.distortion, torch.inf), float(
+        found.gradient_evaluations.double().mean()
+    )
 
 
-def list_peers(module: nn.Module, x: Tensor, y: Tensor, steps: int = 1000) -> Iterator[tuple[str, Callable[[], Found]]]:
+def list_peers(
+    module: nn.Module, x: Tensor, y: Tensor, steps: int = 1000
+) -> Iterator[tuple[str, Callable[[], Found]]]:
     """Minimum-norm attacks of other libraries, with their own defaults except for the steps, at a gradient each."""
 
     def measure(points: Tensor, gradients: float) -> Found:
@@ -77,13 +81,24 @@ def list_peers(module: nn.Module, x: Tensor, y: Tensor, steps: int = 1000) -> It
         return
     yield "adv-lib FMN", lambda: measure(library.fmn(module, x, y, norm=2, steps=steps), steps)
     yield "adv-lib DDN", lambda: measure(library.ddn(module, x, y, steps=steps), steps)
-    yield "adv-lib ALMA", lambda: measure(library.alma(module, x, y, distance="l2", num_steps=steps), steps)
-    yield "adv-lib FAB", lambda: measure(library.fab(module, x, y, norm=2, n_iter=steps // 10), steps)
+    yield (
+        "adv-lib ALMA",
+        lambda: measure(library.alma(module, x, y, distance="l2", num_steps=steps), steps),
+    )
+    yield (
+        "adv-lib FAB",
+        lambda: measure(library.fab(module, x, y, norm=2, n_iter=steps // 10), steps),
+    )
 
 
 def load_samples(model: str, count: int) -> tuple[Tensor, tuple[float, float]]:
     """Inputs of the kind that a bundled model was trained on, and their range."""
-    sets = {"waves": "waves:test", "gtsrb": "gtsrb:test", "cifar10": "cifar10:test", "fashion": "fashion_mnist:test"}
+    sets = {
+        "waves": "waves:test",
+        "gtsrb": "gtsrb:test",
+        "cifar10": "cifar10:test",
+        "fashion": "fashion_mnist:test",
+    }
     name = next((source for part, source in sets.items() if part in model), "mnist:test")
     x = standfast.data.load(name)[:count].inputs
     return x, (float(x.min()), float(x.max())) if "waves" in name else (0.0, 1.0)
@@ -100,7 +115,9 @@ def compare_classes() -> None:
             spread = torch.randn(classes, 1, generator=generator, dtype=torch.float64).exp()
             layer = nn.Linear(20, classes).double()
             with torch.no_grad():
-                layer.weight.copy_(torch.randn(classes, 20, generator=generator, dtype=torch.float64) * spread)
+                layer.weight.copy_(
+                    torch.randn(classes, 20, generator=generator, dtype=torch.float64) * spread
+                )
                 layer.bias.copy_(torch.randn(classes, generator=generator, dtype=torch.float64))
             x = torch.rand(200, 20, generator=generator, dtype=torch.float64)
             found = standfast.algorithms.get_attack("fmn").minimise(
@@ -119,11 +136,17 @@ def compare_classes() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="lenet5-mnist", help="a bundled model")
-    parser.add_argument("--classes", action="store_true", help="only the affine models with many classes")
+    parser.add_argument(
+        "--classes", action="store_true", help="only the affine models with many classes"
+    )
     parser.add_argument("--samples", type=int, default=100)
-    parser.add_argument("--fixed", type=float, default=0.0, help="share of the pixels that is fixed, the brightest")
+    parser.add_argument(
+        "--fixed", type=float, default=0.0, help="share of the pixels that is fixed, the brightest"
+    )
     parser.add_argument("--cw", action="store_true")
     parser.add_argument("--peers", action="store_true")
     options = parser.parse_args()
@@ -150,15 +173,25 @@ def main() -> None:
         found[name] = (*run(), time.perf_counter() - begin)
         print(f"{name}: {found[name][2]:.0f} s", flush=True)
     best = torch.stack([c for c, _, _ in found.values()]).amin(0)
-    print("\n| attack | gradients | found | median c | mean ratio | median ratio | within 1% | time, of fmn's |")
+    print(
+        "\n| attack | gradients | found | median c | mean ratio | median ratio | within 1% | time, of fmn's |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name, (c, gradients, seconds) in found.items():
         ratio, there = c / best, c.isfinite()
-        cells = [f"{gradients:.0f}", f"{there.double().mean():.0%}", f"{c.median():.4f}", f"{ratio[there].mean():.4f}"]
+        cells = [
+            f"{gradients:.0f}",
+            f"{there.double().mean():.0%}",
+            f"{c.median():.4f}",
+            f"{ratio[there].mean():.4f}",
+        ]
         cells += [f"{ratio.median():.4f}", f"{(ratio < 1.01).double().mean():.0%}"]
         print(f"| {name} | {' | '.join(cells)} | {seconds / found['fmn'][2]:.1f} |")
     ours = standfast.algorithms.get_attack("fmn").minimise(model, x, None, free)
-    covered, width = (ours.low <= best * (1 + 1e-6)).double().mean(), (ours.low / ours.distortion).median()
+    covered, width = (
+        (ours.low <= best * (1 + 1e-6)).double().mean(),
+        (ours.low / ours.distortion).median(),
+    )
     gap = (ours.second / ours.distortion - 1).median()
     print(
         f"\nThe limit of fmn is at or below the best of all for {covered:.0%}; it is {width:.2f} c in the median, and"

@@ -52,7 +52,9 @@ TASKS = ("max_sensitivity", "local_lipschitz", "pixel_flipping", "least_distorti
 
 def main() -> None:
     """Measure and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=50)
     parser.add_argument("--digits", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=5)
@@ -61,9 +63,15 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     module = standfast.zoo.load("lenet5-mnist").eval().requires_grad_(False)
-    setting = Setting(module, standfast.data.bundled("digits")[: options.digits].inputs, options.samples)
-    print(f"LeNet-5, {options.digits} digits, {options.samples} perturbations, {options.repeats} rounds")
-    print("| metric | against | largest difference / mean value | times as fast (smallest to largest) |")
+    setting = Setting(
+        module, standfast.data.bundled("digits")[: options.digits].inputs, options.samples
+    )
+    print(
+        f"LeNet-5, {options.digits} digits, {options.samples} perturbations, {options.repeats} rounds"
+    )
+    print(
+        "| metric | against | largest difference / mean value | times as fast (smallest to largest) |"
+    )
     print("| --- | --- | --- | --- |")
     makers = {
         "max_sensitivity": setting.make_max_sensitivity,
@@ -76,7 +84,9 @@ def main() -> None:
         ratios = compare(task, options.repeats)
         for peer, found in ratios.items():
             middle, low, high = statistics.median(found), min(found), max(found)
-            print(f"| {task.name} | {peer} | {task.difference[peer]:.1e} | {middle:.2f} ({low:.2f} to {high:.2f}) |")
+            print(
+                f"| {task.name} | {peer} | {task.difference[peer]:.1e} | {middle:.2f} ({low:.2f} to {high:.2f}) |"
+            )
 
 
 def compare(task: Task, repeats: int) -> dict[str, list[float]]:
@@ -127,7 +137,9 @@ class Setting:
         origin = torch.arange(len(self.x)).repeat_interleave(self.samples)
         with self.model.session():
             probe = Probe(Call(self.model, explainer, self.x, self.targets))
-            distance = probe.query(self.perturbed.flatten(0, 1), origin, want_distance=True).distance
+            distance = probe.query(
+                self.perturbed.flatten(0, 1), origin, want_distance=True
+            ).distance
         assert distance is not None
         return distance.reshape(len(self.x), self.samples)
 
@@ -148,7 +160,9 @@ class Setting:
                 max_examples_per_batch=most,
             )
 
-        ours = self._measure_distances(explainer).amax(1) / explain(self.x, self.targets).flatten(1).norm(dim=1)
+        ours = self._measure_distances(explainer).amax(1) / explain(self.x, self.targets).flatten(
+            1
+        ).norm(dim=1)
         given = sensitivity_max(
             explain,
             self.x,
@@ -163,7 +177,9 @@ class Setting:
             self._list_ours(metric, explainer, self.x, self.targets),
             {
                 "Captum": [captum(most) for most in (64, 128, 256, 512, every)],
-                "Quantus": [self._make_quantus_run(build, size, lower_bound=RADIUS) for size in (8, 16, 32)],
+                "Quantus": [
+                    self._make_quantus_run(build, size, lower_bound=RADIUS) for size in (8, 16, 32)
+                ],
             },
             {
                 "Captum": find_largest_difference(given, ours),
@@ -178,7 +194,9 @@ class Setting:
         steps = (self.perturbed - self.x[:, None]).flatten(2).norm(dim=2)
         ours = (self._measure_distances(explainer) / steps).amax(1)
         build, plain = self.quantus.LocalLipschitzEstimate, {"normalise": False}
-        given = self._make_quantus_run(build, len(self.x), perturb_func=self._make_perturbation(), **plain)()
+        given = self._make_quantus_run(
+            build, len(self.x), perturb_func=self._make_perturbation(), **plain
+        )()
         return Task(
             "local Lipschitz",
             self._list_ours(metric, explainer, self.x, self.targets),
@@ -210,23 +228,39 @@ class Setting:
     def make_least_distortion(self) -> Task:
         """The least 2-norm that changes the class, by DDN; the difference is that of the mean distortions."""
         x, targets = self.digits, self.model.predict(self.digits)
-        peers = {name: run for name, run in list_peers(self.module, x, targets, STEPS) if name.endswith("DDN")}
+        peers = {
+            name: run
+            for name, run in list_peers(self.module, x, targets, STEPS)
+            if name.endswith("DDN")
+        }
 
         def find(size: int) -> Tensor:
             model = standfast.Model(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size)
-            return standfast.algorithms.get_attack(f"ddn:steps={STEPS}").minimise(model, x, targets, None).distortion
+            return (
+                standfast.algorithms.get_attack(f"ddn:steps={STEPS}")
+                .minimise(model, x, targets, None)
+                .distortion
+            )
 
         mean = find(64).mean()
         return Task(
             f"least distortion by DDN, {STEPS} steps",
             [partial(find, size) for size in (16, 32, 64)],
             {name.removesuffix(" DDN"): [run] for name, run in peers.items()},
-            {name.removesuffix(" DDN"): abs(float(run()[0].mean() / mean - 1)) for name, run in peers.items()},
+            {
+                name.removesuffix(" DDN"): abs(float(run()[0].mean() / mean - 1))
+                for name, run in peers.items()
+            },
         )
 
-    def _list_ours(self, metric: Metric, explainer: Explainer, x: Tensor, targets: Tensor) -> list[Run]:
+    def _list_ours(
+        self, metric: Metric, explainer: Explainer, x: Tensor, targets: Tensor
+    ) -> list[Run]:
         sizes: tuple[Any, ...] = (64, 128, 256, 512, "auto")
-        models = [standfast.Model(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size) for size in sizes]
+        models = [
+            standfast.Model(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size)
+            for size in sizes
+        ]
         return [partial(metric, model, explainer, x, targets) for model in models]
 
     def _make_perturbation(self) -> Callable[..., Any]:

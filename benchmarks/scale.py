@@ -41,7 +41,12 @@ from standfast.zoo.networks.resnet20 import ResNet20
 
 PICTURE = Path("results/scale.png")
 PARTS = ("batch", "input", "network", "workers")
-STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white"}
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": "white",
+}
 
 
 class Bottleneck(nn.Module):
@@ -57,7 +62,11 @@ class Bottleneck(nn.Module):
             *self._convolution(width, 4 * width, 1, 1),
         )
         same = channels == 4 * width and stride == 1
-        self.shortcut = nn.Identity() if same else nn.Sequential(*self._convolution(channels, 4 * width, 1, stride))
+        self.shortcut = (
+            nn.Identity()
+            if same
+            else nn.Sequential(*self._convolution(channels, 4 * width, 1, stride))
+        )
         self.relu = nn.ReLU()
 
     @staticmethod
@@ -72,14 +81,20 @@ class Bottleneck(nn.Module):
 
 def make_resnet50(classes: int = 1000) -> nn.Module:
     """ResNet-50 for images of 224 x 224 (He et al. 2016), with the stride in the 3x3 convolutions."""
-    layers: list[nn.Module] = [nn.Conv2d(3, 64, 7, 2, padding=3, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 7, 2, padding=3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+    ]
     layers.append(nn.MaxPool2d(3, 2, padding=1))
     channels = 64
     for stage, blocks in enumerate((3, 4, 6, 3)):
         for block in range(blocks):
             layers.append(Bottleneck(channels, 64 << stage, 2 if block == 0 and stage else 1))
             channels = 256 << stage
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes)
+    )
 
 
 @dataclass(frozen=True)
@@ -123,13 +138,17 @@ def build(network: Network, device: str, rows: int) -> tuple[standfast.Model, Te
     return model, torch.rand(1, *network.shape).to(model.device)
 
 
-def measure(part: str, name: str, size: float, network: Network, rows: int, options: argparse.Namespace) -> Row:
+def measure(
+    part: str, name: str, size: float, network: Network, rows: int, options: argparse.Namespace
+) -> Row:
     """Both rates in turn: `options.repeats` times, each for about `options.seconds`; medians."""
     model, x = build(network, options.device, rows)
     copies = (x + 0.01 * torch.rand(rows, *network.shape, device=x.device)).clamp(0, 1)
     origin = torch.zeros(rows, dtype=torch.int64, device=x.device)
     with model.session():
-        probe = Probe(Call(model, standfast.explainers.get("saliency"), x), "pearson", explain="predicted")
+        probe = Probe(
+            Call(model, standfast.explainers.get("saliency"), x), "pearson", explain="predicted"
+        )
 
         def query() -> float:
             return _rate(lambda: probe.query(copies, origin), rows, options.seconds, x.device)
@@ -142,7 +161,9 @@ def measure(part: str, name: str, size: float, network: Network, rows: int, opti
         measure_bare_rate(model.module, copies, rows, 1)
         speed = measure_bare_rate(model.module, copies, rows, 1)
         pairs = [(bare(), query()) for _ in range(options.repeats)]
-    found = Row(part, name, size, *(statistics.median(column) for column in zip(*pairs, strict=True)))
+    found = Row(
+        part, name, size, *(statistics.median(column) for column in zip(*pairs, strict=True))
+    )
     print_row(found, model.device)
     return found
 
@@ -157,8 +178,15 @@ def _rate(work: Callable[[], object], rows: int, seconds: float, device: torch.d
 
 
 def print_row(row: Row, device: torch.device) -> None:
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)"
-    print(f"| {name} | {row.part} | {row.name} | {row.bare:,.4g} | {row.ours:,.4g} | {row.share:.2f} |", flush=True)
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"CPU, {torch.get_num_threads()} thread(s)"
+    )
+    print(
+        f"| {name} | {row.part} | {row.name} | {row.bare:,.4g} | {row.ours:,.4g} | {row.share:.2f} |",
+        flush=True,
+    )
 
 
 def count_operations(network: Network) -> float:
@@ -171,13 +199,17 @@ def count_operations(network: Network) -> float:
 
 def by_batch(options: argparse.Namespace) -> Iterator[Row]:
     for rows in (16, 32, 64, 128, 256, 512, 1024):
-        yield measure("batch", f"LeNet-5, {rows} rows", rows, NETWORKS["LeNet-5, 28"], rows, options)
+        yield measure(
+            "batch", f"LeNet-5, {rows} rows", rows, NETWORKS["LeNet-5, 28"], rows, options
+        )
 
 
 def by_input(options: argparse.Namespace) -> Iterator[Row]:
     for side in (28, 56, 112, 224):
         network = Network(lambda: ResNet18(width=16), (3, side, side))
-        yield measure("input", f"ResNet-18 of width 16, {side} x {side}", side, network, options.rows, options)
+        yield measure(
+            "input", f"ResNet-18 of width 16, {side} x {side}", side, network, options.rows, options
+        )
 
 
 def by_network(options: argparse.Namespace) -> Iterator[Row]:
@@ -193,11 +225,17 @@ def by_workers(options: argparse.Namespace) -> Iterator[Row]:
         {"noise": Samples(torch.rand(options.jobs, 1, 28, 28))},
         {"lenet": LoadedModel(model)},
         {"saliency": standfast.explainers.get("saliency")},
-        {"worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), search="random", budget=4000)},
+        {
+            "worst": standfast.metrics.WorstCase(
+                standfast.LinfBall(0.1), search="random", budget=4000
+            )
+        },
         samples_per_job=1,
         device=model.device.type,
     )
-    kinds: dict[str, Callable[[int], Executor]] = {"local": lambda count: Processes(count, threads=1)}
+    kinds: dict[str, Callable[[int], Executor]] = {
+        "local": lambda count: Processes(count, threads=1)
+    }
     try:
         import ray  # noqa: F401
     except ImportError:
@@ -245,13 +283,19 @@ def draw(rows: list[Row], device: str) -> None:
         figure, panels = plt.subplots(1, len(parts), figsize=(3.1 * len(parts), 2.9), squeeze=False)
         for panel, part in zip(panels[0], parts, strict=True):
             own = [row for row in rows if row.part == part]
-            groups = {name: [r for r in own if r.name.startswith(name)] for name in ("local", "ray")}
+            groups = {
+                name: [r for r in own if r.name.startswith(name)] for name in ("local", "ray")
+            }
             named = {k: v for k, v in groups.items() if v} or {"standfast": own}
             for (name, group), colour in zip(named.items(), COLOURS, strict=False):
-                panel.loglog([r.size for r in group], [r.ours for r in group], "o-", color=colour, label=name)
+                panel.loglog(
+                    [r.size for r in group], [r.ours for r in group], "o-", color=colour, label=name
+                )
             first = next(iter(named.values()))
             ideal = "one worker times n" if part == "workers" else "bare model"
-            panel.loglog([r.size for r in first], [r.bare for r in first], "--", color="0.5", label=ideal)
+            panel.loglog(
+                [r.size for r in first], [r.bare for r in first], "--", color="0.5", label=ideal
+            )
             panel.set_xlabel(labels[part])
             if part != "network":
                 sizes = [row.size for row in first]
@@ -273,11 +317,15 @@ def draw(rows: list[Row], device: str) -> None:
 
 def main() -> None:
     """Measure, print and draw."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rows", type=int, default=None, help="of a batch; by default 16, or 256 on a GPU")
+    parser.add_argument(
+        "--rows", type=int, default=None, help="of a batch; by default 16, or 256 on a GPU"
+    )
     parser.add_argument("--workers", type=int, default=2, help="at most")
     parser.add_argument("--jobs", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=1.0)
@@ -286,7 +334,9 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     device = standfast.Model(nn.Linear(2, 2), (0.0, 1.0), device=options.device).device
     options.rows = options.rows or (256 if device.type == "cuda" else 16)
-    print("| device | part | case | bare | standfast | share |\n| --- | --- | --- | ---: | ---: | ---: |")
+    print(
+        "| device | part | case | bare | standfast | share |\n| --- | --- | --- | ---: | ---: | ---: |"
+    )
     parts = {"batch": by_batch, "input": by_input, "network": by_network, "workers": by_workers}
     rows: list[Row] = []
     for name, part in parts.items():

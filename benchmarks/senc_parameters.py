@@ -63,7 +63,9 @@ def time_call(function: Callable[[], object]) -> float:
 def compare_layers(masks: int, rows: int, repeats: int) -> None:
     """Print a table with a row for each layer."""
     digits = standfast.data.bundled("digits")
-    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu", batch_size=rows)
+    model = standfast.Model(
+        standfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu", batch_size=rows
+    )
     module, x = model.module.eval(), digits.inputs[:1]
     for parameter in module.parameters():
         parameter.requires_grad_(False)
@@ -75,7 +77,9 @@ def compare_layers(masks: int, rows: int, repeats: int) -> None:
     print("| --- " * len(columns) + "|")
     repeating = masking._REPEATING
     for name, layer in weight_layers(module).items():
-        quick = ParameterSensitivityConsistency(layers=(name,), masks=masks, permutations=1, resamples=1)
+        quick = ParameterSensitivityConsistency(
+            layers=(name,), masks=masks, permutations=1, resamples=1
+        )
         whole = ParameterSensitivityConsistency(layers=(name,), masks=masks)
         distinct = int(quick(model, "input_x_gradient", x).model_evaluations) - 1
         masking._REPEATING = 0
@@ -98,7 +102,9 @@ def compare_layers(masks: int, rows: int, repeats: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--masks", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=5)

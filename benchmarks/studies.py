@@ -33,7 +33,9 @@ LOCALISATION = "relevance_localisation"  # it needs regions
 
 def measure_overhead(jobs: int) -> None:
     torch.manual_seed(0)
-    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), (0.0, 1.0), device="cpu", batch_size=64
+    )
     inputs = torch.rand(jobs, 1, 4, 4)
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
     explainer = standfast.explainers.get("saliency")
@@ -42,7 +44,13 @@ def measure_overhead(jobs: int) -> None:
     for row in range(jobs):
         metric(model, explainer, inputs[row : row + 1], generator=torch.Generator().manual_seed(0))
     bare = time.perf_counter() - start
-    grid = Grid({"x": Samples(inputs)}, {"m": LoadedModel(model)}, {"s": explainer}, {"m": metric}, samples_per_job=1)
+    grid = Grid(
+        {"x": Samples(inputs)},
+        {"m": LoadedModel(model)},
+        {"s": explainer},
+        {"m": metric},
+        samples_per_job=1,
+    )
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         start = time.perf_counter()
@@ -59,7 +67,9 @@ def measure_overhead(jobs: int) -> None:
         f"{jobs} jobs: {whole:.1f} s, of which the metric alone {bare:.1f} s:"
         f" {(whole - bare) / jobs * 1e3:.2f} ms overhead a job"
     )
-    print(f"results open in {opening:.2f} s; a second run, with nothing left to do, takes {second:.2f} s")
+    print(
+        f"results open in {opening:.2f} s; a second run, with nothing left to do, takes {second:.2f} s"
+    )
 
 
 def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -> None:
@@ -74,7 +84,12 @@ def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -
         for name in names or standfast.metrics.names():
             metric = regions if name == LOCALISATION else name
             ball = standfast.LinfBall(0.3)
-            options = {"neighbourhood": ball, "preset": preset, "samples_per_job": samples, "controls": False}
+            options = {
+                "neighbourhood": ball,
+                "preset": preset,
+                "samples_per_job": samples,
+                "controls": False,
+            }
             told = standfast.estimate(model, explainer, digits.inputs, metric, **options)
             (configured,) = name_metrics([metric], ball, preset).values()
             with measure_peak(model.device) as peak:
@@ -84,7 +99,10 @@ def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -
             count = int(result.model_evaluations.sum())
             cells = (count, told.evaluations / count, seconds, told.seconds / seconds)
             memory = f"{peak[0] / 1e6:.0f} | {told.memory / peak[0]:.2f}"
-            print("| {} | {:,} | {:.2f} | {:.2f} | {:.2f} | {} |".format(name, *cells, memory), flush=True)
+            print(
+                "| {} | {:,} | {:.2f} | {:.2f} | {:.2f} | {} |".format(name, *cells, memory),
+                flush=True,
+            )
 
 
 def list_presets(samples: int, explainer: str) -> None:
@@ -100,7 +118,11 @@ def list_presets(samples: int, explainer: str) -> None:
                 declared = standfast.metrics.metrics[name].presets.get(preset, {})
                 if preset != "standard" and not declared:
                     continue
-                metric = standfast.metrics.RelevanceLocalisation(digits.inputs > 0.5) if name == LOCALISATION else name
+                metric = (
+                    standfast.metrics.RelevanceLocalisation(digits.inputs > 0.5)
+                    if name == LOCALISATION
+                    else name
+                )
                 options = {
                     "neighbourhood": standfast.LinfBall(0.3),
                     "preset": preset,
@@ -108,9 +130,14 @@ def list_presets(samples: int, explainer: str) -> None:
                     "controls": False,
                 }
                 told = standfast.estimate(model, explainer, digits.inputs, metric, **options)
-                words = ", ".join(f"`{option}={value!r}`" for option, value in declared.items()) or "the defaults"
+                words = (
+                    ", ".join(f"`{option}={value!r}`" for option, value in declared.items())
+                    or "the defaults"
+                )
                 count, seconds = told.evaluations / samples, told.seconds / samples
-                print(f"| {name} | {preset} | {words} | {count:,.0f} | {seconds:,.2g} |", flush=True)
+                print(
+                    f"| {name} | {preset} | {words} | {count:,.0f} | {seconds:,.2g} |", flush=True
+                )
 
 
 def measure_workers(samples: int, repeats: int) -> None:
@@ -135,7 +162,9 @@ def measure_workers(samples: int, repeats: int) -> None:
             seconds.setdefault(name, []).append(_run_once(grid, executor))
     base = min(seconds["one worker, one thread"])
     for name, times in seconds.items():
-        print(f"{name}: {min(times):.1f} s, {base / min(times):.2f} times the rate of one worker with one thread")
+        print(
+            f"{name}: {min(times):.1f} s, {base / min(times):.2f} times the rate of one worker with one thread"
+        )
 
 
 def _run_once(grid: Grid, executor: Executor) -> float:
@@ -144,12 +173,18 @@ def _run_once(grid: Grid, executor: Executor) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("overhead", "workers", "costs", "presets", "all"), default="all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--part", choices=("overhead", "workers", "costs", "presets", "all"), default="all"
+    )
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--samples", type=int, default=40)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--preset", default="standard", help="of the metrics whose costs are estimated")
+    parser.add_argument(
+        "--preset", default="standard", help="of the metrics whose costs are estimated"
+    )
     parser.add_argument("--explainer", default="saliency")
     parser.add_argument("--metrics", nargs="*", default=[], help="by default, all")
     options = parser.parse_args()

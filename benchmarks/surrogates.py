@@ -39,8 +39,15 @@ ORDERS = 10
 class Setting:
     """A model, inputs `(N, ...)` on its device, and the explainers to time; batches have the model's `batch_size`."""
 
-    def __init__(self, model: standfast.Model, x: Tensor, samples: int, only: str | None = None) -> None:
-        self.model, self.module, self.x, self.samples = model, model.module.eval().requires_grad_(False), x, samples
+    def __init__(
+        self, model: standfast.Model, x: Tensor, samples: int, only: str | None = None
+    ) -> None:
+        self.model, self.module, self.x, self.samples = (
+            model,
+            model.module.eval().requires_grad_(False),
+            x,
+            samples,
+        )
         assert isinstance(model.batch_size, int)
         self.rows = model.batch_size
         self.targets = model.predict(x)
@@ -84,7 +91,9 @@ class Setting:
 
         def explain() -> None:
             if kind is ca.Occlusion:
-                sides, strides, _ = zip(*Occlusion().lay_out_windows(tuple(self.x.shape[2:])), strict=True)
+                sides, strides, _ = zip(
+                    *Occlusion().lay_out_windows(tuple(self.x.shape[2:])), strict=True
+                )
                 at_once["perturbations_per_eval"] = max(1, self.rows // len(self.x))
                 method.attribute(
                     self.x,
@@ -116,8 +125,13 @@ def compare_bare(setting: Setting, repeats: int) -> None:
     for explainer in setting.explainers:
         rows = setting.count_rows(explainer)
         setting.measure_ours(explainer)  # the first call pays for imports
-        ratios = compare_rates(partial(setting.measure_ours, explainer), partial(setting.measure_bare, rows), repeats)
-        print(f"{explainer.name}, {rows:.0f} rows a map: {describe_ratios(ratios)} of the bare rate", flush=True)
+        ratios = compare_rates(
+            partial(setting.measure_ours, explainer), partial(setting.measure_bare, rows), repeats
+        )
+        print(
+            f"{explainer.name}, {rows:.0f} rows a map: {describe_ratios(ratios)} of the bare rate",
+            flush=True,
+        )
 
 
 def compare_captum(setting: Setting, repeats: int) -> None:
@@ -126,9 +140,12 @@ def compare_captum(setting: Setting, repeats: int) -> None:
         if kind is None:
             continue
         setting.measure_ours(explainer)  # the first call pays for imports
-        ratios = compare_rates(partial(setting.measure_ours, explainer), partial(setting.measure_captum, kind), repeats)
+        ratios = compare_rates(
+            partial(setting.measure_ours, explainer), partial(setting.measure_captum, kind), repeats
+        )
         print(
-            f"{explainer.name}: {describe_ratios(ratios, '.1f')} times the rate of Captum's {kind.__name__}", flush=True
+            f"{explainer.name}: {describe_ratios(ratios, '.1f')} times the rate of Captum's {kind.__name__}",
+            flush=True,
         )
 
 
@@ -137,9 +154,13 @@ PARTS = {"bare": compare_bare, "captum": compare_captum}
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", choices=[*PARTS, "all"], default="all")
-    parser.add_argument("--only", choices=["lime", "kernel_shap", "shapley_sampling", "occlusion", "rise"])
+    parser.add_argument(
+        "--only", choices=["lime", "kernel_shap", "shapley_sampling", "occlusion", "rise"]
+    )
     parser.add_argument("--maps", type=int, default=20)
     parser.add_argument("--samples", type=int, default=200)
     parser.add_argument("--rows", type=int, default=128)

@@ -59,26 +59,42 @@ def main(samples: int, budget: int, small: bool = False) -> None:
     """Each explainer alone."""
     if small:
         texts = standfast.data.film_reviews()[0]
-        model = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+        model = standfast.TextModel(
+            standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors()
+        )
     else:
         model, texts = example.load()
     watch = Stopwatch()
     watch.watch_module(model.model)
     watch.watch_gradients()
     typos = standfast.neighbourhoods.Typos(0.1)
-    metrics = {"worst case": standfast.metrics.WorstCase(typos, budget=budget), "AOPC": standfast.metrics.AOPC()}
-    explainers = {name: each for name, each in example.make_explainers().items() if name != "KernelSHAP"}
+    metrics = {
+        "worst case": standfast.metrics.WorstCase(typos, budget=budget),
+        "AOPC": standfast.metrics.AOPC(),
+    }
+    explainers = {
+        name: each for name, each in example.make_explainers().items() if name != "KernelSHAP"
+    }
     reviews = (texts * (samples // len(texts) + 1))[:samples]
     total = 0.0
     for name, explainer in explainers.items():
         for label, metric in metrics.items():
             watch.seconds, start = 0.0, time.process_time()
             standfast.evaluate(
-                model, {name: explainer}, reviews, {label: metric}, sanity=False, controls=False, progress=False
+                model,
+                {name: explainer},
+                reviews,
+                {label: metric},
+                sanity=False,
+                controls=False,
+                progress=False,
             )
             spent = time.process_time() - start
             total += spent
-            print(f"{name}, {label}: {spent:.1f} s, {watch.seconds / spent:.0%} in the network", flush=True)
+            print(
+                f"{name}, {label}: {spent:.1f} s, {watch.seconds / spent:.0%} in the network",
+                flush=True,
+            )
     print(f"{samples} reviews: {total:.0f} s of CPU time")
 
 
@@ -86,6 +102,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="CPU seconds of an evaluation of texts.")
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--budget", type=int, default=100)
-    parser.add_argument("--small", action="store_true", help="the bundled transformer in the place of MiniLM")
+    parser.add_argument(
+        "--small", action="store_true", help="the bundled transformer in the place of MiniLM"
+    )
     options = parser.parse_args()
     main(options.samples, options.budget, options.small)

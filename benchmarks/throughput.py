@@ -60,7 +60,11 @@ class TimedTrees:
         """The estimator's, counted."""
         start = time.process_time()
         found = self.trees.predict_proba(rows)
-        self.rows, self.calls, self.seconds = self.rows + len(rows), self.calls + 1, self.seconds + time.process_time()
+        self.rows, self.calls, self.seconds = (
+            self.rows + len(rows),
+            self.calls + 1,
+            self.seconds + time.process_time(),
+        )
         self.seconds -= start
         return found
 
@@ -88,21 +92,27 @@ def compare_trees(searches: list[str], samples: list[int], budget: int) -> None:
         "occlusion": standfast.explainers.get("occlusion"),
         "kernel_shap": standfast.explainers.get("kernel_shap", segments="pixels", samples=300),
     }
-    print("| what | samples | rows of a call | rows a second | share of the bare rate | of the time in predict_proba |")
+    print(
+        "| what | samples | rows of a call | rows a second | share of the bare rate | of the time in predict_proba |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     for count in samples:
         x = trees.inputs[:count]
         for name, explainer in explainers.items():
             print(trees.compare(f"{name} | {count}", lambda: explainer(trees.model, x)), flush=True)  # noqa: B023
         for search in searches:
-            metric = WorstCase(standfast.LinfBall(0.1), search=search, similarity="spearman", budget=budget)
+            metric = WorstCase(
+                standfast.LinfBall(0.1), search=search, similarity="spearman", budget=budget
+            )
             run = lambda: metric(trees.model, "occlusion", x)  # noqa: B023, E731
             print(trees.compare(f"worst case, {search} | {count}", run), flush=True)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=5)

@@ -31,7 +31,13 @@ from standfast.model import Model
 from standfast.neighbourhoods import LinfBall
 from standfast.zoo import load
 
-DEFAULTS = ["random:5000", "genetic:100000:population=200", "block:5000", "gradient:5000", "auto:2500"]
+DEFAULTS = [
+    "random:5000",
+    "genetic:100000:population=200",
+    "block:5000",
+    "gradient:5000",
+    "auto:2500",
+]
 
 
 def parse_search(text: str) -> tuple[str, int, dict[str, Any]]:
@@ -54,7 +60,9 @@ class RowCounter:
 
 def main() -> None:
     """Run, print a table, and write a JSON file if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--search", action="append", help=f"default: {' '.join(DEFAULTS)}")
     parser.add_argument("--event", choices=EVENTS, default="changed_explanation")
     parser.add_argument("--radius", type=float, default=0.3)
@@ -73,7 +81,9 @@ def main() -> None:
     model = Model(module, bounds=(0.0, 1.0), batch_size=256)
     given_rows = RowCounter(module)
     what = "margin" if options.event == "misclassification" else f"{options.similarity} similarity"
-    print(f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = event not found")
+    print(
+        f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = event not found"
+    )
     rows = []
     for text in options.search or DEFAULTS:
         name, evaluations, settings = parse_search(text)
@@ -90,7 +100,9 @@ def main() -> None:
         seconds, module_rows = time.process_time() - began, given_rows.total - rows_before
         values = result.margin if options.event == "misclassification" else result.similarity
         found = result.found.tolist()
-        cells = " ".join(f"{v:7.3f}{' ' if f else '!'}" for v, f in zip(values.tolist(), found, strict=True))
+        cells = " ".join(
+            f"{v:7.3f}{' ' if f else '!'}" for v, f in zip(values.tolist(), found, strict=True)
+        )
         averages = f"median {values.quantile(0.5):.3f}  mean {values.mean():.3f}"
         print(f"{text:32s} {cells}  {averages}  {module_rows:,} rows  {seconds:.0f} s", flush=True)
         rows.append(
@@ -104,7 +116,9 @@ def main() -> None:
             }
         )
     if options.json:
-        settings = {key: value for key, value in vars(options).items() if key not in ("json", "search")}
+        settings = {
+            key: value for key, value in vars(options).items() if key not in ("json", "search")
+        }
         options.json.write_text(json.dumps({"options": settings, "rows": rows}, indent=1) + "\n")
 
 

@@ -55,10 +55,14 @@ def load(folder: Path | None = None) -> standfast.AnswerModel:
                 del loaded.config.quantization_config
             loaded.save_pretrained(str(kept))
     network = AutoModelForCausalLM.from_pretrained(str(kept), dtype=torch.float32)
-    return standfast.AnswerModel(network.eval(), AutoTokenizer.from_pretrained(str(kept)), longest=40)
+    return standfast.AnswerModel(
+        network.eval(), AutoTokenizer.from_pretrained(str(kept)), longest=40
+    )
 
 
-def cite(model: standfast.AnswerModel, prompt: standfast.Prompt, ablations: int, cited: int) -> dict[str, Any]:
+def cite(
+    model: standfast.AnswerModel, prompt: standfast.Prompt, ablations: int, cited: int
+) -> dict[str, Any]:
     """The units of the context with their numbers, and what ablations drawn anew say of them.
 
     Returns:
@@ -68,7 +72,9 @@ def cite(model: standfast.AnswerModel, prompt: standfast.Prompt, ablations: int,
     explained = standfast.explain(model, explainer, prompt)
     bound, rows = model.bind(prompt)
     gone = float(model.find_removed("delete"))
-    grounded = Groundedness(cited=cited, draws=ablations, least=LEAST, baseline=gone)(bound, explainer, rows)
+    grounded = Groundedness(cited=cited, draws=ablations, least=LEAST, baseline=gone)(
+        bound, explainer, rows
+    )
     score = LinearDatamodelingScore(ablations=ablations, baseline=gone)(bound, explainer, rows)
     return {"cited": explained, "groundedness": grounded, "lds": score}
 
@@ -80,20 +86,31 @@ def describe(found: dict[str, Any], cited: int) -> str:
     lines.append("cited: " + " | ".join(text for text, _ in best))
     lines.append(found["groundedness"].describe())
     value, low, high = (float(end[0]) for end in (score.value, score.low, score.high))
-    lines.append(f"linear datamodeling score {value:.2f} [{low:.2f}, {high:.2f}], on ablations drawn anew")
+    lines.append(
+        f"linear datamodeling score {value:.2f} [{low:.2f}, {high:.2f}], on ablations drawn anew"
+    )
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Answer a question, and say what the answer rests on."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--question", default=QUESTION)
-    parser.add_argument("--document", type=Path, action="append", help="a file with a text; may be given several times")
+    parser.add_argument(
+        "--document",
+        type=Path,
+        action="append",
+        help="a file with a text; may be given several times",
+    )
     parser.add_argument("--ablations", type=int, default=64)
     parser.add_argument("--cited", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where the model is kept")
     options = parser.parse_args(arguments)
-    documents = [path.read_text(encoding="utf-8") for path in options.document or ()] or list(DOCUMENTS)
+    documents = [path.read_text(encoding="utf-8") for path in options.document or ()] or list(
+        DOCUMENTS
+    )
     began = time.monotonic()
     model = load(options.folder)
     print(f"loaded in {time.monotonic() - began:.0f} s", file=sys.stderr)

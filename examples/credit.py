@@ -42,7 +42,11 @@ def make_credit(rows: int, seed: int = 0) -> tuple[pd.DataFrame, Any]:
     )
     years = (TODAY - frame["since"]).dt.days / 365
     grade = frame["education"].map({name: place for place, name in enumerate(EDUCATION)})
-    logit = 1.5 * np.log(frame["income"] / 3000) - 0.8 * np.log(frame["debt"] / 5000) + frame["job"].map(JOBS)
+    logit = (
+        1.5 * np.log(frame["income"] / 3000)
+        - 0.8 * np.log(frame["debt"] / 5000)
+        + frame["job"].map(JOBS)
+    )
     logit = logit + 0.4 * (grade - 1) + 0.12 * (years - 6)
     frame.loc[rng.random(rows) < 0.1, "debt"] = np.nan  # not told
     return frame, logit.to_numpy()
@@ -59,17 +63,25 @@ def fit(frame: pd.DataFrame, paid: Any, seed: int = 0) -> Pipeline:
 
     encoders = ColumnTransformer(
         [
-            ("names", OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["job", "zodiac"]),
+            (
+                "names",
+                OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+                ["job", "zodiac"],
+            ),
             ("order", OrdinalEncoder(categories=[EDUCATION]), ["education"]),
             ("dates", FunctionTransformer(count_days), ["since"]),
         ],
         remainder="passthrough",
     )
-    trees = HistGradientBoostingClassifier(max_iter=60, learning_rate=0.1, max_features=0.5, random_state=seed)
+    trees = HistGradientBoostingClassifier(
+        max_iter=60, learning_rate=0.1, max_features=0.5, random_state=seed
+    )
     return Pipeline([("encoders", encoders), ("trees", trees)]).fit(frame, paid)
 
 
-def run(path: str, rows: int = 24, budget: int = 100, seeds: int = 5, **options: Any) -> standfast.Results:
+def run(
+    path: str, rows: int = 24, budget: int = 100, seeds: int = 5, **options: Any
+) -> standfast.Results:
     """The results for the first rows of a file, of three pipelines that were trained with other seeds."""
     table = pd.read_csv(path, parse_dates=["since"])
     frame, paid = table.drop(columns="paid"), table["paid"]
@@ -84,13 +96,18 @@ def run(path: str, rows: int = 24, budget: int = 100, seeds: int = 5, **options:
         "worst case": standfast.metrics.WorstCase(changes, similarity="spearman", budget=budget),
         "seeds": standfast.metrics.SeedAgreement(seeds=seeds),
     }
-    explainers = {"TreeSHAP": standfast.explainers.get("tree_shap"), "Shapley sampling": "shapley_sampling"}
+    explainers = {
+        "TreeSHAP": standfast.explainers.get("tree_shap"),
+        "Shapley sampling": "shapley_sampling",
+    }
     return standfast.evaluate(models, explainers, asked, metrics, reference=train, **options)
 
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("make", "run"))
     parser.add_argument("path")
     given = parser.parse_args()

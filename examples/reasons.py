@@ -56,16 +56,28 @@ def make_applicants(rows: int = ROWS, seed: int = 0) -> tuple[pd.DataFrame, np.n
     return frame, np.where(defaults, "default", "repaid")
 
 
-def train(frame: pd.DataFrame, labels: np.ndarray[Any, Any], seed: int = 0, resample: bool = False) -> Pipeline:
+def train(
+    frame: pd.DataFrame, labels: np.ndarray[Any, Any], seed: int = 0, resample: bool = False
+) -> Pipeline:
     """A pipeline that is fitted on all rows, or on rows drawn with replacement."""
     rows = np.arange(len(frame))
     if resample:
         rows = np.random.default_rng(seed).integers(0, len(frame), len(frame))
-    encoder = make_column_transformer((OrdinalEncoder(), ["town", "purpose"]), remainder="passthrough")
-    trees = LGBMClassifier(
-        n_estimators=60, num_leaves=15, subsample=0.8, subsample_freq=1, random_state=seed, n_jobs=1, verbose=-1
+    encoder = make_column_transformer(
+        (OrdinalEncoder(), ["town", "purpose"]), remainder="passthrough"
     )
-    return make_pipeline(encoder.set_output(transform="pandas"), trees).fit(frame.iloc[rows], labels[rows])
+    trees = LGBMClassifier(
+        n_estimators=60,
+        num_leaves=15,
+        subsample=0.8,
+        subsample_freq=1,
+        random_state=seed,
+        n_jobs=1,
+        verbose=-1,
+    )
+    return make_pipeline(encoder.set_output(transform="pandas"), trees).fit(
+        frame.iloc[rows], labels[rows]
+    )
 
 
 def find_declined(model: Pipeline, frame: pd.DataFrame, count: int = DECLINED) -> pd.DataFrame:
@@ -92,7 +104,9 @@ def main(models: int = 42) -> None:
     print(found.to_text(0))
     for first in (1, 4):
         share = found.share_of_stated(first)
-        print(f"the first {first} can be stated: {share.count} of {share.total} ({share.low:.0%} to {share.high:.0%})")
+        print(
+            f"the first {first} can be stated: {share.count} of {share.total} ({share.low:.0%} to {share.high:.0%})"
+        )
     print("doubtful:", found.count_doubtful())
     found.to_html(Path("reasons.html"), 0)
 

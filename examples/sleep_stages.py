@@ -36,7 +36,10 @@ def read_booster(path: Path) -> Any:
     import lightgbm
 
     content = zlib.decompress(path.read_bytes())
-    start, end = content.index(b"tree\nversion="), content.index(b"end of parameters\n") + len(b"end of parameters\n")
+    start, end = (
+        content.index(b"tree\nversion="),
+        content.index(b"end of parameters\n") + len(b"end of parameters\n"),
+    )
     return lightgbm.Booster(model_str=content[start:end].decode())
 
 
@@ -52,11 +55,15 @@ def run(path: Path, rows: int = 20, budget: int = 100, **options: Any) -> standf
     booster = read_booster(path)
     train = make_rows(booster.feature_name(), 400)
     metrics = {
-        "worst case": standfast.metrics.WorstCase(TableChanges(0.1), similarity="spearman", budget=budget),
+        "worst case": standfast.metrics.WorstCase(
+            TableChanges(0.1), similarity="spearman", budget=budget
+        ),
         "seeds": standfast.metrics.SeedAgreement(seeds=5),
     }
     explainers = {"TreeSHAP": standfast.explainers.get("tree_shap"), "occlusion": "occlusion"}
-    return standfast.evaluate(booster, explainers, train[:rows], metrics, reference=train, **options)
+    return standfast.evaluate(
+        booster, explainers, train[:rows], metrics, reference=train, **options
+    )
 
 
 if __name__ == "__main__":

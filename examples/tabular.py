@@ -59,7 +59,9 @@ def build(epochs: int = 60) -> nn.Module:
     train, _, labels, _ = split()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2))
+        module = nn.Sequential(
+            nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2)
+        )
         optimiser = torch.optim.AdamW(module.parameters(), lr=3e-3, weight_decay=0.05)
         for _ in range(epochs):
             for rows in torch.randperm(len(train)).split(64):
@@ -125,7 +127,9 @@ def evaluate(samples: int = 20, budget: int = 500) -> standfast.Results:
     }
     ball = standfast.LinfBall(radius=0.1)  # a tenth of a standard deviation, in every feature
     metrics = [
-        standfast.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=budget),
+        standfast.metrics.WorstCase(
+            ball, event="changed_explanation", similarity="spearman", budget=budget
+        ),
         standfast.metrics.MaxSensitivity(ball, samples=20, normalise=True),
         standfast.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
         standfast.metrics.DataSensitivityConsistency(masks=200),
@@ -146,7 +150,9 @@ def explain_trees() -> dict[str, standfast.explainers.Explainer]:
         "TreeSHAP": standfast.explainers.get("shap:TreeExplainer", background=references()),
         "TreeSHAP, path-dependent": standfast.explainers.get("shap:TreeExplainer"),
         "KernelSHAP": standfast.explainers.get("kernel_shap", **own),
-        "permutations": standfast.explainers.get("shapley_sampling", segments="pixels", permutations=10),
+        "permutations": standfast.explainers.get(
+            "shapley_sampling", segments="pixels", permutations=10
+        ),
         "LIME": standfast.explainers.get("lime", **own),
         "occlusion": standfast.explainers.get("occlusion"),
     }
@@ -161,9 +167,13 @@ def evaluate_trees(samples: int = 20, budget: int = 500) -> standfast.Results:
         "worst case, ball": standfast.metrics.WorstCase(ball, **options),
         "worst case, natural": standfast.metrics.WorstCase(natural_changes(), **options),
         "max sensitivity": standfast.metrics.MaxSensitivity(ball, samples=20, normalise=True),
-        "corruption curve": standfast.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
+        "corruption curve": standfast.metrics.CorruptionCurve(
+            replacement="sample", background=references(), samples=3
+        ),
     }
-    return standfast.evaluate(model, explain_trees(), split()[1][:samples], metrics, samples_per_job=samples)
+    return standfast.evaluate(
+        model, explain_trees(), split()[1][:samples], metrics, samples_per_job=samples
+    )
 
 
 def main_trees() -> None:

@@ -55,7 +55,13 @@ def fit(module: nn.Module, loss: Callable[[], Tensor], steps: int) -> nn.Module:
 def encoder(outputs: int) -> nn.Sequential:
     """A small network for digits."""
     torch.manual_seed(0)
-    layers = [nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 5, stride=2), nn.ReLU(), nn.Flatten()]
+    layers = [
+        nn.Conv2d(1, 8, 5, stride=2),
+        nn.ReLU(),
+        nn.Conv2d(8, 16, 5, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+    ]
     return nn.Sequential(*layers, nn.Linear(256, 32), nn.ReLU(), nn.Linear(32, outputs))
 
 
@@ -91,10 +97,15 @@ def draw_shapes(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     centre = torch.randint(7, SIDE - 7, (2, count, 1, 1), generator=generator)
     grid = torch.arange(SIDE)
     down, right = (grid[:, None] - centre[0]).abs(), (grid[None, :] - centre[1]).abs()
-    squares, discs = torch.maximum(down, right) <= size, down.square() + right.square() <= (size + 0.5).square()
+    squares, discs = (
+        torch.maximum(down, right) <= size,
+        down.square() + right.square() <= (size + 0.5).square(),
+    )
     masks = torch.where(kinds[:, None, None] == 0, squares, discs)
     noise = 0.3 * torch.rand(count, SIDE, SIDE, generator=generator)
-    corner = torch.stack([centre[1] - size, centre[0] - size, centre[1] + size + 1, centre[0] + size + 1], 1)
+    corner = torch.stack(
+        [centre[1] - size, centre[0] - size, centre[1] + size + 1, centre[0] + size + 1], 1
+    )
     return torch.where(masks, 0.5 + noise, noise)[:, None], masks, corner[:, :, 0, 0].float(), kinds
 
 
@@ -137,7 +148,13 @@ class Detector(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        layers = [nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 3, stride=2), nn.ReLU(), nn.Flatten()]
+        layers = [
+            nn.Conv2d(1, 8, 5, stride=2),
+            nn.ReLU(),
+            nn.Conv2d(8, 16, 3, stride=2),
+            nn.ReLU(),
+            nn.Flatten(),
+        ]
         self.layers = nn.Sequential(*layers, nn.Linear(256, 64), nn.ReLU(), nn.Linear(64, 6))
 
     def predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,7 +167,10 @@ class Detector(nn.Module):
         boxes, logits = self.predict(x)
         scores, names = logits.softmax(1).max(1)
         parts = zip(boxes, names, scores, strict=True)
-        return [{"boxes": box[None], "labels": name[None], "scores": score[None]} for box, name, score in parts]
+        return [
+            {"boxes": box[None], "labels": name[None], "scores": score[None]}
+            for box, name, score in parts
+        ]
 
 
 def detection(steps: int) -> Example:
@@ -179,12 +199,26 @@ def trees(steps: int) -> Example:
 
     table = load_diabetes()
     rows = torch.tensor(table.data, dtype=torch.float32)
-    fitted = GradientBoostingRegressor(n_estimators=min(steps, 100), random_state=0).fit(rows[:300], table.target[:300])
+    fitted = GradientBoostingRegressor(n_estimators=min(steps, 100), random_state=0).fit(
+        rows[:300], table.target[:300]
+    )
     bounds = rows.amin(0), rows.amax(0)
-    model = standfast.Model.from_callable(fitted.predict, bounds, reference=rows[:50], task=Regression(tolerance=20.0))
-    data = Dataset("diabetes", rows[300:312], torch.zeros(12).long(), ("progress",), bounds, {}, table.feature_names)
+    model = standfast.Model.from_callable(
+        fitted.predict, bounds, reference=rows[:50], task=Regression(tolerance=20.0)
+    )
+    data = Dataset(
+        "diabetes",
+        rows[300:312],
+        torch.zeros(12).long(),
+        ("progress",),
+        bounds,
+        {},
+        table.feature_names,
+    )
     quality = f"R2 {fitted.score(rows[300:], table.target[300:]):.2f} on rows that are new"
-    return Example(model, data, quality, ("shap:TreeExplainer", "occlusion", "kernel_shap:samples=128"), 0.01)
+    return Example(
+        model, data, quality, ("shap:TreeExplainer", "occlusion", "kernel_shap:samples=128"), 0.01
+    )
 
 
 class Speller(nn.Module):
@@ -198,7 +232,10 @@ class Speller(nn.Module):
 
     def forward(self, words: tuple[str, ...]) -> Tensor:
         """Vectors `(words, width)`."""
-        numbers = [[26 * place + ord(letter) - ord("a") for place, letter in enumerate(word)] for word in words]
+        numbers = [
+            [26 * place + ord(letter) - ord("a") for place, letter in enumerate(word)]
+            for word in words
+        ]
         sums = torch.stack([self.letters(torch.tensor(each)).sum(0) for each in numbers])
         vectors: Tensor = self.layers(sums)
         return vectors
@@ -240,7 +277,9 @@ METRICS = {
 }
 
 
-def run(name: str, out: Path, steps: int = 300, metrics: dict[str, str] | None = None, **options: Any) -> Any:
+def run(
+    name: str, out: Path, steps: int = 300, metrics: dict[str, str] | None = None, **options: Any
+) -> Any:
     """Train one of the models, evaluate it, and write its report.
 
     Args:
@@ -253,7 +292,11 @@ def run(name: str, out: Path, steps: int = 300, metrics: dict[str, str] | None =
     example = EXAMPLES[name](steps)
     if metrics is None:
         gradients = example.model.differentiable
-        metrics = {label: each for label, each in METRICS.items() if gradients or label not in ("c-Eval", "attack")}
+        metrics = {
+            label: each
+            for label, each in METRICS.items()
+            if gradients or label not in ("c-Eval", "attack")
+        }
     print(f"{name}: {example.quality}; an answer is kept if it is {example.model.task.kept}")
     found = standfast.evaluate(
         example.model,
@@ -271,8 +314,12 @@ def run(name: str, out: Path, steps: int = 300, metrics: dict[str, str] | None =
 
 def main() -> None:
     """The examples that are named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(EXAMPLES), help=f"some of {', '.join(EXAMPLES)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", default=list(EXAMPLES), help=f"some of {', '.join(EXAMPLES)}"
+    )
     parser.add_argument("--out", type=Path, default=Path("reports"))
     given = parser.parse_args()
     for name in given.names:

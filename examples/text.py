@@ -65,7 +65,9 @@ def read_reviews() -> tuple[list[str], Tensor]:
     """The 200 bundled reviews, and their labels, int64 `(200,)`: 0, negative, or 1, positive."""
     lines = (files("standfast.data") / "assets" / "sentences.tsv").read_text("utf-8").splitlines()
     rows = [line.split("\t", 1) for line in lines]
-    return [html.unescape(text) for _, text in rows], torch.tensor([int(float(rating) > 0) for rating, _ in rows])
+    return [html.unescape(text) for _, text in rows], torch.tensor(
+        [int(float(rating) > 0) for rating, _ in rows]
+    )
 
 
 def load_encoder() -> tuple[Any, Any]:
@@ -82,7 +84,9 @@ def load_encoder() -> tuple[Any, Any]:
     return encoder.eval().requires_grad_(False), transformers.AutoTokenizer.from_pretrained(folder)
 
 
-def train_head(network: ReviewClassifier, tokenizer: Any, texts: Sequence[str], labels: Tensor) -> None:
+def train_head(
+    network: ReviewClassifier, tokenizer: Any, texts: Sequence[str], labels: Tensor
+) -> None:
     """Fit the linear layer by logistic regression; the encoder stays as it is."""
     features = []
     for start in range(0, len(texts), 25):
@@ -112,7 +116,9 @@ def load() -> tuple[standfast.TextModel, list[str]]:
     train_head(network, tokenizer, texts[:TRAINED], labels[:TRAINED])
     model, rest = standfast.TextModel(network, tokenizer), texts[TRAINED:]
     right = model.predict(rest).cpu() == labels[TRAINED:]
-    print(f"right for {right.double().mean():.0%} of {len(rest)} reviews that it was not trained on")
+    print(
+        f"right for {right.double().mean():.0%} of {len(rest)} reviews that it was not trained on"
+    )
     return model, [text for text, known in zip(rest, right.tolist(), strict=True) if known]
 
 
@@ -131,7 +137,9 @@ def make_metrics(budget: int) -> dict[str, standfast.metrics.Metric]:
     typos = standfast.neighbourhoods.Typos(0.1)
     return {
         "worst case": standfast.metrics.WorstCase(typos, budget=budget),
-        "ln P": standfast.metrics.MisinterpretationProbability(typos, method="monte_carlo", samples=budget),
+        "ln P": standfast.metrics.MisinterpretationProbability(
+            typos, method="monte_carlo", samples=budget
+        ),
         "AOPC": standfast.metrics.AOPC(),
     }
 
@@ -161,7 +169,9 @@ def main(folder: Path = Path("results/text"), samples: int = 8, budget: int = 60
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="How far can explanations of a classifier of film reviews be trusted?")
+    parser = argparse.ArgumentParser(
+        description="How far can explanations of a classifier of film reviews be trusted?"
+    )
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--budget", type=int, default=60)
     parser.add_argument("--folder", type=Path, default=Path("results/text"))

@@ -53,7 +53,11 @@ frame = pd.DataFrame(
     }
 )
 score = 1.5 * np.log(frame["income"] / 3000) - 0.8 * np.log(frame["debt"] / 5000)
-score = score + 0.6 * (frame["education"].map(EDUCATION.index) - 1) + 0.0003 * ((TODAY - frame["since"]).dt.days - 2500)
+score = (
+    score
+    + 0.6 * (frame["education"].map(EDUCATION.index) - 1)
+    + 0.0003 * ((TODAY - frame["since"]).dt.days - 2500)
+)
 paid = np.where(rng.random(ROWS) < 1 / (1 + np.exp(-score)), "yes", "no")
 frame.loc[rng.random(ROWS) < 0.1, "debt"] = np.nan
 frame.head()
@@ -83,7 +87,9 @@ def fit(seed):
 
 
 models = {f"trees#{seed}": fit(seed) for seed in range(3)}
-print({name: round(model.score(frame[:SAMPLES], paid[:SAMPLES]), 2) for name, model in models.items()})
+print(
+    {name: round(model.score(frame[:SAMPLES], paid[:SAMPLES]), 2) for name, model in models.items()}
+)
 
 # %% [markdown]
 # ## 3. The questions
@@ -99,7 +105,13 @@ metrics = {
 explainers = {"Shapley sampling": standfast.explainers.get("shapley_sampling", permutations=4)}
 explainers["KernelSHAP"] = standfast.explainers.get("kernel_shap", samples=60)
 found = standfast.evaluate(
-    models, explainers, frame[:SAMPLES], metrics, reference=frame[SAMPLES:], sanity=not SMALL, progress=False
+    models,
+    explainers,
+    frame[:SAMPLES],
+    metrics,
+    reference=frame[SAMPLES:],
+    sanity=not SMALL,
+    progress=False,
 )
 for model in models:
     print(found.verdict(model=model))
@@ -119,7 +131,9 @@ agreement.frame().filter(measure="kendall").head(8)
 # %%
 figure, axes = plt.subplots(figsize=(5, 4))
 axes.imshow(agreement.matrix(), vmin=0, vmax=1, cmap="Blues")
-axes.set_xticks(range(len(agreement.sources)), [f"{e}, {m}" for m, e in agreement.sources], rotation=90)
+axes.set_xticks(
+    range(len(agreement.sources)), [f"{e}, {m}" for m, e in agreement.sources], rotation=90
+)
 _ = axes.set_title("Kendall's tau, medians over customers")
 
 # %%

@@ -57,7 +57,9 @@ def normalise(x: torch.Tensor) -> torch.Tensor:
 optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
 for _ in range(EPOCHS):
     for rows in torch.arange(len(train)).split(32):
-        loss = nn.functional.cross_entropy(network(normalise(train.inputs[rows])), train.labels[rows])
+        loss = nn.functional.cross_entropy(
+            network(normalise(train.inputs[rows])), train.labels[rows]
+        )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -103,7 +105,10 @@ explainers = {
     "random": "random",
     "centre": "centre",
 }
-maps = {name: standfast.explainers.get(each)(model, chosen.inputs[:2]) for name, each in explainers.items()}
+maps = {
+    name: standfast.explainers.get(each)(model, chosen.inputs[:2])
+    for name, each in explainers.items()
+}
 axes = standfast.show(chosen[:2], maps)
 
 # %% [markdown]
@@ -118,7 +123,9 @@ axes = standfast.show(chosen[:2], maps)
 
 # %%
 metrics = {
-    "worst case": standfast.metrics.WorstCase(standfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
+    "worst case": standfast.metrics.WorstCase(
+        standfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET
+    ),
     "AOPC": standfast.metrics.AOPC(region=4, steps=20, replacement="constant", baseline=0.0),
 }
 found = standfast.evaluate(model, explainers, chosen, metrics, progress=False)

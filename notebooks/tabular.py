@@ -57,7 +57,9 @@ order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
 train, test = order[:400], order[400:]
 rows = (rows - rows[train].mean(0)) / rows[train].std(0)
 bounds = (float(rows.min().floor()), float(rows.max().ceil()))
-patients = standfast.data.Dataset("tumours", rows[test], labels[test], classes, bounds, features=names)
+patients = standfast.data.Dataset(
+    "tumours", rows[test], labels[test], classes, bounds, features=names
+)
 patients
 
 # %% [markdown]
@@ -65,7 +67,9 @@ patients
 
 # %%
 torch.manual_seed(0)
-network = nn.Sequential(nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2))
+network = nn.Sequential(
+    nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 2)
+)
 optimiser = torch.optim.AdamW(network.parameters(), lr=3e-3, weight_decay=0.05)
 for _ in range(EPOCHS):
     for batch in train[torch.randperm(len(train))].split(64):
@@ -113,7 +117,10 @@ axes = standfast.show(chosen[:1], maps)
 RADII = 0.02, 0.1
 metrics = {
     f"top five within {radius}": standfast.metrics.WorstCase(
-        standfast.LinfBall(radius), event="changed_explanation", similarity="topk_intersection:k=5", budget=BUDGET
+        standfast.LinfBall(radius),
+        event="changed_explanation",
+        similarity="topk_intersection:k=5",
+        budget=BUDGET,
     )
     for radius in RADII
 }

@@ -37,7 +37,23 @@ STEPS, SAMPLES, BUDGET = (20, 3, 20) if SMALL else (250, 24, 200)
 # %%
 GOOD = ["good", "great", "lovely", "superb", "moving", "witty"]
 BAD = ["bad", "dull", "awful", "clumsy", "boring", "flat"]
-OTHER = ["the", "film", "was", "its", "story", "with", "a", "cast", "that", "we", "saw", "in", "spring", "who", "said"]
+OTHER = [
+    "the",
+    "film",
+    "was",
+    "its",
+    "story",
+    "with",
+    "a",
+    "cast",
+    "that",
+    "we",
+    "saw",
+    "in",
+    "spring",
+    "who",
+    "said",
+]
 WORDS = ["<pad>", "not", *GOOD, *BAD, *OTHER]
 LENGTH = 8
 
@@ -122,7 +138,9 @@ model = standfast.Model(text, text.bounds())
 def make_dataset(count: int, seed: int) -> standfast.data.Dataset:
     """Reviews as embeddings, with their words and the places that decide."""
     texts, labels = make_reviews(count, seed)
-    decide = torch.tensor([[word in {"not", *GOOD, *BAD} for word in [*words, *[""] * 8][:LENGTH]] for words in texts])
+    decide = torch.tensor(
+        [[word in {"not", *GOOD, *BAD} for word in [*words, *[""] * 8][:LENGTH]] for words in texts]
+    )
     return standfast.data.Dataset(
         "reviews",
         text.embed(number(texts)).detach(),
@@ -148,8 +166,12 @@ chosen = test.take(right.nonzero()[:SAMPLES, 0])
 nothing = text.baseline()
 explainers = {
     "gradient x input": "input_x_gradient",
-    "integrated gradients": standfast.explainers.get("integrated_gradients", steps=32, baseline=nothing),
-    "KernelSHAP": standfast.explainers.get("kernel_shap", samples=100, segments="pixels", baseline=nothing),
+    "integrated gradients": standfast.explainers.get(
+        "integrated_gradients", steps=32, baseline=nothing
+    ),
+    "KernelSHAP": standfast.explainers.get(
+        "kernel_shap", samples=100, segments="pixels", baseline=nothing
+    ),
     "LIME": standfast.explainers.get("lime", samples=100, segments="pixels", baseline=nothing),
     "random": "random",
 }
@@ -170,9 +192,15 @@ axes = standfast.show(chosen[:3], maps)
 
 # %%
 metrics = {
-    "on the deciding words": standfast.metrics.RelevanceLocalisation(regions="decide", unit="pixel"),
-    "corruption curve": standfast.metrics.CorruptionCurve(replacement="constant", baseline=nothing, unit="pixel"),
-    "worst case": standfast.metrics.WorstCase(standfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
+    "on the deciding words": standfast.metrics.RelevanceLocalisation(
+        regions="decide", unit="pixel"
+    ),
+    "corruption curve": standfast.metrics.CorruptionCurve(
+        replacement="constant", baseline=nothing, unit="pixel"
+    ),
+    "worst case": standfast.metrics.WorstCase(
+        standfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET
+    ),
 }
 found = standfast.evaluate(model, explainers, chosen, metrics, progress=False)
 assert not found.failures

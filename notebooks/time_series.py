@@ -99,7 +99,9 @@ axes = standfast.show(chosen[:1], maps)
 metrics = {
     "within the blocks": standfast.metrics.RelevanceLocalisation(regions="blocks"),
     "corruption curve": standfast.metrics.CorruptionCurve(samples=2),
-    "worst case": standfast.metrics.WorstCase(standfast.LinfBall(0.05), event="changed_explanation", budget=BUDGET),
+    "worst case": standfast.metrics.WorstCase(
+        standfast.LinfBall(0.05), event="changed_explanation", budget=BUDGET
+    ),
 }
 found = standfast.evaluate(model, explainers, chosen, metrics, progress=False)
 assert not found.failures
@@ -113,7 +115,9 @@ axes = found.plot()
 # most relevant positions are replaced.
 
 # %%
-curve = standfast.metrics.CorruptionCurve(samples=2)(model, explainers["integrated gradients"], chosen.inputs)
+curve = standfast.metrics.CorruptionCurve(samples=2)(
+    model, explainers["integrated gradients"], chosen.inputs
+)
 figure, axis = plt.subplots(figsize=(6, 3))
 axis.plot(curve.fractions, curve.score_drop["top"].T, color="tab:blue", alpha=0.3)
 axis.plot(curve.fractions, curve.score_drop["top"].nanmean(0), color="black", label="mean")

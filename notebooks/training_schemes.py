@@ -67,7 +67,9 @@ study = {
     "neighbourhood": {"linf": 0.1},
     "metrics": {
         "map changed": {"worst_case": {"event": "changed_explanation", "budget": BUDGET}},
-        "class flipped": {"worst_case": {"event": "misclassification", "budget": BUDGET, "search": "gradient"}},
+        "class flipped": {
+            "worst_case": {"event": "misclassification", "budget": BUDGET, "search": "gradient"}
+        },
         "max-sensitivity": {"max_sensitivity": {"samples": 20, "normalise": True}},
     },
 }
@@ -90,7 +92,9 @@ medians = [
     .agg(pl.lit(label).alias("metric"), pl.col(column).median().round(3).alias("median"))
     for label, column in COLUMNS.items()
 ]
-pl.concat(medians).pivot("metric", index=["explainer", "model"], values="median").sort("explainer", maintain_order=True)
+pl.concat(medians).pivot("metric", index=["explainer", "model"], values="median").sort(
+    "explainer", maintain_order=True
+)
 
 # %% [markdown]
 # ## Which differences hold?

@@ -112,7 +112,9 @@ class Column:
         """The rows of `Results.samples` that belong to this column."""
         for name, wanted in {"model": self.model, "label": self.metric, **self.where}.items():
             if wanted is not None:
-                frame = frame.filter(pl.col(name) == wanted) if name in frame.columns else frame.clear()
+                frame = (
+                    frame.filter(pl.col(name) == wanted) if name in frame.columns else frame.clear()
+                )
         return frame
 
     def values(self, frame: pl.DataFrame) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -280,7 +282,9 @@ def reproduce(
     return tables
 
 
-def write_studies(name: str, scale: Scale, folder: Path, *, make: bool = True, progress: bool = False) -> list[Path]:
+def write_studies(
+    name: str, scale: Scale, folder: Path, *, make: bool = True, progress: bool = False
+) -> list[Path]:
     """Write the studies of a reproduction as study files; measurements have none.
 
     With `make`, files that the studies need (`Part.make_files`) are made in the same folder, if they are missing.
@@ -309,7 +313,10 @@ def read_table(part: Part, results: Results) -> Table:
 
 
 def make_table(
-    part: Part, frame: pl.DataFrame, order: Mapping[str, Sequence[str]] | None = None, failures: int = 0
+    part: Part,
+    frame: pl.DataFrame,
+    order: Mapping[str, Sequence[str]] | None = None,
+    failures: int = 0,
 ) -> Table:
     """Make a part's table from rows like those of `Results.samples`.
 
@@ -362,7 +369,11 @@ def _group_rows(
 
 
 def _find_values(frame: pl.DataFrame, axis: str) -> list[Any]:
-    return frame[axis].drop_nulls().unique(maintain_order=True).to_list() if axis in frame.columns else []
+    return (
+        frame[axis].drop_nulls().unique(maintain_order=True).to_list()
+        if axis in frame.columns
+        else []
+    )
 
 
 def _keep_measurement(part: Part, frame: pl.DataFrame, folder: Path) -> Table:
@@ -374,7 +385,13 @@ def _keep_measurement(part: Part, frame: pl.DataFrame, folder: Path) -> Table:
 
 
 def _format_paper(value: float | str | None) -> str:
-    return "–" if value is None else value if isinstance(value, str) else f"{value:zg}".replace("-", "−")
+    return (
+        "–"
+        if value is None
+        else value
+        if isinstance(value, str)
+        else f"{value:zg}".replace("-", "−")
+    )
 
 
 def load_evenly(name: str, count: int) -> Dataset:

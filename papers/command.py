@@ -26,22 +26,37 @@ def main(paper: str) -> None:
     """Run the command of a paper with the arguments of the command line, and exit."""
     load_tables(paper)
     prefix = f"{PREFIXES[paper]}-"
-    names = {name.removeprefix(prefix): name for name in reproductions.names() if name.startswith(prefix)}
+    names = {
+        name.removeprefix(prefix): name for name in reproductions.names() if name.startswith(prefix)
+    }
     parser = argparse.ArgumentParser(
         f"python -m papers.{paper}",
         description="Run a published table or figure as a study, and print our numbers beside the paper's.",
-        epilog="tables:\n" + "\n".join(f"  {table:12} {reproductions[name].title}" for table, name in names.items()),
+        epilog="tables:\n"
+        + "\n".join(f"  {table:12} {reproductions[name].title}" for table, name in names.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", choices=names, metavar="NAME", help="which table or figure; see below")
-    parser.add_argument("--scale", choices=SCALES, default="small", help="small is for a laptop, full for a GPU")
-    parser.add_argument("--out", type=Path, default=Path("results/papers"), help="folder for the results")
+    parser.add_argument(
+        "name", choices=names, metavar="NAME", help="which table or figure; see below"
+    )
+    parser.add_argument(
+        "--scale", choices=SCALES, default="small", help="small is for a laptop, full for a GPU"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("results/papers"), help="folder for the results"
+    )
     parser.add_argument("--workers", type=number_or_auto, help="how many processes, or auto")
-    parser.add_argument("--study", type=Path, help="write study files for `python -m standfast run` here")
-    parser.add_argument("--dry-run", action="store_true", help="print the jobs, their cost, and what is missing")
+    parser.add_argument(
+        "--study", type=Path, help="write study files for `python -m standfast run` here"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the jobs, their cost, and what is missing"
+    )
     asked = parser.parse_args()
     try:
-        sys.exit(_run(names[asked.name], asked, f"{parser.prog} {asked.name} --scale {asked.scale}"))
+        sys.exit(
+            _run(names[asked.name], asked, f"{parser.prog} {asked.name} --scale {asked.scale}")
+        )
     except StandfastError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
@@ -60,7 +75,9 @@ def _run(name: str, asked: argparse.Namespace, command: str) -> int:
     if asked.dry_run:
         return 1 if dry_run_reproduction(name, asked.scale, asked.out) else 0
     show = partial(print_table, scale=asked.scale)
-    tables = reproduce(name, asked.scale, asked.out, workers=asked.workers, show=show, command=command)
+    tables = reproduce(
+        name, asked.scale, asked.out, workers=asked.workers, show=show, command=command
+    )
     print(f"results: {asked.out}")
     return 1 if any(table.failures for table in tables) else 0
 

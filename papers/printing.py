@@ -35,7 +35,9 @@ def print_table(table: Table, scale: Scale) -> None:
     console.print(wide if width <= console.width else _make_long(table, quantities))
     lines = [*describe_verdicts(table.verdicts), *table.notes]
     if any(_ABOVE in cells for _, cells in quantities):
-        lines.append(f"{_ABOVE}: (mean - chance) / (1 - chance), 0 for unrelated maps; – if chance is above 0.95")
+        lines.append(
+            f"{_ABOVE}: (mean - chance) / (1 - chance), 0 for unrelated maps; – if chance is above 0.95"
+        )
     if departures := table.part.departures(scale):
         lines.append(f"Not as in the paper: {departures}")
     if table.failures:
@@ -88,19 +90,32 @@ def _make_wide(table: Table, quantities: Sequence[_Quantity]) -> RichTable:
             above = heading if kind == _OURS else ""
             headings.append(heading if len(cells) == 1 else f"{above}\n{kind}")
             columns.append(texts)
-    rows = zip(_read_texts(table, table.part.row_heading), *columns, _read_texts(table, "samples"), strict=True)
+    rows = zip(
+        _read_texts(table, table.part.row_heading),
+        *columns,
+        _read_texts(table, "samples"),
+        strict=True,
+    )
     return _make_table(table, headings, list(rows))
 
 
 def _make_long(table: Table, quantities: Sequence[_Quantity]) -> RichTable:
     """A block for each row: a line with its name, then one for each quantity."""
-    kinds = [kind for kind in (_OURS, _PAPER, _ABOVE) if any(kind in cells for _, cells in quantities)]
+    kinds = [
+        kind for kind in (_OURS, _PAPER, _ABOVE) if any(kind in cells for _, cells in quantities)
+    ]
     names, counts = _read_texts(table, table.part.row_heading), _read_texts(table, "samples")
     lines = []
     for place, (name, count) in enumerate(zip(names, counts, strict=True)):
         lines.append([name, *[""] * len(kinds), count])
         for heading, cells in quantities:
-            lines.append([f"  {heading}", *(cells[kind][place] if kind in cells else "" for kind in kinds), ""])
+            lines.append(
+                [
+                    f"  {heading}",
+                    *(cells[kind][place] if kind in cells else "" for kind in kinds),
+                    "",
+                ]
+            )
     return _make_table(table, kinds, lines)
 
 
@@ -113,7 +128,9 @@ def _make_table(table: Table, headings: Sequence[str], lines: Sequence[Sequence[
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    printed = RichTable(title=Text(table.part.title), box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    printed = RichTable(
+        title=Text(table.part.title), box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False
+    )
     printed.add_column(Text(table.part.row_heading), overflow="fold")
     for heading in (*headings, "n"):
         printed.add_column(Text(heading), justify="right", overflow="fold")

@@ -16,7 +16,8 @@ from scipy.special import stdtrit
 from standfast.statistics.paired import midranks
 from standfast.tensors import Array
 
-Pairs = Sequence[tuple[str, str]]  # names of explainers, models or sizes: the first above the second
+# names of explainers, models or sizes: the first above the second
+Pairs = Sequence[tuple[str, str]]
 Estimate = tuple[float, float, float]  # a number and the ends of its interval
 Correlations = dict[str, Estimate]
 Outcomes = dict[str, bool | None]
@@ -36,7 +37,11 @@ def paired_differences(
     is not such a bound: it counts as the floor, so differences are those of `max(ln P, floor)`.
     """
     frame = keep_exact(frame, column).filter(pl.col(by).is_in([above, below]))
-    index = [name for name in ("data", "model", "explainer", "label", "repeat", "sample") if name in frame.columns]
+    index = [
+        name
+        for name in ("data", "model", "explainer", "label", "repeat", "sample")
+        if name in frame.columns
+    ]
     index = [name for name in index if name != by]
     wide = frame.pivot(on=by, index=index, values=column)
     if above not in wide.columns or below not in wide.columns:
@@ -55,10 +60,17 @@ def mean_interval(values: Array, level: float = 0.95) -> Estimate:
 
 
 def all_above(
-    frame: pl.DataFrame, pairs: Pairs, column: str = "value", by: str = "explainer", level: float = 0.95
+    frame: pl.DataFrame,
+    pairs: Pairs,
+    column: str = "value",
+    by: str = "explainer",
+    level: float = 0.95,
 ) -> bool | None:
     """Whether in each pair the first is above the second, by the intervals of the paired differences."""
-    return all_hold(is_above(mean_interval(paired_differences(frame, *pair, column, by), level), 0) for pair in pairs)
+    return all_hold(
+        is_above(mean_interval(paired_differences(frame, *pair, column, by), level), 0)
+        for pair in pairs
+    )
 
 
 def all_separated(
@@ -68,7 +80,9 @@ def all_separated(
     known = keep_exact(frame, column)
 
     def find_interval(name: str) -> Estimate:
-        return mean_interval(known.filter(pl.col(by) == name)[column].to_numpy().astype(float), level)
+        return mean_interval(
+            known.filter(pl.col(by) == name)[column].to_numpy().astype(float), level
+        )
 
     outcomes = []
     for above, below in pairs:
@@ -117,9 +131,15 @@ def compute_correlations(first: Array, second: Array, digits: Array) -> Correlat
     names, groups = np.unique(digits, return_inverse=True)
     members = [np.flatnonzero(groups == group) for group in range(len(names))]
     rng = np.random.default_rng(0)
-    drawn = [np.concatenate([members[i] for i in rng.integers(len(names), size=len(names))]) for _ in range(RESAMPLES)]
+    drawn = [
+        np.concatenate([members[i] for i in rng.integers(len(names), size=len(names))])
+        for _ in range(RESAMPLES)
+    ]
     found = {}
-    for name, one, other in (("Pearson", first, second), ("Spearman", midranks(first), midranks(second))):
+    for name, one, other in (
+        ("Pearson", first, second),
+        ("Spearman", midranks(first), midranks(second)),
+    ):
         # ranks of the whole sample, not of each resample: the difference is very small, and this is much faster
         spread = [np.corrcoef(one[rows], other[rows])[0, 1] for rows in drawn]
         low, high = np.nanquantile(spread, [0.025, 0.975])
@@ -158,7 +178,9 @@ def pivot_by(frame: pl.DataFrame, column: str, by: str) -> pl.DataFrame:
 
 def format_correlations(found: Mapping[str, Estimate]) -> str:
     """Correlations with their intervals as text."""
-    return ", ".join(f"{name} {r:z.3f} [{low:z.3f}, {high:z.3f}]" for name, (r, low, high) in found.items())
+    return ", ".join(
+        f"{name} {r:z.3f} [{low:z.3f}, {high:z.3f}]" for name, (r, low, high) in found.items()
+    )
 
 
 def judge_by_metric(*claims: tuple[str, Holds]) -> Verdicts:
@@ -167,7 +189,9 @@ def judge_by_metric(*claims: tuple[str, Holds]) -> Verdicts:
     def verdicts(frame: pl.DataFrame) -> list[Verdict]:
         labels = frame["label"].unique(maintain_order=True).to_list() if len(frame) else []
         return [
-            (text, label, holds(frame.filter(pl.col("label") == label))) for text, holds in claims for label in labels
+            (text, label, holds(frame.filter(pl.col("label") == label)))
+            for text, holds in claims
+            for label in labels
         ]
 
     return verdicts
@@ -182,7 +206,9 @@ def group_by_outcome(text: str, outcomes: Mapping[str, bool | None]) -> list[Ver
     return found
 
 
-def order_claim(text: str, above: Sequence[str], below: Sequence[str], column: str = "value") -> tuple[str, Holds]:
+def order_claim(
+    text: str, above: Sequence[str], below: Sequence[str], column: str = "value"
+) -> tuple[str, Holds]:
     """A sentence with the function that judges it: all explainers of `above` are above all of `below`."""
     pairs = [(a, b) for a in above for b in below if a != b]
     return text, partial(all_above, pairs=pairs, column=column)
@@ -192,7 +218,9 @@ def note_bounds(frame: pl.DataFrame) -> list[str]:
     """How often an attack found no change, so that the value is only a lower bound and is left out of means."""
     if "bound" not in frame.columns:
         return []
-    bounds = frame.filter(pl.col("bound").fill_null(False)).group_by("label", maintain_order=True).len()
+    bounds = (
+        frame.filter(pl.col("bound").fill_null(False)).group_by("label", maintain_order=True).len()
+    )
     counts = ", ".join(f"{label} {count}" for label, count in bounds.iter_rows())
     return [f"no change found, left out of means and of differences: {counts}"] if counts else []
 
@@ -204,4 +232,6 @@ def add_label_words(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     ('F-hat, block', 'F-hat', 'block')
     """
     words = pl.col("label").str.split(", ")
-    return frame.with_columns(words.list.get(i, null_on_oob=True).alias(name) for i, name in enumerate(names))
+    return frame.with_columns(
+        words.list.get(i, null_on_oob=True).alias(name) for i, name in enumerate(names)
+    )

@@ -12,7 +12,9 @@ from papers.command import load_tables
 from papers.files import PREFIXES
 
 ROOT = Path(__file__).parents[1]
-READMES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "papers").glob("*/README.md"))
+READMES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "papers").glob("*/README.md")
+)
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").rglob("*.md")]
 
 load_tables(*PREFIXES)
@@ -22,7 +24,9 @@ def test_commands_of_papers_exist() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
     named = set(re.findall(r"python -m papers\.([a-z_]+) ([a-z]\w*)", text))
     assert named
-    assert [(p, name) for p, name in named if f"{PREFIXES[p]}-{name}" not in reproductions.names()] == []
+    assert [
+        (p, name) for p, name in named if f"{PREFIXES[p]}-{name}" not in reproductions.names()
+    ] == []
 
 
 @pytest.mark.parametrize("page", READMES)
@@ -48,4 +52,6 @@ def test_links_and_scripts_exist(page: str) -> None:
 def anchors_of(page: Path) -> set[str]:
     """The anchors of the headings of a page, as GitHub and MkDocs make them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.M)
-    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }

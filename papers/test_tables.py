@@ -13,7 +13,17 @@ from scipy import stats
 
 import standfast
 from papers import base, files
-from papers.base import Claim, Column, Part, Reproduction, Scale, Table, make_table, read_table, reproductions
+from papers.base import (
+    Claim,
+    Column,
+    Part,
+    Reproduction,
+    Scale,
+    Table,
+    make_table,
+    read_table,
+    reproductions,
+)
 from papers.command import load_tables, main
 from papers.files import PREFIXES
 from papers.printing import print_table
@@ -33,26 +43,41 @@ def test_every_study_is_valid_as_a_file(name: str, scale: Scale, tmp_path: Path)
     for part, file in zip(parts, written, strict=True):
         assert part.study is not None
         study, content = load_study(file), part.study(scale)
-        assert (list(study.metrics), list(study.explainers)) == (list(content["metrics"]), list(content["explainers"]))
-        assert "random" in study.explainers or name.startswith(("safari", "lens"))  # of attacks, models, sizes
+        assert (list(study.metrics), list(study.explainers)) == (
+            list(content["metrics"]),
+            list(content["explainers"]),
+        )
+        # of attacks, models, sizes
+        assert "random" in study.explainers or name.startswith(("safari", "lens"))
 
 
 def test_files_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_HERE", tmp_path)
-    (tmp_path / "a.yaml").write_text("samples: 9\nmodels: {m: {lenet: {a: 1}}, n: other}\nexplainers: [lrp, lime]\n")
-    (tmp_path / "a-small.yaml").write_text("samples: 2\nmodels: {m: {lenet: {b: 8}}, n: null}\nexplainers: [lrp]\n")
+    (tmp_path / "a.yaml").write_text(
+        "samples: 9\nmodels: {m: {lenet: {a: 1}}, n: other}\nexplainers: [lrp, lime]\n"
+    )
+    (tmp_path / "a-small.yaml").write_text(
+        "samples: 2\nmodels: {m: {lenet: {b: 8}}, n: null}\nexplainers: [lrp]\n"
+    )
     study = files.study_file("a.yaml")
     models = {"m": {"lenet": {"a": 1}}, "n": "other"}
     none = {"sanity": False, "controls": False}
     assert study("full") == {**none, "samples": 9, "models": models, "explainers": ["lrp", "lime"]}
     small = {"samples": 2, "models": {"m": {"lenet": {"a": 1, "b": 8}}}, "explainers": ["lrp"]}
     assert study("small") == {**none, **small}
-    (tmp_path / "a.csv").write_text('model,explainer,"ln P, mean",c\nVGG,lrp,-1.5,\nVGG,lime,about 2,7\n')
+    (tmp_path / "a.csv").write_text(
+        'model,explainer,"ln P, mean",c\nVGG,lrp,-1.5,\nVGG,lime,about 2,7\n'
+    )
     numbers = {"ln P, mean": {"VGG, lrp": -1.5, "VGG, lime": "about 2"}, "c": {"VGG, lime": 7.0}}
     assert files.read_numbers("a.csv", keys=2) == numbers
-    (tmp_path / "d.yaml").write_text("a: {small: [few], full: [many], both: [ours, new]}\nb: {both: [x]}\n")
+    (tmp_path / "d.yaml").write_text(
+        "a: {small: [few], full: [many], both: [ours, new]}\nb: {both: [x]}\n"
+    )
     departures = files.read_departures("d.yaml")
-    assert [departures["a"]("small"), departures["a"]("full")] == ["few; ours; new", "many; ours; new"]
+    assert [departures["a"]("small"), departures["a"]("full")] == [
+        "few; ours; new",
+        "many; ours; new",
+    ]
     assert departures["b"]("small") == "x"
     (tmp_path / "a-small.yaml").write_text("samples: 2\nsamples: 3\n")
     with pytest.raises(StandfastError, match=r"a-small.yaml(.|\n)*duplicate key"):
@@ -64,19 +89,28 @@ def test_files_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def outcomes(table: Table, words: str) -> dict[str, bool | None]:
     """Of the sentence with these words: by heading."""
-    return {heading: holds for text, where, holds in table.verdicts if words in text for heading in where.split(", ")}
+    return {
+        heading: holds
+        for text, where, holds in table.verdicts
+        if words in text
+        for heading in where.split(", ")
+    }
 
 
 def rows(values: Any, **shared: Any) -> pl.DataFrame:
     """Rows of `Results.samples` with the column `v` for samples 0, 1, ..."""
     values = np.asarray(values, dtype=float)
     frame = pl.DataFrame({"sample": np.arange(len(values)), "v": values})
-    return frame.with_columns(pl.lit(value).alias(name) for name, value in {"status": "ok", **shared}.items())
+    return frame.with_columns(
+        pl.lit(value).alias(name) for name, value in {"status": "ok", **shared}.items()
+    )
 
 
 def test_rows_may_be_models_metrics_or_both() -> None:
     pairs = [(model, label) for model in ("A", "B") for label in ("x", "y")]
-    frame = pl.concat(rows(np.arange(5) + i, model=model, label=label) for i, (model, label) in enumerate(pairs))
+    frame = pl.concat(
+        rows(np.arange(5) + i, model=model, label=label) for i, (model, label) in enumerate(pairs)
+    )
     order = {"model": ["B", "A"], "label": ["x", "y"]}
     column = Column("c", "v", paper={"A, y": 1.5, "B": "about 2"})
 
@@ -93,10 +127,19 @@ def test_rows_may_be_models_metrics_or_both() -> None:
     assert table("label")["metric"].to_list() == ["x", "y"]
 
 
-def test_bounds_are_taken_for_values_and_the_mean_for_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bounds_are_taken_for_values_and_the_mean_for_a_bound(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     values = np.array([-20.0, -30.0, -100.0, -40.0])
-    frame = rows(values, explainer="r").with_columns(pl.Series("censored", [False, False, True, False]))
-    common: dict[str, Any] = {"censored": "censored", "side": "upper", "decimals": 1, "paper": {"r": -3.87}}
+    frame = rows(values, explainer="r").with_columns(
+        pl.Series("censored", [False, False, True, False])
+    )
+    common: dict[str, Any] = {
+        "censored": "censored",
+        "side": "upper",
+        "decimals": 1,
+        "paper": {"r": -3.87},
+    }
     columns = [Column(s, "v", statistic=s, **common) for s in ("bounded", "mean", "median")]
     part = Part("p", "title", None, tuple(columns), level=0.9)
     table = make_table(part, frame)
@@ -119,7 +162,9 @@ def test_bounds_are_taken_for_values_and_the_mean_for_a_bound(capsys: pytest.Cap
 def test_numbers_above_chance() -> None:
     """Ratios of means by hand; none where chance leaves no room, and none without a chance level."""
     column = Column("similarity", "s", chance="c")
-    frame = pl.DataFrame({"explainer": ["a"] * 3 + ["b"] * 2, "s": [0.6, 0.8, 0.7, 1.0, 1.0], "status": ["ok"] * 5})
+    frame = pl.DataFrame(
+        {"explainer": ["a"] * 3 + ["b"] * 2, "s": [0.6, 0.8, 0.7, 1.0, 1.0], "status": ["ok"] * 5}
+    )
     frame = frame.with_columns(c=pl.Series([0.5, 0.6, 0.1, 0.97, 0.96]))
     part = Part("p", "t", None, (column, Column("other", "s", where={"status": "ok"})))
     table = make_table(part, frame)
@@ -141,11 +186,16 @@ def test_differences_pair_repeats_and_separate_intervals_are_students() -> None:
     for gap, expected in ((0.99, None), (1.01, True)):
         both = pl.concat([rows(base, model="a"), rows(base + gap * (high - low), model="b")])
         assert all_separated(both, [("b", "a")], "v", "model", 0.9) is expected
-    assert group_by_outcome("t", {"a": True, "b": None, "c": True}) == [("t", "a, c", True), ("t", "b", None)]
+    assert group_by_outcome("t", {"a": True, "b": None, "c": True}) == [
+        ("t", "a, c", True),
+        ("t", "b", None),
+    ]
 
 
 def test_claims_are_judged_by_the_numbers_of_each_column() -> None:
-    claim = Claim("a is first", lambda means: means["a"] > means["b"] if means["b"] == means["b"] else None)
+    claim = Claim(
+        "a is first", lambda means: means["a"] > means["b"] if means["b"] == means["b"] else None
+    )
     columns = (Column("x", "v"), Column("y", "w"))
     frame = pl.concat([rows([2.0, 3.0], explainer="a"), rows([1.0, 1.0], explainer="b")])
     frame = frame.with_columns(w=pl.when(pl.col("explainer") == "a").then(pl.col("v")))
@@ -163,7 +213,13 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     ((name, options),) = study["metrics"]["data SenC"].items()
     metrics = {"data SenC": {name: {**options, "masks": 60, "permutations": 99}}}
     explainers = {own: study["explainers"][own] for own in ("saliency", "Grad-CAM", "random")}
-    tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
+    tiny = {
+        **study,
+        "data": {"MNIST": "digits"},
+        "samples": 3,
+        "metrics": metrics,
+        "explainers": explainers,
+    }
     found = standfast.run_study(tiny, tmp_path, progress=False)
     table = read_table(part, found)
     assert table.failures == 0
@@ -183,7 +239,9 @@ def test_there_is_one_table_however_narrow_the_terminal(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    columns = tuple(Column(f"number {name} of [3]", name, decimals=2, paper={"one": 0.125}) for name in "abc")
+    columns = tuple(
+        Column(f"number {name} of [3]", name, decimals=2, paper={"one": 0.125}) for name in "abc"
+    )
     part = Part("wide", "A [wide] table", None, columns)
     numbers = {"a": [0.1] * 6, "b": [0.25] * 6, "c": [0.5] * 6}
     frame = pl.DataFrame({"explainer": ["one", "other"] * 3, "status": ["ok"] * 6, **numbers})
@@ -221,7 +279,12 @@ def test_a_dry_run_prints_costs_and_what_is_missing(
     assert printed.count("cannot run here yet") == 2
     assert "data.GTSRB: expected something that can be used" in printed
     study = {"data": {"MNIST": "digits"}, "samples": 2, "models": {"lenet5": "lenet5-mnist"}}
-    study |= {"explainers": ["saliency"], "metrics": ["log_odds"], "sanity": False, "controls": False}
+    study |= {
+        "explainers": ["saliency"],
+        "metrics": ["log_odds"],
+        "sanity": False,
+        "controls": False,
+    }
     costs = Part("costs", "", lambda scale: study, (Column("c", "value"),))
     times = Part("times", "", None, (), measure=lambda scale: pl.DataFrame())
     monkeypatch.setitem(reproductions._entries, "senc-mine", Reproduction("Mine", (costs, times)))
@@ -234,7 +297,10 @@ def test_a_dry_run_prints_costs_and_what_is_missing(
     monkeypatch.setitem(reproductions._entries, "senc-mine", Reproduction("Mine", (costs,)))
     assert run(monkeypatch, "mine", "--workers", "1", "--out", str(out)) == 0
     assert "saliency" in capsys.readouterr().out
-    assert "python -m papers.senc mine --scale small" in (out / "costs-small" / "report" / "index.html").read_text()
+    assert (
+        "python -m papers.senc mine --scale small"
+        in (out / "costs-small" / "report" / "index.html").read_text()
+    )
 
 
 def test_the_command_writes_studies_and_knows_names(

@@ -17,7 +17,14 @@ def problems(text: str) -> list[str]:
         found.append("it does not end with its last line")
     if 'name="standfast-report" content="complete"' not in text:
         found.append("its head is not marked as complete")
-    for needed in ("integrated gradients", "input x gradient", "Grad-CAM", "<svg", "data:image/png", "vegaEmbed"):
+    for needed in (
+        "integrated gradients",
+        "input x gradient",
+        "Grad-CAM",
+        "<svg",
+        "data:image/png",
+        "vegaEmbed",
+    ):
         if needed not in text:
             found.append(f"it lacks {needed!r}")
     if len(text.encode()) > LARGEST:
@@ -27,7 +34,9 @@ def problems(text: str) -> list[str]:
             found.append(f"it lacks the section {part!r}")
     if not re.search(r'<p class="answer">[^<]*[a-z].*?<\/p>', text, flags=re.DOTALL):
         found.append("it answers no question")
-    for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL):
+    for content in re.findall(
+        r'<script type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL
+    ):
         try:
             json.loads(content)
         except ValueError as error:

@@ -36,7 +36,15 @@ PACKAGES = {
     ),
 }
 #: what somebody needs who has only the sdist: to build, to test, to cite
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Makefile", "constraints.txt")
+SOURCES = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "Makefile",
+    "constraints.txt",
+)
 
 
 def package_files(package: str = "standfast") -> set[str]:
@@ -64,7 +72,11 @@ def check_wheel(wheel: Path) -> list[str]:
     problems = [f"{name} is missing" for name in sorted(own - inside)]
     problems += [f"{name} should not be there" for name in sorted(inside - own)]
     problems += [f"{name} is needed" for name in needed if name not in inside]
-    problems += [f"{name} is empty" for name in needed if not sizes.get(name, 1) and not name.endswith("py.typed")]
+    problems += [
+        f"{name} is empty"
+        for name in needed
+        if not sizes.get(name, 1) and not name.endswith("py.typed")
+    ]
     if "LICENSE" not in metadata:
         problems.append("the licence is missing")
     if scripts.get("console_scripts", command, fallback="") != target:

@@ -33,7 +33,11 @@ MARGIN = 14  # pixels
 BENT, PAIRED = "bent", "paired"  # names of pictures that belong to no metric
 TASK, TASKS = "task-", ("regression", "labels", "segmentation", "detection", "trees", "texts")
 TALLEST = 420  # pixels of a report of `examples/tasks.py`
-BENT_DIGIT, BENT_LEVELS = 27, 8  # which digit, and by how many of 255 grey levels a pixel may change
+# which digit, and by how many of 255 grey levels a pixel may change
+BENT_DIGIT, BENT_LEVELS = (
+    27,
+    8,
+)
 BENT_AMONG = range(10, 70)  # the digits that the README compares it with
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam", "random")
 
@@ -55,9 +59,12 @@ def figures() -> dict[str, Figure]:
     of = standfast.metrics
     near, small = standfast.LinfBall(0.1), standfast.LinfBall(0.02)
     similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1", "lens_recall:k=100,w=1")
-    attack = of.AttributionAttack(standfast.LinfBall(0.1), "top_k", steps=20, restarts=1, similarities=similarities)
+    attack = of.AttributionAttack(
+        standfast.LinfBall(0.1), "top_k", steps=20, restarts=1, similarities=similarities
+    )
     rare = of.MisinterpretationProbability(near, threshold=0.8, particles=100, floor=-20.0)
-    waves = standfast.data.synthetic_waves(60, seed=1)  # the class lies in two blocks, which are known
+    # the class lies in two blocks, which are known
+    waves = standfast.data.synthetic_waves(60, seed=1)
     inside = of.RelevanceLocalisation(regions=waves.extras["blocks"])
     of_series = ("saliency", "input_x_gradient", "integrated_gradients", "random")
     return {
@@ -68,17 +75,23 @@ def figures() -> dict[str, Figure]:
         "misinterpretation_probability": Figure(rare, 2, "curve_sample0", EXPLAINERS[:3]),
         "max_sensitivity": Figure(of.MaxSensitivity(small, samples=30, normalise=True), 30),
         "local_lipschitz": Figure(of.LocalLipschitz(small, samples=30, normalise=True), 30),
-        "seed_agreement": Figure(of.SeedAgreement(), 30, explainers=("smoothgrad", "gradient_shap", "rise")),
+        "seed_agreement": Figure(
+            of.SeedAgreement(), 30, explainers=("smoothgrad", "gradient_shap", "rise")
+        ),
         "attribution_attack": Figure(attack, 12, explainers=EXPLAINERS[:3]),
         "data_sensitivity_consistency": Figure(of.DataSensitivityConsistency(masks=500), 20),
-        "parameter_sensitivity_consistency": Figure(of.ParameterSensitivityConsistency(masks=300), 8),
+        "parameter_sensitivity_consistency": Figure(
+            of.ParameterSensitivityConsistency(masks=300), 8
+        ),
         "c_eval": Figure(of.CEval(), 30, explainers=(*EXPLAINERS, "centre")),
         "c_eval_plot": Figure(of.CEvalPlot(), 8, "c_eval_plot", (*EXPLAINERS, "centre")),
         "near_affinity": Figure(of.NearAffinity(), 6, "near_affinity"),
         "aopc": Figure(of.AOPC(), 30, "perturbation_curve"),
         "log_odds": Figure(of.LogOdds(), 60),
         "corruption_curve": Figure(of.CorruptionCurve(mean=0.13, sd=0.31), 60, "drop_top"),
-        "relevance_localisation": Figure(inside, 60, explainers=of_series, model="cnn-waves", data=waves),
+        "relevance_localisation": Figure(
+            inside, 60, explainers=of_series, model="cnn-waves", data=waves
+        ),
     }
 
 
@@ -106,9 +119,15 @@ def draw(name: str, figure: Figure) -> Path:
         assert not found.failures, found.failures[0]
         drawn = write_figures(found, f"{folder}/figures")
         where = f"-inputs-{type(model.module).__name__}-"  # the names of the data and of the model
-        names = {path.stem.rpartition(where)[2]: path for path in drawn if path.stem.startswith("metric-")}
+        names = {
+            path.stem.rpartition(where)[2]: path
+            for path in drawn
+            if path.stem.startswith("metric-")
+        }
         if figure.chart not in names:
-            raise SystemExit(f"{name}: the report has no chart {figure.chart!r}, only {', '.join(sorted(names))}")
+            raise SystemExit(
+                f"{name}: the report has no chart {figure.chart!r}, only {', '.join(sorted(names))}"
+            )
         svg = names[figure.chart].with_suffix(".svg").read_text(encoding="utf-8")
     svg = re.sub(r'width="(\d+)" height="(\d+)" viewBox="0 0 [^"]*">', _roomy, svg, count=1)
     assert len(svg) <= LARGEST, f"{name}: {len(svg)} bytes"
@@ -117,7 +136,9 @@ def draw(name: str, figure: Figure) -> Path:
     return path
 
 
-def bend_explanation(budget: int = 5000, around: range = BENT_AMONG) -> tuple[dict[str, float], list[torch.Tensor]]:
+def bend_explanation(
+    budget: int = 5000, around: range = BENT_AMONG
+) -> tuple[dict[str, float], list[torch.Tensor]]:
     """Search for the inputs near digits whose saliency maps differ the most, while the class stays.
 
     Returns:
@@ -154,11 +175,20 @@ def draw_bent() -> Path:
 
     numbers, (digit, original, perturbed, bent) = bend_explanation()
     print(json.dumps(numbers, indent=1))
-    sure, still = f"{numbers['probability']:.1%}", f"{numbers['probability of the perturbed digit']:.1%}"
+    sure, still = (
+        f"{numbers['probability']:.1%}",
+        f"{numbers['probability of the perturbed digit']:.1%}",
+    )
     panels = (
         ("the input", f"“{numbers['label']}”, probability {sure}", digit, "gray", 1.0),
         ("its explanation", "saliency map", original, "inferno", original.abs().max()),
-        ("the perturbed input", f"“{numbers['label']}”, probability {still}", perturbed, "gray", 1.0),
+        (
+            "the perturbed input",
+            f"“{numbers['label']}”, probability {still}",
+            perturbed,
+            "gray",
+            1.0,
+        ),
         ("its explanation", "saliency map", bent, "inferno", bent.abs().max()),
     )
     figure, axes = pyplot.subplots(1, 4, figsize=(10, 3.1), layout="constrained")
@@ -185,7 +215,9 @@ def draw_paired() -> Path:
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
     names = ("saliency", "input_x_gradient", "gradcam")
     aopc = standfast.metrics.AOPC()
-    values = torch.stack([aopc(model, standfast.explainers.get(n), digits.inputs).value for n in names], 1).numpy()
+    values = torch.stack(
+        [aopc(model, standfast.explainers.get(n), digits.inputs).value for n in names], 1
+    ).numpy()
     figure, axes = pyplot.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
     for axis, count in zip(axes, (6, len(digits)), strict=False):
         intervals = [bootstrap_interval(values[:count, column]) for column in range(len(names))]
@@ -222,7 +254,9 @@ def draw_task(name: str) -> Path:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as browsers:
         metrics = {"worst case": "worst_case:budget=300"}
         tasks.run(name, Path(folder), metrics=metrics, sanity=False, controls=False, progress=False)
-        browser = browsers.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = browsers.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": 900, "height": 1200})
         page.goto((Path(folder) / f"{name}.html").as_uri())
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
@@ -235,8 +269,12 @@ def draw_task(name: str) -> Path:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help=f"names of metrics, {BENT}, {PAIRED}; all by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", help=f"names of metrics, {BENT}, {PAIRED}; all by default"
+    )
     torch.set_num_threads(1)
     known, others = figures(), {BENT: draw_bent, PAIRED: draw_paired}
     others |= {f"{TASK}{name}": partial(draw_task, name) for name in TASKS}

@@ -66,7 +66,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     os.environ.setdefault("MPLBACKEND", "agg")
     for path in _notebooks():
         page = f"notebooks/{path.stem}"
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):  # where notebooks may leave files
+        # where notebooks may leave files
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.chdir(folder),
+        ):
             outputs = notebook_cells.run(path) if run else {}
         files.append(File.generated(config, f"{page}.md", content=_page(path, outputs)))
         files.append(File.generated(config, f"{page}.ipynb", content=_for_jupyter(path)))
@@ -87,7 +91,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Formulas as MathML."""
 
-    def display(found: re.Match[str]) -> str:  # bounds of a sum beneath and above it, as LaTeX has them
+    # bounds of a sum beneath and above it, as LaTeX has them
+    def display(
+        found: re.Match[str],
+    ) -> str:
         latex = _LIMITS.sub(r"\\\1\\limits", html.unescape(found[1]).strip())
         return str(convert(latex, display="block"))
 
@@ -97,11 +104,19 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 def listed_names(module: str) -> list[str]:
     """The names of the module that pages of docs/api list, also as names of another module."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").rglob("*.md"))]
-    marks = [(importlib.import_module(found["module"]), found["names"]) for t in texts for found in _PUBLIC.finditer(t)]
+    texts = [
+        path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").rglob("*.md"))
+    ]
+    marks = [
+        (importlib.import_module(found["module"]), found["names"])
+        for t in texts
+        for found in _PUBLIC.finditer(t)
+    ]
     named = [(source, name) for source, names in marks for name in (names or "").split()]
     public, missing = importlib.import_module(module), object()
-    return [name for source, name in named if getattr(source, name) is getattr(public, name, missing)]
+    return [
+        name for source, name in named if getattr(source, name) is getattr(public, name, missing)
+    ]
 
 
 def _rest(module: str, listed: Sequence[str]) -> str:
@@ -115,7 +130,9 @@ def _rest(module: str, listed: Sequence[str]) -> str:
         error = inspect.isclass(value) and issubclass(value, Exception)
         kind = "Errors" if error else "Classes" if inspect.isclass(value) else "Other"
         kinds["Functions" if inspect.isroutine(value) else kind].append(_entry(module, name, 3))
-    return "\n\n".join(f"## {kind}\n\n" + "\n\n".join(entries) for kind, entries in kinds.items() if entries)
+    return "\n\n".join(
+        f"## {kind}\n\n" + "\n\n".join(entries) for kind, entries in kinds.items() if entries
+    )
 
 
 def _entry(module: str, name: str, level: int) -> str:

@@ -31,7 +31,9 @@ def describe_step(line: str) -> str | None:
     >>> describe_step("Collecting pillow==13.0.0"), describe_step("Requirement already satisfied: pip")
     ('looking for pillow', None)
     """
-    wheel = re.match(r"\s*(?:Downloading|Using cached|Processing) (?:\S*/)?([^-/]+-[^-]+)-\S+\.whl(.*)", line)
+    wheel = re.match(
+        r"\s*(?:Downloading|Using cached|Processing) (?:\S*/)?([^-/]+-[^-]+)-\S+\.whl(.*)", line
+    )
     if wheel is not None:
         return f"downloading {wheel[1]}{wheel[2].partition(' (from')[0]}"
     wanted = re.match(r"Collecting ([\w.-]+)", line)
@@ -80,7 +82,9 @@ def install(arguments: Sequence[str]) -> int:
     began = last = time.monotonic()
     said: list[str] = []
     packages_before = _count_packages()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         for line in _read_lines(process, timeout=1.0):
             if line is not None:
                 said.append(line)
@@ -88,7 +92,11 @@ def install(arguments: Sequence[str]) -> int:
             now = time.monotonic()
             if now - last >= _SECONDS_BETWEEN_LINES:
                 last = now
-                count = f": {_count_packages() - packages_before} packages are there" if step == "unpacking" else ""
+                count = (
+                    f": {_count_packages() - packages_before} packages are there"
+                    if step == "unpacking"
+                    else ""
+                )
                 print(f"  {now - began:3.0f} s  {step}{count}", flush=True)
         code = process.wait()
     if code:

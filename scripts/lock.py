@@ -29,7 +29,9 @@ def read_hashes(text: str) -> dict[str, set[str]]:
 
 def compile_lock(uv: str) -> str:
     """The lock as the package index gives it today."""
-    pins = "".join(line for line in PINS.read_text().splitlines(True) if not line.startswith("torch=="))
+    pins = "".join(
+        line for line in PINS.read_text().splitlines(True) if not line.startswith("torch==")
+    )
     options = ["--generate-hashes", "--no-deps", "--universal", "--python-version", "3.11.7"]
     options += ["--no-header", "--no-annotate", "--quiet"]
     with tempfile.TemporaryDirectory() as folder:
@@ -40,7 +42,9 @@ def compile_lock(uv: str) -> str:
 
 def main() -> None:
     """Write the lock, or compare it with the index."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--uv", default="uv")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
@@ -54,7 +58,9 @@ def main() -> None:
         for pin in published.keys() | locked.keys()
         if not locked.get(pin) or locked[pin] - published.get(pin, set())
     ]
-    print(f"{len(locked)} locked versions, {len(wrong)} of them without a published file: {', '.join(sorted(wrong))}")
+    print(
+        f"{len(locked)} locked versions, {len(wrong)} of them without a published file: {', '.join(sorted(wrong))}"
+    )
     sys.exit(bool(wrong))
 
 

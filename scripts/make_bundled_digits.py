@@ -33,7 +33,10 @@ Proceedings of the IEEE 86(11):2278-2324, 1998.
 
 def interleaved_digits() -> data.Dataset:
     test = data.mnist("test")
-    order = [(test.labels == label).nonzero().squeeze(1)[:PER_CLASS] for label in range(len(test.classes))]
+    order = [
+        (test.labels == label).nonzero().squeeze(1)[:PER_CLASS]
+        for label in range(len(test.classes))
+    ]
     return test.take([int(index) for indices in zip(*order, strict=True) for index in indices])
 
 

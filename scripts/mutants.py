@@ -102,13 +102,19 @@ class Mutant:
 def target_files() -> list[Path]:
     """The files that are changed."""
     found = [SOURCE / "standfast" / name for name in TARGETS]
-    return [file for path in found for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
+    return [
+        file for path in found for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])
+    ]
 
 
 def test_files() -> list[Path]:
     """The files whose tests are used."""
     found = [ROOT / name for name in TESTS if (ROOT / name).exists()]
-    return [file for path in found for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])]
+    return [
+        file
+        for path in found
+        for file in (sorted(path.rglob("test_*.py")) if path.is_dir() else [path])
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -133,7 +139,9 @@ def find_places(file: Path) -> list[Place]:
             if not any(first <= tuple(start) < last for first, last in annotations):
                 found[tuple(start), tuple(end)].append((name, occurrence))
     name = str(file.relative_to(ROOT))
-    return [Place(name, start, end, tuple(changes)) for (start, end), changes in sorted(found.items())]
+    return [
+        Place(name, start, end, tuple(changes)) for (start, end), changes in sorted(found.items())
+    ]
 
 
 def _annotations(tree: ast.Module) -> Iterator[ast.expr]:
@@ -154,7 +162,10 @@ def draw(count: int, seed: int) -> list[Mutant]:
     Whether a place is drawn depends on the seed and on the text of its line. So an edit elsewhere changes no mutant.
     """
     sources = b"".join(file.read_bytes() for file in target_files())
-    cache = ROOT / f"build/mutants/sample-{count}-{seed}-{hashlib.sha256(sources).hexdigest()[:16]}.json"
+    cache = (
+        ROOT
+        / f"build/mutants/sample-{count}-{seed}-{hashlib.sha256(sources).hexdigest()[:16]}.json"
+    )
     if cache.exists():
         return [Mutant(**entry) for entry in json.loads(cache.read_text())]
     places: list[tuple[str, Place]] = []
@@ -176,7 +187,9 @@ def draw(count: int, seed: int) -> list[Mutant]:
             continue
         text = (ROOT / place.file).read_text()
         changes = difflib.unified_diff(text.splitlines(), changed.splitlines(), lineterm="", n=0)
-        difference = "\n".join(line for line in changes if not line.startswith(("---", "+++", "@@")))
+        difference = "\n".join(
+            line for line in changes if not line.startswith(("---", "+++", "@@"))
+        )
         found.append(Mutant(len(found), place.file, place.start[0], name, occurrence, difference))
     print(f"{len(places)} places in {len(target_files())} files, {len(found)} drawn", flush=True)
     cache.parent.mkdir(parents=True, exist_ok=True)
@@ -271,7 +284,17 @@ def run_tests(arguments: list[str], plugins: list[Any]) -> int:
     os.chdir(ROOT)
     return int(
         pytest.main(
-            ["-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:benchmark", *arguments], plugins=plugins
+            [
+                "-x",
+                "-q",
+                "--assert=plain",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "no:benchmark",
+                *arguments,
+            ],
+            plugins=plugins,
         )
     )
 
@@ -291,7 +314,9 @@ class _Recorder:
         import coverage
 
         files = [str(file) for file in target_files()]
-        self.coverage = coverage.Coverage(data_file=None, include=files, config_file=False, messages=False)
+        self.coverage = coverage.Coverage(
+            data_file=None, include=files, config_file=False, messages=False
+        )
         self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
         self.fixtures: dict[str, list[str]] = {}
@@ -362,7 +387,10 @@ class _Recorder:
                 for name, here in reached.get(context, {}).items():
                     lines[name] |= here
             if lines:
-                found[test] = {"seconds": seconds, "lines": {name: sorted(here) for name, here in lines.items()}}
+                found[test] = {
+                    "seconds": seconds,
+                    "lines": {name: sorted(here) for name, here in lines.items()},
+                }
         return {"tests": found, "left_out": sorted(set(self.seconds) - set(found))}
 
 
@@ -375,7 +403,9 @@ def record(files: list[Path], most: float) -> dict[str, Any]:
     signal.signal(signal.SIGPROF, too_slow)
     recorder = _Recorder(most)
     recorder.coverage.start()
-    run_tests(["--maxfail=1000", *(str(file.relative_to(ROOT)) for file in files)], [recorder.plugin()])
+    run_tests(
+        ["--maxfail=1000", *(str(file.relative_to(ROOT)) for file in files)], [recorder.plugin()]
+    )
     recorder.coverage.stop()
     return recorder.result()
 
@@ -401,7 +431,10 @@ def find_reach(cache: Path, most: float) -> dict[str, dict[str, Any]]:
         tests |= known[name]["tests"]
         left_out += len(known[name]["left_out"])
     seconds = time.monotonic() - began
-    print(f"{len(tests)} tests reach the code; {left_out} do not, or are too slow ({seconds:.0f} s)", flush=True)
+    print(
+        f"{len(tests)} tests reach the code; {left_out} do not, or are too slow ({seconds:.0f} s)",
+        flush=True,
+    )
     return tests
 
 
@@ -415,7 +448,11 @@ def lines_of(file: str, line: int) -> set[int]:
         return {line}
     body = getattr(best, "body", None)
     last = best.end_lineno or best.lineno
-    return set(range(best.lineno, (body[0].lineno - 1 if body and body[0].lineno > best.lineno else last) + 1)) | {line}
+    return set(
+        range(
+            best.lineno, (body[0].lineno - 1 if body and body[0].lineno > best.lineno else last) + 1
+        )
+    ) | {line}
 
 
 def tests_for(mutant: Mutant, reach: dict[str, dict[str, Any]]) -> list[str]:
@@ -485,7 +522,8 @@ def swap_code(mutant: Mutant) -> int:
         codes |= {(part.co_qualname, part.co_firstlineno): part for part in inside}
     changed = 0
     for entry in gc.get_objects():
-        if type(entry) is FunctionType and entry.__code__.co_filename == path:  # `isinstance` asks lazy objects
+        # `isinstance` asks lazy objects
+        if type(entry) is FunctionType and entry.__code__.co_filename == path:
             old = entry.__code__
             new = codes.get((old.co_qualname, old.co_firstlineno), old)
             if new != old:
@@ -518,7 +556,11 @@ def meet_items(mutant: Mutant, items: list[Any]) -> dict[str, str]:
 
 
 def try_mutant(
-    mutant: Mutant, reach: dict[str, dict[str, Any]], seconds: float, show: bool, items: dict[str, Any] | None = None
+    mutant: Mutant,
+    reach: dict[str, dict[str, Any]],
+    seconds: float,
+    show: bool,
+    items: dict[str, Any] | None = None,
 ) -> None:
     """Fill in what became of a mutant; with collected tests, its code is swapped in, else its module is imported."""
     tests, began = tests_for(mutant, reach), time.monotonic()
@@ -530,15 +572,21 @@ def try_mutant(
     taken = list(itertools.accumulate(float(reach[test]["seconds"]) for test in tests))
     first = max(1, min(_FIRST, bisect.bisect(taken, _FIRST_SECONDS)))
     last = max(1, bisect.bisect(taken, seconds))
-    for part in (tests[:first], tests[first:last]):  # most are killed by the first few, and few files are then imported
+    # most are killed by the first few, and few files are then imported
+    for part in (
+        tests[:first],
+        tests[first:last],
+    ):
         if part and not mutant.by:
             cost = sum(float(reach[test]["seconds"]) for test in part)
             work = functools.partial(meet_tests, mutant, part)
             if items is not None:
                 work = functools.partial(meet_items, mutant, [items[test] for test in part])
-            longest = 2 * cost + (20 if items is None else 3)  # to import everything takes a while, too
+            # to import everything takes a while, too
+            longest = 2 * cost + (20 if items is None else 3)
             why, found = in_fork(work, longest, show)
-            if items is not None and why == "exit 3":  # nothing could be swapped: it is tried later in another way
+            # nothing could be swapped: it is tried later in another way
+            if items is not None and why == "exit 3":
                 return
             mutant.by = why if found is None else found["by"]
     mutant.outcome = _KILLED if mutant.by else _SURVIVED
@@ -553,10 +601,15 @@ def summary(mutants: list[Mutant]) -> str:
         parts[name if name.startswith("study") else name.partition("/")[0]][mutant.outcome] += 1
     lines = ["| code | mutants | killed | share |", "| --- | --- | --- | --- |"]
     for name, found in [*sorted(parts.items()), ("all", sum(parts.values(), Counter()))]:
-        lines.append(f"| {name} | {found.total()} | {found[_KILLED]} | {found[_KILLED] / max(1, found.total()):.0%} |")
+        lines.append(
+            f"| {name} | {found.total()} | {found[_KILLED]} | {found[_KILLED] / max(1, found.total()):.0%} |"
+        )
     for mutant in mutants:
         if mutant.outcome != _KILLED:
-            lines += ["", f"{mutant.number}: {mutant.file}:{mutant.line} {mutant.operator}: {mutant.outcome}"]
+            lines += [
+                "",
+                f"{mutant.number}: {mutant.file}:{mutant.line} {mutant.operator}: {mutant.outcome}",
+            ]
             lines.append(mutant.difference)
     return "\n".join(lines)
 
@@ -568,15 +621,35 @@ def names(text: str, mutant: Mutant) -> bool:
 
 def main() -> None:
     """Draw mutants, and print what became of them."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=12.0, help="of tests for each mutant")
-    parser.add_argument("--most", type=float, default=60.0, help="seconds of each file of tests; the rest is not used")
-    parser.add_argument("--minutes", type=float, default=600.0, help="after which no mutant is begun")
-    parser.add_argument("--only", nargs="+", default=[], help="mutants, by number or FILE:LINE; their tests are shown")
-    parser.add_argument("--tests", nargs=argparse.REMAINDER, help="arguments of pytest: what to run, instead of reach")
-    parser.add_argument("--tools", type=Path, default=ROOT / "build/mutants", help="an environment with cosmic-ray")
+    parser.add_argument(
+        "--most",
+        type=float,
+        default=60.0,
+        help="seconds of each file of tests; the rest is not used",
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=600.0, help="after which no mutant is begun"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        help="mutants, by number or FILE:LINE; their tests are shown",
+    )
+    parser.add_argument(
+        "--tests",
+        nargs=argparse.REMAINDER,
+        help="arguments of pytest: what to run, instead of reach",
+    )
+    parser.add_argument(
+        "--tools", type=Path, default=ROOT / "build/mutants", help="an environment with cosmic-ray"
+    )
     arguments = parser.parse_args()
     sys.path += [str(path) for path in arguments.tools.glob("lib/python*/site-packages")]
     sys.path.insert(0, str(SOURCE))
@@ -589,11 +662,15 @@ def main() -> None:
     file = ROOT / "build/mutants/results.json"
     mutants = draw(arguments.count, arguments.seed)
     earlier = {}
-    if file.exists():  # a run that was interrupted goes on; a change of the code or of the sample starts again
+    # a run that was interrupted goes on; a change of the code or of the sample starts again
+    if file.exists():
         earlier = {
-            (m["file"], m["operator"], m["occurrence"], m["difference"]): m for m in json.loads(file.read_text())
+            (m["file"], m["operator"], m["occurrence"], m["difference"]): m
+            for m in json.loads(file.read_text())
         }
-    only = {mutant.number for mutant in mutants if any(names(text, mutant) for text in arguments.only)}
+    only = {
+        mutant.number for mutant in mutants if any(names(text, mutant) for text in arguments.only)
+    }
     if arguments.only and not only:
         parser.error("--only: no mutant of the sample has this number, or this file and line")
     reach = {} if arguments.tests else find_reach(ROOT / "build/mutants/reach.json", arguments.most)
@@ -603,17 +680,24 @@ def main() -> None:
     def settle(mutant: Mutant, items: dict[str, Any] | None) -> None:
         """Find out what becomes of a mutant, and store it."""
         if only:
-            print(f"\n{mutant.number}: {mutant.file}:{mutant.line}\n{mutant.difference}", flush=True)
+            print(
+                f"\n{mutant.number}: {mutant.file}:{mutant.line}\n{mutant.difference}", flush=True
+            )
         elif time.monotonic() - began > 60 * arguments.minutes:
             return
         if arguments.tests:
-            why, found = in_fork(functools.partial(meet_tests, mutant, arguments.tests), 3600, show=True)
+            why, found = in_fork(
+                functools.partial(meet_tests, mutant, arguments.tests), 3600, show=True
+            )
             mutant.by = why if found is None else found["by"]
             mutant.outcome = _KILLED if mutant.by else _SURVIVED
         else:
             try_mutant(mutant, reach, arguments.seconds * (10 if only else 1), bool(only), items)
         if mutant.outcome:
-            print(f"{mutant.number} {mutant.file}:{mutant.line} {mutant.outcome} {mutant.by}", flush=True)
+            print(
+                f"{mutant.number} {mutant.file}:{mutant.line} {mutant.outcome} {mutant.by}",
+                flush=True,
+            )
             store(mutant)
 
     def store(mutant: Mutant) -> None:
@@ -633,7 +717,9 @@ def main() -> None:
 
     waiting = []
     for mutant in mutants:
-        known = earlier.get((mutant.file, mutant.operator, mutant.occurrence, mutant.difference), {})
+        known = earlier.get(
+            (mutant.file, mutant.operator, mutant.occurrence, mutant.difference), {}
+        )
         if known and (known["outcome"] == _KILLED or only) and mutant.number not in only:
             store(Mutant(**{**known, "number": mutant.number}))
         elif not only or mutant.number in only:

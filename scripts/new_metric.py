@@ -40,9 +40,15 @@ class Section:
 #: the questions, in the order of the documentation
 SECTIONS = {
     "stable": Section("Is the map stable?", "is the map stable?", "attribution_attack", "drawn"),
-    "model": Section("Does it go with the model?", "does it go with the model?", "near_affinity", "faithful"),
-    "faithful": Section("Do the marked features matter?", "is it faithful?", "corruption_curve", "faithful"),
-    "known": Section("Does it find a known region?", "does it find what is known?", "", "plausible"),
+    "model": Section(
+        "Does it go with the model?", "does it go with the model?", "near_affinity", "faithful"
+    ),
+    "faithful": Section(
+        "Do the marked features matter?", "is it faithful?", "corruption_curve", "faithful"
+    ),
+    "known": Section(
+        "Does it find a known region?", "does it find what is known?", "", "plausible"
+    ),
 }
 #: a figure until `scripts/docs_figures.py` has drawn one
 FIGURE = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>\n'
@@ -129,19 +135,27 @@ def list_entries(metric: NewMetric) -> dict[str, list[Callable[[str], str]]]:
             insert_sorted(f"from {module} import {kind}\n", r"^from standfast\.metrics\.\w+.*\n"),
             insert_sorted(f'    "{kind}",\n', r'^    "[A-Z]\w*[a-z]\w*",\n'),
         ],
-        "src/standfast/metrics/publications.bib": [lambda text: f"{text.rstrip()}\n\n{metric.bibtex}\n"],
+        "src/standfast/metrics/publications.bib": [
+            lambda text: f"{text.rstrip()}\n\n{metric.bibtex}\n"
+        ],
         "docs/metrics/index.md": [insert_after(find_rows_before(section.last), in_the_table)],
         "docs/api/metrics/index.md": [
-            insert_after(rf"^\| {re.escape(section.question)} \| .*(?= \|$)", f", [{kind}]({name}.md)"),
+            insert_after(
+                rf"^\| {re.escape(section.question)} \| .*(?= \|$)", f", [{kind}]({name}.md)"
+            ),
         ],
         "mkdocs.yml": [
             insert_after(rf"^      - {re.escape(section.heading)}:\n(?:          - .*\n)*", page),
             insert_after(r"^      - Metrics:\n          - api/metrics/index.md\n", reference),
         ],
-        "docs/how-to/speed.md": [insert_after(r"^\| metric \| quick .*\n\| ---.*\n", f"| `{name}` | 1 | 1 | 1 |\n")],
+        "docs/how-to/speed.md": [
+            insert_after(r"^\| metric \| quick .*\n\| ---.*\n", f"| `{name}` | 1 | 1 | 1 |\n")
+        ],
         "docs/how-to/tabular.md": [insert_after(r"^\| Metrics \| ", f"`{name}`, ")],
         "docs/glossary.md": [insert_after(r"^## Metrics\n\n", term)],
-        "scripts/docs_figures.py": [insert_after(r"^    return \{\n(?=        \"[a-z_]+\": Figure)", figure)],
+        "scripts/docs_figures.py": [
+            insert_after(r"^    return \{\n(?=        \"[a-z_]+\": Figure)", figure)
+        ],
         "tests/docs/test_black_boxes.py": [insert_after(r"^METRICS = \{\n", f'    "{name}",\n')],
         "tests/metrics/test_seeds_and_constant_maps.py": [
             insert_after(r"^SAME_FOR_ALL_SEEDS = \(\n?", f'"{name}", '),
@@ -200,16 +214,24 @@ def write_metric(metric: NewMetric, root: Path) -> list[str]:
 
 def main() -> None:
     """Write a metric, and say what is left to do."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name", help="such as blur_consistency")
-    parser.add_argument("--room", default="faithfulness", help="the folder of its paper, or of the nearest metric")
+    parser.add_argument(
+        "--room", default="faithfulness", help="the folder of its paper, or of the nearest metric"
+    )
     parser.add_argument("--asks", default="faithful", choices=SECTIONS)
-    parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--root", type=Path, default=Path(__file__).parents[1], help=argparse.SUPPRESS
+    )
     arguments = parser.parse_args()
     name = arguments.name
     room = arguments.root / "src/standfast/metrics" / arguments.room
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
-        parser.error(f"a name is made of words in small letters, such as blur_consistency, and not {name!r}")
+        parser.error(
+            f"a name is made of words in small letters, such as blur_consistency, and not {name!r}"
+        )
     if not (room / "__init__.py").is_file():
         rooms = sorted(path.parent.name for path in room.parent.glob("*/__init__.py"))
         parser.error(f"--room: expected one of {', '.join(rooms)}, got {arguments.room!r}")

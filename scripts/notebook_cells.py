@@ -28,7 +28,9 @@ def cells(path: Path) -> list[Cell]:
     for part in re.split(r"^# %%", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         head, _, body = part.partition("\n")
         if head.strip() == "[markdown]":
-            text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines())
+            text = "\n".join(
+                line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines()
+            )
             found.append(Cell("markdown", text))
         else:
             found.append(Cell("code", body.strip()))
@@ -90,7 +92,11 @@ def _show(value: Any) -> str:
     for method in ("_repr_markdown_", "_repr_html_", "_repr_svg_"):
         text = getattr(value, method, lambda: None)() if value is not None else None
         if text:
-            return f"\n\n{text}\n\n" if method == "_repr_markdown_" else f'\n\n<div class="output">{text}</div>\n\n'
+            return (
+                f"\n\n{text}\n\n"
+                if method == "_repr_markdown_"
+                else f'\n\n<div class="output">{text}</div>\n\n'
+            )
     return "" if value is None else _text(repr(value))
 
 

@@ -59,7 +59,9 @@ def is_unaffected(said: str) -> bool:
 
 def has(*words: str, without: tuple[str, ...] = ("Traceback",)) -> Callable[[str], bool]:
     """A judge that wants some words, and no others."""
-    return lambda said: all(word in said for word in words) and not any(word in said for word in without)
+    return lambda said: (
+        all(word in said for word in words) and not any(word in said for word in without)
+    )
 
 
 JUDGES: dict[str, Callable[[str], bool]] = {
@@ -70,7 +72,9 @@ JUDGES: dict[str, Callable[[str], bool]] = {
     "05": has("Net ok", "patched ok"),
     "06": has("another run works here"),
     "07": is_unaffected,
-    "09": has("bytes follow", "weights is a FIFO: rc", without=("rc 124", "Traceback", "MemoryError")),
+    "09": has(
+        "bytes follow", "weights is a FIFO: rc", without=("rc 124", "Traceback", "MemoryError")
+    ),
     "10": has("evidence pack", without=("<script",)),
     "11": has("damaged: jobs/", without=("^[", "^G", "Traceback", "Errno")),
     "12": is_done_again,
@@ -83,7 +87,8 @@ def run_case(script: Path, command: str, failed: Path) -> str:
     variables = {**os.environ, "HOLDFAST": command}
     with tempfile.TemporaryDirectory() as folder:
         copied = Path(folder, script.name)
-        copied.write_text(script.read_text().replace("Classifier(", "Model("))  # as models were called
+        # as models were called
+        copied.write_text(script.read_text().replace("Classifier(", "Model("))
         done = subprocess.run(
             [*start, str(copied), *([str(failed)] if script.name.startswith("11") else [])],
             cwd=folder,
@@ -99,15 +104,23 @@ def run_case(script: Path, command: str, failed: Path) -> str:
 
 def make_failed_job(folder: Path, command: str) -> Path:
     """Results with a job that failed."""
-    (folder / "broken.py").write_text("def explain(model, inputs, targets):\n    raise ValueError('no')\n")
+    (folder / "broken.py").write_text(
+        "def explain(model, inputs, targets):\n    raise ValueError('no')\n"
+    )
     (folder / "study.yaml").write_text(FAILING)
-    subprocess.run([command, "run", "study.yaml", "--out", "results", "--no-report"], cwd=folder, capture_output=True)
+    subprocess.run(
+        [command, "run", "study.yaml", "--out", "results", "--no-report"],
+        cwd=folder,
+        capture_output=True,
+    )
     return folder / "results"
 
 
 def main() -> None:
     """Run the scripts, and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="*", help="numbers of scripts")
     parser.add_argument("--command", default=str(Path(sys.executable).with_name("standfast")))

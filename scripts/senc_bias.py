@@ -35,34 +35,52 @@ from standfast.statistics.paired import bootstrap_interval
 from standfast.statistics.pooling import pool_inputs
 from standfast.tensors import Streams
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a clone has papers/ beside this folder
+# a clone has papers/ beside this folder
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from papers.senc.readings import average_over_masks, divide_by_mask_sums
 
 FIGURE = Path(__file__).resolve().parents[1] / "papers" / "senc" / "senc-bias.svg"
 MASKS, FEATURES, KEEP, RUNS = 5000, 20, 0.8, 400
 # mean and spread of the weights of prediction and explanation, which have nothing to do with each other
-SETTINGS = (((0.9, 0.1), (0.5, 0.1)), ((0.7, 0.25), (0.5, 0.15)), ((0.5, 0.3), (0.3, 0.2)), ((0.9, 0.1), (0.0, 0.1)))
+SETTINGS = (
+    ((0.9, 0.1), (0.5, 0.1)),
+    ((0.7, 0.25), (0.5, 0.15)),
+    ((0.5, 0.3), (0.3, 0.2)),
+    ((0.9, 0.1), (0.0, 0.1)),
+)
 ESTIMATORS = ("paper", "centred")
 
 
-def expected_rho(prediction: tuple[float, float], explanation: tuple[float, float], features: int) -> float:
+def expected_rho(
+    prediction: tuple[float, float], explanation: tuple[float, float], features: int
+) -> float:
     """Mean rho of the published sum for independent weights of given mean and spread.
 
     The two sums of a feature correlate over features by the cosine of the two weight vectors; the rest is the mean of
     Spearman's rho in samples of two normal variables (Moran 1948).
     """
-    cosine = math.prod(mean / math.hypot(mean, spread) for mean, spread in (prediction, explanation))
-    return 6 / (math.pi * (features + 1)) * (math.asin(cosine) + (features - 2) * math.asin(cosine / 2))
+    cosine = math.prod(
+        mean / math.hypot(mean, spread) for mean, spread in (prediction, explanation)
+    )
+    return (
+        6
+        / (math.pi * (features + 1))
+        * (math.asin(cosine) + (features - 2) * math.asin(cosine / 2))
+    )
 
 
-def independent(setting: tuple[tuple[float, float], tuple[float, float]], seed: int) -> dict[str, Consistency]:
+def independent(
+    setting: tuple[tuple[float, float], tuple[float, float]], seed: int
+) -> dict[str, Consistency]:
     """`RUNS` problems with independent weights, by estimator."""
     streams = Streams([seed * 1_000_003 + run for run in range(RUNS)], torch.device("cpu"))
     masks = draw_masks(MASKS, FEATURES, KEEP, streams)
     weights = [mean + spread * streams.normal((MASKS,), torch.float64) for mean, spread in setting]
     return {
-        name: measure_consistency(*weights, masks, estimator=name, permutations=199, resamples=0, streams=streams)
+        name: measure_consistency(
+            *weights, masks, estimator=name, permutations=199, resamples=0, streams=streams
+        )
         for name in ESTIMATORS
     }
 
@@ -92,7 +110,13 @@ def draw(rhos: list[tuple[str, str, Tensor]]) -> None:
     for title, name, rho in rhos:
         counts = torch.histc(rho, bins=round(2 / width), min=-1, max=1) / len(rho)
         values += [
-            {"setting": title, "sum": name, "from": -1 + width * place, "to": -1 + width * (place + 1), "share": share}
+            {
+                "setting": title,
+                "sum": name,
+                "from": -1 + width * place,
+                "to": -1 + width * (place + 1),
+                "share": share,
+            }
             for place, share in enumerate(counts.tolist())
             if share > 0
         ]
@@ -166,23 +190,47 @@ def readings(runs: int = 100) -> None:
     change = (~masks).to(torch.float64) @ effects  # 0 if all is kept, 1 if nothing is
     cases = {
         f"consistent: 1 - {size} c and {mean} - c": (1 - size * change, mean - change)
-        for size, mean in ((0.2, 1.0), (0.2, 0.5), (0.05, 0.5), (0.05, 0.2), (0.05, 0.15), (0.02, 0.0))
+        for size, mean in (
+            (0.2, 1.0),
+            (0.2, 0.5),
+            (0.05, 0.5),
+            (0.05, 0.2),
+            (0.05, 0.15),
+            (0.02, 0.0),
+        )
     }
     for setting in SETTINGS[:2]:
-        drawn = [mean + spread * streams.normal((MASKS,), torch.float64) for mean, spread in setting]
-        cases[f"unrelated: {' and '.join(f'{mean} ± {spread}' for mean, spread in setting)}"] = (drawn[0], drawn[1])
+        drawn = [
+            mean + spread * streams.normal((MASKS,), torch.float64) for mean, spread in setting
+        ]
+        cases[f"unrelated: {' and '.join(f'{mean} ± {spread}' for mean, spread in setting)}"] = (
+            drawn[0],
+            drawn[1],
+        )
     print(f"{'weights':44} published  centred  divided by mask sums  average over masks (20 runs)")
     for title, weights in cases.items():
         found = [
-            measure_consistency(*weights, masks, estimator=name, permutations=0, resamples=0).rho.mean()
+            measure_consistency(
+                *weights, masks, estimator=name, permutations=0, resamples=0
+            ).rho.mean()
             for name in ESTIMATORS
         ]
-        divided = [divide_by_mask_sums(each, masks).argsort(1).argsort(1).to(torch.float64) for each in weights]
+        divided = [
+            divide_by_mask_sums(each, masks).argsort(1).argsort(1).to(torch.float64)
+            for each in weights
+        ]
         gap = (divided[0] - divided[1]).square().sum(1)
         found.append((1 - 6 * gap / (FEATURES * (FEATURES**2 - 1))).mean())
         ones = torch.ones(FEATURES)
-        averages = [average_over_masks(weights[0][r], weights[1][r], masks[r], ones) for r in range(min(20, runs))]
-        print(f"{title:44}" + "".join(f"{value:10.3f}" for value in (*found, torch.stack(averages).mean())), flush=True)
+        averages = [
+            average_over_masks(weights[0][r], weights[1][r], masks[r], ones)
+            for r in range(min(20, runs))
+        ]
+        print(
+            f"{title:44}"
+            + "".join(f"{value:10.3f}" for value in (*found, torch.stack(averages).mean())),
+            flush=True,
+        )
 
 
 def pooled(runs: int = 4000) -> None:
@@ -192,9 +240,13 @@ def pooled(runs: int = 4000) -> None:
         groups = runs // inputs
         streams = Streams(range(inputs * groups), torch.device("cpu"))
         masks = draw_masks(100, 12, KEEP, streams)
-        weights = [m + s * streams.normal((100,), torch.float64) for m, s in ((0.9, 0.1), (0.5, 0.1))]
+        weights = [
+            m + s * streams.normal((100,), torch.float64) for m, s in ((0.9, 0.1), (0.5, 0.1))
+        ]
         for name in ESTIMATORS:
-            found = measure_consistency(*weights, masks, estimator=name, permutations=199, resamples=0, streams=streams)
+            found = measure_consistency(
+                *weights, masks, estimator=name, permutations=199, resamples=0, streams=streams
+            )
             rho, p = (each.reshape(groups, inputs).numpy() for each in (found.rho, found.p_value))
             together = [pool_inputs(a, b, 199).p_value for a, b in zip(rho, p, strict=True)]
             shares = [sum(one < level for one in together) / groups for level in (0.05, 0.01)]
@@ -203,9 +255,14 @@ def pooled(runs: int = 4000) -> None:
     generator = np.random.default_rng(0)
     for inputs in (5, 10, 40):
         for centre, spread in ((0.0, 0.3), (0.5, 0.4), (1.2, 0.5), (2.5, 0.7)):
-            true, drawn = math.tanh(centre), np.tanh(generator.normal(centre, spread, (2000, inputs)))
+            true, drawn = (
+                math.tanh(centre),
+                np.tanh(generator.normal(centre, spread, (2000, inputs))),
+            )
             found = [bootstrap_interval(row) for row in drawn]
-            covered = sum((each.low or 0.0) <= true <= (each.high or 0.0) for each in found) / len(found)
+            covered = sum((each.low or 0.0) <= true <= (each.high or 0.0) for each in found) / len(
+                found
+            )
             print(f"{inputs:6}  {true:28.2f} {covered:8.3f} {found[0].coverage:8.3f}")
 
 
@@ -213,13 +270,20 @@ def needed_masks(most: int = 40_000, count: int = 4) -> None:
     """How far the ends of rho's interval are from rho, on real digits, by the number of masks."""
     digits = standfast.data.bundled("digits")[:count]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    print("masks   digits whose interval is within 0.1 of rho (0.2)   median distance of the farther end")
+    print(
+        "masks   digits whose interval is within 0.1 of rho (0.2)   median distance of the farther end"
+    )
     for masks in plan_checks(most, 1000)[::2]:
-        metric = standfast.metrics.DataSensitivityConsistency(masks=masks, permutations=1, resamples=200)
+        metric = standfast.metrics.DataSensitivityConsistency(
+            masks=masks, permutations=1, resamples=200
+        )
         found = metric(model, "input_x_gradient", digits.inputs)
         reach = torch.maximum(found.value - found.low, found.high - found.value)
         within = [int((reach * 1.2 <= tolerance).sum()) for tolerance in (0.1, 0.2)]
-        print(f"{masks:6}  {within[0]}/{count} ({within[1]}/{count}) {reach.median():10.3f}", flush=True)
+        print(
+            f"{masks:6}  {within[0]}/{count} ({within[1]}/{count}) {reach.median():10.3f}",
+            flush=True,
+        )
 
 
 def linear_weights(
@@ -244,7 +308,8 @@ def linear_weights(
     effects = [effect / effect.norm(dim=1, keepdim=True) for effect in effects]
     noise = math.sqrt(KEEP * (1 - KEEP)) / signal
     weights = [
-        (masks.to(torch.float64) @ effect[..., None])[..., 0] + noise * streams.normal((count,), torch.float64)
+        (masks.to(torch.float64) @ effect[..., None])[..., 0]
+        + noise * streams.normal((count,), torch.float64)
         for effect in effects
     ]
     places = [effect.argsort(dim=1).argsort(dim=1).to(torch.float64) for effect in effects]
@@ -263,8 +328,12 @@ def coverage(runs: int = 100) -> None:
                     masks = draw_masks(5000, features, KEEP, streams)
                     p, e, true = linear_weights(kind, agreement, signal, masks, streams)
                     for used in (200, 1000, 5000):
-                        found = measure_consistency(p[:, :used], e[:, :used], masks[:, :used], permutations=0)
-                        inside = (found.interval[:, 0] <= true + 1e-9) & (true - 1e-9 <= found.interval[:, 1])
+                        found = measure_consistency(
+                            p[:, :used], e[:, :used], masks[:, :used], permutations=0
+                        )
+                        inside = (found.interval[:, 0] <= true + 1e-9) & (
+                            true - 1e-9 <= found.interval[:, 1]
+                        )
                         share = inside.double().mean().item()
                         shares.append(share)
                         print(
@@ -272,7 +341,9 @@ def coverage(runs: int = 100) -> None:
                             f" {(found.rho - true).mean():+10.2f} {found.interval.diff(dim=1).mean():15.2f}",
                             flush=True,
                         )
-    print(f"{len(shares)} settings: mean coverage {sum(shares) / len(shares):.3f}, lowest {min(shares):.3f}")
+    print(
+        f"{len(shares)} settings: mean coverage {sum(shares) / len(shares):.3f}, lowest {min(shares):.3f}"
+    )
 
 
 def stopping(runs: int = 60, masks: int = 5000) -> None:
@@ -284,7 +355,9 @@ def stopping(runs: int = 60, masks: int = 5000) -> None:
             for agreement, signal in ((0.0, 3.0), (0.8, 3.0), (0.99, 1.0)):
                 drawn = draw_masks(masks, features, KEEP, streams)
                 p, e, true = linear_weights(kind, agreement, signal, drawn, streams)
-                for tolerance, (early, right, used) in run_checks(p, e, drawn, true, (0.1, 0.2)).items():
+                for tolerance, (early, right, used) in run_checks(
+                    p, e, drawn, true, (0.1, 0.2)
+                ).items():
                     totals += torch.tensor([early, right])
                     print(
                         f"{kind:8}{features:2} {agreement:6} {signal:6} {tolerance:8} {early:9}/{runs}"
@@ -306,7 +379,9 @@ def run_checks(
         going = torch.stack([at == checks[-1] for at in stopped_at.values()]).any(0).nonzero()[:, 0]
         if not len(going):
             break
-        found = measure_consistency(p[going, :check], e[going, :check], masks[going, :check], permutations=0)
+        found = measure_consistency(
+            p[going, :check], e[going, :check], masks[going, :check], permutations=0
+        )
         for tolerance, at in stopped_at.items():
             done = is_settled(found, tolerance) & (at[going] == checks[-1])
             at[going[done]] = check
@@ -318,10 +393,19 @@ def run_checks(
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in (readings, pooled, needed_masks):
-        parser.add_argument(f"--{name.__name__.removeprefix('needed_')}", action="store_const", const=name, dest="part")
-    parser.add_argument("--coverage", action="store_true", help="coverage and early stopping instead of the bias")
+        parser.add_argument(
+            f"--{name.__name__.removeprefix('needed_')}",
+            action="store_const",
+            const=name,
+            dest="part",
+        )
+    parser.add_argument(
+        "--coverage", action="store_true", help="coverage and early stopping instead of the bias"
+    )
     torch.set_num_threads(1)
     given = parser.parse_args()
     if given.part is not None:

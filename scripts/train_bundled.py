@@ -98,11 +98,18 @@ class Recipe:
     batch_size: int = 128
     learning_rate: float = 4e-3
     weight_decay: float = 0.01
-    channels_last: bool = False  # the memory format in training: faster for some networks, other last bits
+    channels_last: bool = (
+        False  # the memory format in training: faster for some networks, other last bits
+    )
     centred: bool = False  # train on inputs scaled from [0, 1] to [-1, 1], and merge this into the first convolution
-    start: str | None = None  # the bundled model whose weights training starts from, instead of random ones
-    precision: torch.dtype = torch.float32  # of the matrix products in training; the weights stay float32
-    half: bool = False  # keep matrices and kernels as float16; vectors and batch statistics stay as they are
+    start: str | None = (
+        None  # the bundled model whose weights training starts from, instead of random ones
+    )
+    # of the matrix products in training; the weights stay float32
+    precision: torch.dtype = torch.float32
+    half: bool = (
+        False  # keep matrices and kernels as float16; vectors and batch statistics stay as they are
+    )
 
 
 NATURAL_LENET = Recipe(
@@ -187,7 +194,9 @@ def distort(inputs: Tensor, generator: torch.Generator) -> Tensor:
     angle, scale = 0.2 * turn, 1 + 0.15 * zoom
     first = torch.stack([scale * angle.cos(), -scale * angle.sin(), 0.15 * right], dim=1)
     second = torch.stack([scale * angle.sin(), scale * angle.cos(), 0.15 * down], dim=1)
-    grid = F.affine_grid(torch.stack([first, second], dim=1), list(inputs.shape), align_corners=False)
+    grid = F.affine_grid(
+        torch.stack([first, second], dim=1), list(inputs.shape), align_corners=False
+    )
     moved = F.grid_sample(inputs, grid, padding_mode="border", align_corners=False).clamp(0, 1)
     gamma, gain = (base ** each[:, None, None, None] for base, each in ((2, dark), (2, bright)))
     return (gain * moved**gamma).clamp(0, 1)
@@ -200,7 +209,9 @@ RECIPES = {
     "lenet5-mnist-plain": as_in_safari(Natural()),
     "lenet5-mnist-gradient": as_in_safari(GradientHessian(gradient_weight=1.0, hessian_weight=0.0)),
     "lenet5-mnist-hessian": as_in_safari(GradientHessian(gradient_weight=0.0, hessian_weight=0.5)),
-    "lenet5-mnist-gradient-hessian": as_in_safari(GradientHessian(gradient_weight=1.0, hessian_weight=0.5)),
+    "lenet5-mnist-gradient-hessian": as_in_safari(
+        GradientHessian(gradient_weight=1.0, hessian_weight=0.5)
+    ),
     "lenet5-mnist-pgd": as_in_safari(
         Adversarial(radius=0.3, steps=5, step=0.1, warm_up=2),
         measured_in=LinfBall(0.3),
@@ -277,16 +288,24 @@ RECIPES = {
 }
 
 
-def as_small_as_it_works(build: Callable[[], nn.Module], architecture: str, **changes: Any) -> Recipe:
+def as_small_as_it_works(
+    build: Callable[[], nn.Module], architecture: str, **changes: Any
+) -> Recipe:
     """Networks for CIFAR-10 of the families in SAFARI's Table 8, of about a quarter of a million parameters."""
-    recipe = replace(RECIPES["resnet18w16-cifar10"], build=build, architecture=architecture, learning_rate=5e-3)
+    recipe = replace(
+        RECIPES["resnet18w16-cifar10"], build=build, architecture=architecture, learning_rate=5e-3
+    )
     return replace(recipe, **changes)
 
 
 RECIPES |= {
-    "resnet20-cifar10": as_small_as_it_works(ResNet20, "ResNet20()", epochs=9, required_accuracy=0.75),
+    "resnet20-cifar10": as_small_as_it_works(
+        ResNet20, "ResNet20()", epochs=9, required_accuracy=0.75
+    ),
     "vgg16w8-cifar10": as_small_as_it_works(partial(VGG16, width=8), "VGG16(width=8)", epochs=12),
-    "dla34w2-cifar10": as_small_as_it_works(partial(DLA34, width=2), "DLA34(width=2)", epochs=8, required_accuracy=0.6),
+    "dla34w2-cifar10": as_small_as_it_works(
+        partial(DLA34, width=2), "DLA34(width=2)", epochs=8, required_accuracy=0.6
+    ),
 }
 
 
@@ -333,7 +352,9 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
 
         def show(epoch: Epoch) -> None:
             bar.update(task, advance=1)
-            console.print(f"epoch {epoch.number}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.4f}")
+            console.print(
+                f"epoch {epoch.number}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.4f}"
+            )
             content = io.BytesIO()
             torch.save(run.state_dict(), content)
             write(checkpoint, content.getvalue())
@@ -358,15 +379,21 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
         run.run(show)
     if recipe.centred:
         merge_scale(module)
-    state = {key: prepare_for_storage(tensor, recipe) for key, tensor in module.state_dict().items()}
+    state = {
+        key: prepare_for_storage(tensor, recipe) for key, tensor in module.state_dict().items()
+    }
     trained = accuracy(module, test.inputs, test.labels)
     module = recipe.build()
     module.load_state_dict(state)
     reached = accuracy(module, test.inputs, test.labels)  # of the weights as they are stored
     console.print(f"test accuracy {reached:.4f} (before storing {trained:.4f})")
     if reached < recipe.required_accuracy:
-        raise SystemExit(f"nothing written: test accuracy {reached:.4f} is below {recipe.required_accuracy}")
-    robustness = {} if recipe.measured_in is None else measure(module, test, recipe.measured_in, console)
+        raise SystemExit(
+            f"nothing written: test accuracy {reached:.4f} is below {recipe.required_accuracy}"
+        )
+    robustness = (
+        {} if recipe.measured_in is None else measure(module, test, recipe.measured_in, console)
+    )
     if robustness and robustness["test_accuracy"] < recipe.required_robust_accuracy:
         raise SystemExit(f"nothing written: that is below {recipe.required_robust_accuracy}")
     weights = save(state)
@@ -390,7 +417,9 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
     if robustness:
         card["under_attack"] = robustness
     if recipe.half:
-        card["storage"] = "matrices and kernels float16, the rest float32; a loaded model is float32"
+        card["storage"] = (
+            "matrices and kernels float16, the rest float32; a loaded model is float32"
+        )
     write(folder / f"{name}.safetensors", weights)
     write(folder / f"{name}.json", (json.dumps(card, indent=2) + "\n").encode())
     checkpoint.unlink()
@@ -407,10 +436,14 @@ def scheme(recipe: Recipe) -> str:
     return f"{recipe.scheme.describe()}; {usual}"
 
 
-def measure(module: nn.Module, test: data.Dataset, ball: L2Ball | LinfBall, console: Console) -> dict[str, object]:
+def measure(
+    module: nn.Module, test: data.Dataset, ball: L2Ball | LinfBall, console: Console
+) -> dict[str, object]:
     """The accuracy on perturbed test images, in this ball, for the card."""
     attack = Pgd(ball, steps=MEASURE_STEPS, step=0.15 * ball.radius, bounds=test.bounds)
-    reached = robust_accuracy(module, test.inputs, test.labels, attack, generator=torch.Generator().manual_seed(0))
+    reached = robust_accuracy(
+        module, test.inputs, test.labels, attack, generator=torch.Generator().manual_seed(0)
+    )
     console.print(f"test accuracy after {attack.describe()}: {reached:.4f}")
     return {"attack": attack.describe(), "radius": ball.radius, "seed": 0, "test_accuracy": reached}
 
@@ -425,7 +458,9 @@ def merge_scale(module: nn.Module) -> None:
 
 def prepare_for_storage(tensor: Tensor, recipe: Recipe) -> Tensor:
     """A parameter or buffer as it is written."""
-    kept = tensor.half() if recipe.half and tensor.is_floating_point() and tensor.ndim >= 2 else tensor
+    kept = (
+        tensor.half() if recipe.half and tensor.is_floating_point() and tensor.ndim >= 2 else tensor
+    )
     return kept.contiguous()
 
 
@@ -443,8 +478,12 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="lenet5-mnist", choices=list(RECIPES))
     parser.add_argument("--epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, help="how many threads torch uses, instead of its own choice")
-    parser.add_argument("--folder", type=Path, default=WEIGHTS, help="where the weights and the card go")
+    parser.add_argument(
+        "--threads", type=int, help="how many threads torch uses, instead of its own choice"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=WEIGHTS, help="where the weights and the card go"
+    )
     arguments = parser.parse_args()
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)

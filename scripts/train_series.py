@@ -29,7 +29,13 @@ from train_bundled import WEIGHTS, write
 from standfast import data
 from standfast.data.waves import NOISES
 from standfast.training.calibration import Calibrated
-from standfast.training.classifier import Epoch, accuracy, initialize, random_noise_blocks, train_classifier
+from standfast.training.classifier import (
+    Epoch,
+    accuracy,
+    initialize,
+    random_noise_blocks,
+    train_classifier,
+)
 from standfast.training.schemes import Natural
 from standfast.zoo.networks.series_models import SERIES_MODELS
 
@@ -70,10 +76,19 @@ def train(
 ) -> None:
     recipe = RECIPES[model]
     epochs = recipe.epochs if epochs is None else epochs
-    end = "" if calibrated is None else "-calibrated" if calibrated == 1 else f"-calibrated{calibrated:g}"
+    end = (
+        ""
+        if calibrated is None
+        else "-calibrated"
+        if calibrated == 1
+        else f"-calibrated{calibrated:g}"
+    )
     name = model.removesuffix("waves") + kind + end
     training, test = data.load(f"{kind}:train")[:samples], data.load(f"{kind}:test")
-    print(f"{name}: {training.name}, {len(training)} series; {test.name}, {len(test)} series", flush=True)
+    print(
+        f"{name}: {training.name}, {len(training)} series; {test.name}, {len(test)} series",
+        flush=True,
+    )
     generator = torch.Generator().manual_seed(seed)
     module = initialize(SERIES_MODELS[model](), generator)
     scheme = Natural() if calibrated is None else Calibrated(calibrated)
@@ -81,7 +96,10 @@ def train(
 
     def show(epoch: Epoch) -> None:
         each = (time.perf_counter() - began) / epoch.number
-        print(f"epoch {epoch.number}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.4f}, {each:.1f} s", flush=True)
+        print(
+            f"epoch {epoch.number}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.4f}, {each:.1f} s",
+            flush=True,
+        )
 
     train_classifier(
         module,
@@ -131,7 +149,9 @@ def train(
 
 def prepare_for_storage(tensor: Tensor) -> Tensor:
     """A parameter or buffer as it is written."""
-    return (tensor.half() if tensor.is_floating_point() and tensor.ndim >= 2 else tensor).contiguous()
+    return (
+        tensor.half() if tensor.is_floating_point() and tensor.ndim >= 2 else tensor
+    ).contiguous()
 
 
 def main() -> None:
@@ -143,10 +163,14 @@ def main() -> None:
     parser.add_argument("--weight", type=float, default=1.0, help="of its squared distance")
     parser.add_argument("--epochs", type=int, help="instead of the recipe's")
     parser.add_argument("--samples", type=int, help="train on so many only, to try something out")
-    parser.add_argument("--required", type=float, help="the test accuracy below which nothing is written")
+    parser.add_argument(
+        "--required", type=float, help="the test accuracy below which nothing is written"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="how many threads torch uses")
-    parser.add_argument("--folder", type=Path, default=WEIGHTS, help="where the weights and the card go")
+    parser.add_argument(
+        "--folder", type=Path, default=WEIGHTS, help="where the weights and the card go"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     train(

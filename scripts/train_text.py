@@ -92,7 +92,8 @@ class Learner(nn.Module):
 def forget_words(numbers: Tensor, generator: torch.Generator) -> Tensor:
     """A tenth of the words become unknown; in half of the sentences a random share of the words is left out."""
     unknown = torch.rand(numbers.shape, generator=generator) < 0.1
-    share = torch.rand(len(numbers), 1, generator=generator) - 0.5  # below 0 for half of the sentences
+    # below 0 for half of the sentences
+    share = torch.rand(len(numbers), 1, generator=generator) - 0.5
     absent = torch.rand(numbers.shape, generator=generator) < 1.6 * share  # up to 80%
     return torch.where(unknown & (numbers > 0), 1.0, numbers) * ~absent
 
@@ -102,7 +103,10 @@ def train(epochs: int, seed: int, weights: Path, assets: Path) -> None:
     (texts, ratings), (test_texts, test_ratings) = read_sentences("train"), read_sentences("test")
     counts = Counter(word for text in texts for word in split_words(text))
     words = (PADDING, UNKNOWN, *sorted(word for word, count in counts.items() if count >= LEAST))
-    print(f"{len(texts)} sentences, {len(words)} words; {len(test_texts)} sentences to test", flush=True)
+    print(
+        f"{len(texts)} sentences, {len(words)} words; {len(test_texts)} sentences to test",
+        flush=True,
+    )
     known = WordVectors(words, torch.zeros(len(words), DIM))
     generator = torch.Generator().manual_seed(seed)
     learner = initialize(Learner(len(words)), generator)
@@ -110,7 +114,8 @@ def train(epochs: int, seed: int, weights: Path, assets: Path) -> None:
     def show(epoch: Epoch) -> None:
         test = accuracy(learner, known.find_numbers(test_texts).float(), (test_ratings > 0).long())
         print(
-            f"epoch {epoch.number}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.4f}; test {test:.4f}", flush=True
+            f"epoch {epoch.number}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.4f}; test {test:.4f}",
+            flush=True,
         )
 
     train_classifier(
@@ -131,9 +136,14 @@ def train(epochs: int, seed: int, weights: Path, assets: Path) -> None:
     known = WordVectors(words, vectors)
     network = learner.network.eval()
     embedding = nn.Embedding.from_pretrained(vectors)
-    module = EmbeddedText(network, embedding, TextTransformer.__call__, padding=0, radius=PADDING_RADIUS)
+    module = EmbeddedText(
+        network, embedding, TextTransformer.__call__, padding=0, radius=PADDING_RADIUS
+    )
     reached = accuracy(module, known.embed(test_texts), (test_ratings > 0).long())
-    print(f"test accuracy {reached:.4f}; padding is {2 * module.separation:.3f} away from the nearest word", flush=True)
+    print(
+        f"test accuracy {reached:.4f}; padding is {2 * module.separation:.3f} away from the nearest word",
+        flush=True,
+    )
     if reached < REQUIRED:
         raise SystemExit(f"nothing written: that is below {REQUIRED}")
     content = save({key: value.contiguous() for key, value in module.state_dict().items()})
@@ -167,9 +177,18 @@ def train(epochs: int, seed: int, weights: Path, assets: Path) -> None:
 
 def choose_sentences(texts: tuple[str, ...], ratings: Tensor) -> str:
     """A line for each bundled sentence, with its rating and a tab before it."""
-    rated = [pair for pair in zip(texts, ratings.tolist(), strict=True) if len(split_words(pair[0])) <= LONGEST]
-    sides = [[pair for pair in rated if (pair[1] > 0) == positive][:PER_CLASS] for positive in (False, True)]
-    return "".join(f"{rating:.4f}\t{text}\n" for pairs in zip(*sides, strict=True) for text, rating in pairs)
+    rated = [
+        pair
+        for pair in zip(texts, ratings.tolist(), strict=True)
+        if len(split_words(pair[0])) <= LONGEST
+    ]
+    sides = [
+        [pair for pair in rated if (pair[1] > 0) == positive][:PER_CLASS]
+        for positive in (False, True)
+    ]
+    return "".join(
+        f"{rating:.4f}\t{text}\n" for pairs in zip(*sides, strict=True) for text, rating in pairs
+    )
 
 
 def main() -> None:
@@ -178,8 +197,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="how many threads torch uses")
-    parser.add_argument("--weights", type=Path, default=WEIGHTS, help="where the weights and the card go")
-    parser.add_argument("--assets", type=Path, default=ASSETS, help="where the words and the bundled sentences go")
+    parser.add_argument(
+        "--weights", type=Path, default=WEIGHTS, help="where the weights and the card go"
+    )
+    parser.add_argument(
+        "--assets", type=Path, default=ASSETS, help="where the words and the bundled sentences go"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     train(options.epochs, options.seed, options.weights, options.assets)

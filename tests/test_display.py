@@ -109,7 +109,10 @@ def test_a_metric_called_directly_shows_how_far_it_is(model: standfast.Model, li
     result = metric(model, "integrated_gradients:steps=32", inputs)
     shown = lines()
     assert len(shown) >= 3
-    assert all(line.startswith("max_sensitivity: ") and " of about 18 evaluations" in line for line in shown)
+    assert all(
+        line.startswith("max_sensitivity: ") and " of about 18 evaluations" in line
+        for line in shown
+    )
     counts = [line.partition("ran on ")[2].partition(" rows")[0].replace(",", "") for line in shown]
     rows = [int(count or 0) for count in counts]  # none are told before the first
     assert rows == sorted(rows)
@@ -119,7 +122,9 @@ def test_a_metric_called_directly_shows_how_far_it_is(model: standfast.Model, li
     assert torch.equal(result.value, again.value)
 
 
-def test_an_explainer_called_directly_shows_how_far_it_is(model: standfast.Model, lines: Lines) -> None:
+def test_an_explainer_called_directly_shows_how_far_it_is(
+    model: standfast.Model, lines: Lines
+) -> None:
     explainer = standfast.explainers.get("integrated_gradients:steps=64")
     inputs = torch.rand(2, 6)
     explainer(model, inputs)
@@ -143,14 +148,26 @@ def test_a_study_shows_its_jobs_alone(
 ) -> None:
     monkeypatch.setenv("STANDFAST_CACHE", "off")
     metric = MaxSensitivity(standfast.LinfBall(0.1), samples=4)
-    standfast.evaluate(model, ["saliency"], torch.rand(2, 6), [metric], sanity=False, controls=False, progress=progress)
+    standfast.evaluate(
+        model,
+        ["saliency"],
+        torch.rand(2, 6),
+        [metric],
+        sanity=False,
+        controls=False,
+        progress=progress,
+    )
     shown = lines()
     assert bool(shown) == progress
-    assert [line for line in shown if " jobs" not in line and not line.startswith("preparing: ")] == []
+    assert [
+        line for line in shown if " jobs" not in line and not line.startswith("preparing: ")
+    ] == []
 
 
 def test_an_estimate_shows_what_is_tried(model: standfast.Model, lines: Lines) -> None:
-    standfast.estimate(model, ["saliency"], torch.rand(2, 6), ["aopc"], sanity=False, controls=False, seconds=0.3)
+    standfast.estimate(
+        model, ["saliency"], torch.rand(2, 6), ["aopc"], sanity=False, controls=False, seconds=0.3
+    )
     assert any(line.startswith("trying aopc with saliency, Slow on ") for line in lines())
     options = {"sanity": False, "controls": False, "seconds": 0.1, "progress": False}
     standfast.estimate(model, ["saliency"], torch.rand(2, 6), ["aopc"], **options)

@@ -61,14 +61,22 @@ def test_stored_results_in_a_pipe_are_damaged(tmp_path: Path) -> None:
 def header(shape: str, kind: str = "'<f4'", version: int = 1) -> bytes:
     """A `.npy` file without values."""
     text = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
-    return b"\x93NUMPY" + bytes([version, 0]) + len(text).to_bytes(2 if version == 1 else 4, "little") + text
+    return (
+        b"\x93NUMPY"
+        + bytes([version, 0])
+        + len(text).to_bytes(2 if version == 1 else 4, "little")
+        + text
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (header("(1000000000000, 1000000)"), "4,000,000,000,000,000,000 bytes follow, and 0 do"),
-        (header("(1000000000000, 1000000)", version=2), "4,000,000,000,000,000,000 bytes follow, and 0 do"),
+        (
+            header("(1000000000000, 1000000)", version=2),
+            "4,000,000,000,000,000,000 bytes follow, and 0 do",
+        ),
         (header(f"({10**30}, 0)"), "too large|[Mm]aximum"),
         (header("(-1, 3)"), r"."),
         (header("(3,)", "'|O'"), "Object arrays|allow_pickle"),
@@ -111,7 +119,9 @@ def test_archives_that_become_too_large_are_refused_before_they_do(tmp_path: Pat
         check_program(bomb, "model.pt")
     torch.save({"a": torch.zeros(100)}, buffer := io.BytesIO())
     assert read_weights(buffer.getvalue())["a"].shape == (100,)
-    np.savez_compressed(tmp_path / "x.npz", inputs=np.zeros((5, 1000), np.float32), other=np.zeros(3))
+    np.savez_compressed(
+        tmp_path / "x.npz", inputs=np.zeros((5, 1000), np.float32), other=np.zeros(3)
+    )
     assert read_data(tmp_path / "x.npz").inputs.shape == (5, 1000)
     (tmp_path / "images").write_bytes(gzip.compress(bytes(1_000_000)))
     with pytest.raises(ArgumentError, match="expected at most 100,300 bytes when it is unpacked"):
@@ -169,10 +179,17 @@ def test_memory_that_runs_out_is_said(tmp_path: Path) -> None:
         file.truncate(10**13)
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 * 10**9,) * 2)"
     code = f"{limit}\nfrom pathlib import Path\nfrom standfast.files import read_file\nread_file(Path('large'))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("it has 10,000,000,000,000 bytes, for which there is no memory")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1].endswith(
+        "it has 10,000,000,000,000 bytes, for which there is no memory"
+    )
 
 
 def test_what_could_steer_a_terminal_is_shown() -> None:
-    assert make_printable("\x1b]0;PWN\x07 \x9b2J \u202e \udcff \r") == r"\x1b]0;PWN\x07 \x9b2J \u202e \udcff \r"
+    assert (
+        make_printable("\x1b]0;PWN\x07 \x9b2J \u202e \udcff \r")
+        == r"\x1b]0;PWN\x07 \x9b2J \u202e \udcff \r"
+    )
     assert make_printable("Zürich, 名前:\t½\n\xa0") == "Zürich, 名前:\t½\n\xa0"

@@ -24,8 +24,13 @@ from standfast.gating import (
 )
 
 #: not `randomised`, which decides by its explainer: it shuffles masked weights, while gates mask shuffled ones
-GATEABLE = [name for name in standfast.explainers.names() if standfast.explainers.explainers[name].gateable is True]
-GATEABLE = [name for name in GATEABLE if not name.startswith("attention_")]  # the net has no attention
+GATEABLE = [
+    name
+    for name in standfast.explainers.names()
+    if standfast.explainers.explainers[name].gateable is True
+]
+# the net has no attention
+GATEABLE = [name for name in GATEABLE if not name.startswith("attention_")]
 
 
 class Net(nn.Module):
@@ -38,7 +43,9 @@ class Net(nn.Module):
         self.twice = nn.Conv2d(8, 8, 1)
         self.up = nn.ConvTranspose2d(8, 6, 2, stride=2, groups=2)
         self.body = nn.Sequential(nn.ReLU(inplace=True), nn.Conv2d(6, 5, 3, stride=2), nn.ReLU())
-        self.head = nn.Sequential(nn.Flatten(), nn.Linear(5 * 9, 12), nn.ReLU(), nn.Linear(12, 4, bias=False))
+        self.head = nn.Sequential(
+            nn.Flatten(), nn.Linear(5 * 9, 12), nn.ReLU(), nn.Linear(12, 4, bias=False)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.stem(x))
@@ -61,12 +68,17 @@ def masks_for(layer: nn.Module, count: int) -> Tensor:
 @contextmanager
 def unchanged(module: nn.Module) -> Iterator[None]:
     """Parameters are afterwards the same objects over the same memory with the same bits; no hook is left."""
-    before = {name: (id(p), p.data_ptr(), p._version, p.detach().clone()) for name, p in module.named_parameters()}
+    before = {
+        name: (id(p), p.data_ptr(), p._version, p.detach().clone())
+        for name, p in module.named_parameters()
+    }
     yield
     for name, p in module.named_parameters():
         assert (id(p), p.data_ptr(), p._version) == before[name][:3], name
         assert torch.equal(p, before[name][3]), name
-    assert not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in module.modules())
+    assert not any(
+        m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in module.modules()
+    )
 
 
 def test_all_of_the_net_is_seen() -> None:
@@ -78,7 +90,9 @@ def test_all_of_the_net_is_seen() -> None:
 
 @pytest.mark.parametrize("target", [True, False], ids=["given", "predicted"])
 @pytest.mark.parametrize("name", GATEABLE)
-def test_gates_give_what_masked_weights_give(model: standfast.Model, name: str, target: bool) -> None:
+def test_gates_give_what_masked_weights_give(
+    model: standfast.Model, name: str, target: bool
+) -> None:
     """Also for rows that an explainer makes of its own, cut by a budget that fits no whole number of inputs."""
     explainer = light_explainer(name)
     x = torch.rand(7, 2, 8, 8, generator=torch.Generator().manual_seed(1))
@@ -98,8 +112,14 @@ def test_gates_give_what_masked_weights_give(model: standfast.Model, name: str, 
             for i, mask in enumerate(masks):
                 with masked_weights(layer) as use:
                     use(mask)
-                    expected.append(explainer.attribute(model, x[i : i + 1], classes[i : i + 1] if target else None))
-            wanted_maps, wanted_logits = (torch.cat(column) for column in zip(*expected, strict=True))
+                    expected.append(
+                        explainer.attribute(
+                            model, x[i : i + 1], classes[i : i + 1] if target else None
+                        )
+                    )
+            wanted_maps, wanted_logits = (
+                torch.cat(column) for column in zip(*expected, strict=True)
+            )
             assert torch.allclose(logits, wanted_logits, atol=1e-6)
             assert torch.allclose(maps, wanted_maps, atol=1e-6, rtol=1e-4)
             with pytest.raises(AssertionError):  # and it does matter whose mask is whose
@@ -137,7 +157,9 @@ def test_linear_layer_over_positions_and_by_keyword() -> None:
         seen, also = layer(x), layer(input=x)
     assert torch.equal(seen, also)
     for i, mask in enumerate(masks):
-        assert torch.allclose(seen[i], F.linear(x[i], masked_weight(layer, mask), layer.bias), atol=1e-6)
+        assert torch.allclose(
+            seen[i], F.linear(x[i], masked_weight(layer, mask), layer.bias), atol=1e-6
+        )
 
 
 def test_kept_channels_are_the_same_bits(model: standfast.Model) -> None:
@@ -161,7 +183,9 @@ def test_users_hooks_see_the_masked_layer() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_model_is_as_it_was_after_an_error(model: standfast.Model, error: type[BaseException]) -> None:
+def test_model_is_as_it_was_after_an_error(
+    model: standfast.Model, error: type[BaseException]
+) -> None:
     layer = model.module.stem
     for context in (gate(layer, masks_for(layer, 8)), masked_weights(layer)):
         with unchanged(model.module), pytest.raises(error), context as use:
@@ -218,7 +242,8 @@ class Odd(nn.Module):
         return self.normed(x).mean(1)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("steps", [3, 8, 16])  # also where the first axis has as many entries as there are rows
+# also where the first axis has as many entries as there are rows
+@pytest.mark.parametrize("steps", [3, 8, 16])
 def test_gateable_finds_out_where_gates_would_lie(steps: int) -> None:
     torch.manual_seed(0)
     model = standfast.Model(Odd(), (-1.0, 1.0), device="cpu")
@@ -226,7 +251,10 @@ def test_gateable_finds_out_where_gates_would_lie(steps: int) -> None:
     with unchanged(model.module), model.session():
         fit = find_gateable(model, torch.zeros(1, steps, 6), layers)
     assert fit == {"plain", "normed"}
-    with pytest.raises(standfast.ArgumentError, match="stores its weight"), masked_weights(layers["normed"]):
+    with (
+        pytest.raises(standfast.ArgumentError, match="stores its weight"),
+        masked_weights(layers["normed"]),
+    ):
         pass
 
 
@@ -241,14 +269,24 @@ def test_layers_are_selected_by_kind_and_name() -> None:
     assert list(select_layers(module, "all")) == ["1", "3"]
     assert list(select_layers(module, "conv")) == ["1"]
     assert list(select_layers(module, "first")) == ["1"]
-    assert list(select_layers(nn.ModuleDict({"a": nn.Linear(2, 2), "first": nn.Linear(3, 2)}), "first")) == ["first"]
+    assert list(
+        select_layers(nn.ModuleDict({"a": nn.Linear(2, 2), "first": nn.Linear(3, 2)}), "first")
+    ) == ["first"]
     assert list(select_layers(module, ("3", "1"))) == ["3", "1"]
     assert list(select_layers(nn.Linear(3, 2), "all")) == ["module"]
-    with pytest.raises(standfast.ArgumentError, match="at least two channels, got '0', which has 1"):
+    with pytest.raises(
+        standfast.ArgumentError, match="at least two channels, got '0', which has 1"
+    ):
         select_layers(module, ("0",))
-    with pytest.raises(standfast.ArgumentError, match="stem, twice, up, got 'stemm' \\(did you mean 'stem'\\?\\)"):
+    with pytest.raises(
+        standfast.ArgumentError, match="stem, twice, up, got 'stemm' \\(did you mean 'stem'\\?\\)"
+    ):
         select_layers(Net(), ("stemm",))
-    with pytest.raises(standfast.ArgumentError, match="layers: expected 'conv' only for .* Sequential with 1"):
+    with pytest.raises(
+        standfast.ArgumentError, match="layers: expected 'conv' only for .* Sequential with 1"
+    ):
         select_layers(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), "conv")
-    with pytest.raises(standfast.ArgumentError, match="Flatten with neither convolutions nor linear layers"):
+    with pytest.raises(
+        standfast.ArgumentError, match="Flatten with neither convolutions nor linear layers"
+    ):
         select_layers(nn.Flatten(), "all")

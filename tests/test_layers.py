@@ -86,7 +86,11 @@ def imported_layers(file: Path) -> set[str]:
     for node in walk(file):
         if isinstance(node, ast.ImportFrom) and node.module == "standfast":
             names |= {alias.name for alias in node.names if alias.name in RANK}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("standfast."):
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.startswith("standfast.")
+        ):
             names.add(node.module.split(".")[1])
         elif isinstance(node, ast.Import):
             names |= {a.name.split(".")[1] for a in node.names if a.name.startswith("standfast.")}
@@ -94,7 +98,9 @@ def imported_layers(file: Path) -> set[str]:
 
 
 def files() -> list[tuple[str, Path]]:
-    found = [(f.relative_to(ROOT).parts[0].removesuffix(".py"), f) for f in sorted(ROOT.rglob("*.py"))]
+    found = [
+        (f.relative_to(ROOT).parts[0].removesuffix(".py"), f) for f in sorted(ROOT.rglob("*.py"))
+    ]
     return [(layer, file) for layer, file in found if layer != "__init__"]
 
 
@@ -107,7 +113,8 @@ def test_layers_import_only_from_above() -> None:
         f"{file.relative_to(ROOT)} imports {name}"
         for layer, file in files()
         for name in imported_layers(file)
-        if RANK[name] > RANK[layer] or name in FORBIDDEN.get(layer, set()) - ASKED_LATER.get(layer, set())
+        if RANK[name] > RANK[layer]
+        or name in FORBIDDEN.get(layer, set()) - ASKED_LATER.get(layer, set())
     ]
     assert wrong == []
 
@@ -118,11 +125,19 @@ def test_there_are_few_floors() -> None:
 
 def test_the_engine_knows_no_study_file() -> None:
     """Jobs, workers and stores are the same whether a question comes from Python or from a file."""
-    engine = [file for file in (ROOT / "study").rglob("*.py") if "file" not in file.relative_to(ROOT / "study").parts]
+    engine = [
+        file
+        for file in (ROOT / "study").rglob("*.py")
+        if "file" not in file.relative_to(ROOT / "study").parts
+    ]
     modules = {_module_of(file, ROOT, "standfast") for file in ROOT.rglob("*.py")}
     files_of_studies = {module for module in modules if module.startswith("standfast.study.file")}
     assert len(files_of_studies) > 10
-    assert [f"{file.name}: {found}" for file in engine if (found := _imported(file, modules) & files_of_studies)] == []
+    assert [
+        f"{file.name}: {found}"
+        for file in engine
+        if (found := _imported(file, modules) & files_of_studies)
+    ] == []
 
 
 def test_nothing_forbidden_is_loaded_with_a_layer() -> None:
@@ -167,7 +182,10 @@ def _loaded_at_once(file: Path, modules: set[str]) -> set[str]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             nodes += node.orelse
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} & modules
+            names |= {
+                node.module,
+                *(f"{node.module}.{alias.name}" for alias in node.names),
+            } & modules
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names} & modules
         else:
@@ -191,7 +209,11 @@ def test_nothing_imports_papers_or_the_board() -> None:
     """These rooms use the library, and can be deleted."""
     wrong = []
     rooms = {"papers", "board", "standfast_board"}
-    for file in [*ROOT.rglob("*.py"), *(CHECKOUT / "tests").rglob("*.py"), CHECKOUT / "conftest.py"]:
+    for file in [
+        *ROOT.rglob("*.py"),
+        *(CHECKOUT / "tests").rglob("*.py"),
+        CHECKOUT / "conftest.py",
+    ]:
         text = file.read_text()
         if not any(room in text for room in rooms):  # to parse all of them takes long
             continue
@@ -232,7 +254,9 @@ def test_charts_are_made_from_plain_numbers() -> None:
 
 @pytest.mark.parametrize("house", ["metrics", "report/presentation"])
 def test_rooms_of_papers_do_not_import_each_other(house: str) -> None:
-    rooms = {folder.name for folder in (ROOT / house).iterdir() if (folder / "__init__.py").is_file()}
+    rooms = {
+        folder.name for folder in (ROOT / house).iterdir() if (folder / "__init__.py").is_file()
+    }
     assert "safari" in rooms
     wrong = []
     for file in sorted((ROOT / house).glob("*/*.py")):
@@ -245,7 +269,8 @@ def test_rooms_of_papers_do_not_import_each_other(house: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "package"), [(ROOT, "standfast"), (CHECKOUT / "benchmarks", ""), (CHECKOUT / "scripts", "")]
+    ("folder", "package"),
+    [(ROOT, "standfast"), (CHECKOUT / "benchmarks", ""), (CHECKOUT / "scripts", "")],
 )
 def test_no_import_circles(folder: Path, package: str) -> None:
     """Among the modules of a folder, by all imports: also those inside functions, and modules named in a string."""
@@ -263,7 +288,9 @@ def _module_of(file: Path, root: Path, package: str) -> str:
 def _imported(file: Path, modules: set[str]) -> set[str]:
     found: set[str] = set()
     nodes = list(walk(file))
-    calls = [node for node in nodes if isinstance(node, ast.Call) and "import" in ast.unparse(node.func)]
+    calls = [
+        node for node in nodes if isinstance(node, ast.Call) and "import" in ast.unparse(node.func)
+    ]
     asked = {id(argument) for call in calls for argument in call.args}  # of import_module("...")
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -281,7 +308,9 @@ def _circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     """Modules that reach themselves, grouped."""
     reached = {start: _follow(arrows[start], arrows) for start in arrows}
     groups = {
-        tuple(sorted({a, *(b for b in reached[a] if a in reached.get(b, ()))})) for a in arrows if a in reached[a]
+        tuple(sorted({a, *(b for b in reached[a] if a in reached.get(b, ()))}))
+        for a in arrows
+        if a in reached[a]
     }
     return [list(group) for group in sorted(groups)]
 
@@ -313,7 +342,9 @@ def test_functions_have_at_most_seven_parameters() -> None:
     for _, file in files():
         for node in walk(file):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                names = [
+                    a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                ]
                 if len(names) - (names[:1] in (["self"], ["cls"])) > 7:
                     wrong.add(f"{file.relative_to(ROOT)}: {node.name}")
     assert wrong == allowed
@@ -330,7 +361,9 @@ def test_classes_have_at_most_fifteen_public_methods() -> None:
             if isinstance(node, ast.ClassDef):
                 methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
                 plain = [
-                    part.name for part in methods if not any("property" in ast.unparse(d) for d in part.decorator_list)
+                    part.name
+                    for part in methods
+                    if not any("property" in ast.unparse(d) for d in part.decorator_list)
                 ]
                 if len([name for name in plain if not name.startswith("_")]) > 15:
                     large.add(node.name)
@@ -351,16 +384,32 @@ def test_tests_are_in_the_folders_of_the_source() -> None:
     tests = Path(__file__).parent
     own = {"references", "stand_ins", "docs", "field", "golden"}  # of no folder of the source
     folders = {f.parent.relative_to(tests) for f in tests.rglob("test_*.py")}
-    assert [str(f) for f in sorted(folders) if f.parts and f.parts[0] not in own and not (ROOT / f).is_dir()] == []
+    assert [
+        str(f)
+        for f in sorted(folders)
+        if f.parts and f.parts[0] not in own and not (ROOT / f).is_dir()
+    ] == []
 
 
 def test_tests_have_the_names_of_the_source() -> None:
     """At the top `test_NAME.py` or `test_NAME_*.py` tests `NAME.py`."""
     # rules for all of the source, entry points, and measurements
-    own = {"layers", "readability", "packaging", "plugins", "on_a_card", "on_a_card_rates", "on_a_card_waits"}
+    own = {
+        "layers",
+        "readability",
+        "packaging",
+        "plugins",
+        "on_a_card",
+        "on_a_card_rates",
+        "on_a_card_waits",
+    }
     names = [f.stem.removeprefix("test_") for f in Path(__file__).parent.glob("test_*.py")]
     sources = {f.stem for f in ROOT.glob("*.py")}
-    assert [n for n in names if n not in own and not any(f"{n}_".startswith(f"{source}_") for source in sources)] == []
+    assert [
+        n
+        for n in names
+        if n not in own and not any(f"{n}_".startswith(f"{source}_") for source in sources)
+    ] == []
 
 
 def test_tests_of_one_room_are_in_it() -> None:
@@ -371,10 +420,17 @@ def test_tests_of_one_room_are_in_it() -> None:
         start = ".".join(("standfast", *folder.parts, ""))
         nodes = [node for node in walk(file) if isinstance(node, ast.ImportFrom)]
         names = {
-            f"{node.module}.".removeprefix(start).split(".")[0] for node in nodes if f"{node.module}.".startswith(start)
+            f"{node.module}.".removeprefix(start).split(".")[0]
+            for node in nodes
+            if f"{node.module}.".startswith(start)
         }
         whole = [alias.name for node in nodes if node.module == "standfast" for alias in node.names]
         names |= {""} if folder.name in whole else set()
-        if folder.parts and len(names) == 1 and "" not in names and (ROOT / folder / names.pop()).is_dir():
+        if (
+            folder.parts
+            and len(names) == 1
+            and "" not in names
+            and (ROOT / folder / names.pop()).is_dir()
+        ):
             wrong.append(str(file.relative_to(tests)))
     assert wrong == []

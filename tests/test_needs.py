@@ -31,7 +31,9 @@ def make_metric(**declared: Any) -> type[Metric]:
 
         def evaluate(self, call: Any) -> Result:
             probe = Probe(call, similarity="cosine")
-            return Result(**probe.common_fields(self), value=probe.query(call.inputs / 2).similarity)
+            return Result(
+                **probe.common_fields(self), value=probe.query(call.inputs / 2).similarity
+            )
 
     kind = type("Plugin", (Halved,), {"name": "plugin", **declared})
     return dataclass(frozen=True)(kind)
@@ -80,13 +82,17 @@ def test_a_declaration_of_an_option_that_is_not_there_is_refused(declared: dict[
 
 def test_declarations_that_fit_are_taken() -> None:
     metric = make_metric(
-        needs=Needs(gradients=True), roles={"steps": "no effect"}, presets={"quick": {"steps": 1}}, controls=True
+        needs=Needs(gradients=True),
+        roles={"steps": "no effect"},
+        presets={"quick": {"steps": 1}},
+        controls=True,
     )
     assert metric(preset="quick").options()["steps"] == 1
 
 
 @pytest.mark.parametrize(
-    "needs", [Needs(gradients=True), Needs(gradients=True, other="of the model"), Needs(parameters=True)]
+    "needs",
+    [Needs(gradients=True), Needs(gradients=True, other="of the model"), Needs(parameters=True)],
 )
 def test_a_metric_that_needs_a_module_refuses_a_function_before_any_work(needs: Needs) -> None:
     calls: list[int] = []
@@ -115,13 +121,17 @@ def make_explainer(**declared: Any) -> type[Explainer]:
     class Zeros(Explainer):
         name = "zeros"
 
-        def attribute(self, model: Any, x: Tensor, targets: Any, *, create_graph: bool = False) -> Any:
+        def attribute(
+            self, model: Any, x: Tensor, targets: Any, *, create_graph: bool = False
+        ) -> Any:
             return torch.zeros_like(x), model.forward(x)
 
     return type("Plugin", (Zeros,), {"name": "plugin", **declared})
 
 
-@pytest.mark.parametrize("declared", [{"needs": "gradients"}, {"gateable": "yes"}, {"batches": "2"}])
+@pytest.mark.parametrize(
+    "declared", [{"needs": "gradients"}, {"gateable": "yes"}, {"batches": "2"}]
+)
 def test_an_explainer_that_declares_another_type_is_refused(declared: dict[str, Any]) -> None:
     (name,) = declared
     with pytest.raises(ArgumentError) as caught:

@@ -42,7 +42,12 @@ def test_differences_are_shares_of_the_largest_value() -> None:
 
 
 def test_claims_that_random_numbers_do_not_excuse() -> None:
-    old = {"status": np.zeros(2), "value": np.array([0.5, math.nan]), "low": np.zeros(2), "high": np.ones(2)}
+    old = {
+        "status": np.zeros(2),
+        "value": np.array([0.5, math.nan]),
+        "low": np.zeros(2),
+        "high": np.ones(2),
+    }
     assert find_broken_claims({**old, "value": np.array([0.9, 0.1])}, old) == []
     for change in (
         {"status": np.ones(2)},
@@ -53,7 +58,9 @@ def test_claims_that_random_numbers_do_not_excuse() -> None:
         assert len(find_broken_claims({**old, **change}, old)) == 1
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, run: Callable[[int], Tensor], searches: bool = False) -> Record:
+def pretend(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[int], Tensor], searches: bool = False
+) -> Record:
     """What is said of a metric that gives these values."""
     case = golden.Case(lambda size: {"value": run(size)}, searches)
     monkeypatch.setattr(right, "list_cases", lambda: {"metrics: made up": ("metrics", case)})
@@ -72,11 +79,18 @@ def test_rounding_is_no_problem_and_more_is_one(monkeypatch: pytest.MonkeyPatch)
     assert little["difference"] == pytest.approx(5e-5, rel=1e-2)
     much = pretend(monkeypatch, lambda _: torch.tensor([2.0, 1.0 + 1e-2 * elsewhere()]))
     assert [text.split()[0] for text in much["problems"]] == ["value"]
-    assert pretend(monkeypatch, lambda _: torch.tensor([2.0, 1.0 + elsewhere()]), searches=True)["problems"] == []
+    assert (
+        pretend(monkeypatch, lambda _: torch.tensor([2.0, 1.0 + elsewhere()]), searches=True)[
+            "problems"
+        ]
+        == []
+    )
 
 
 def test_other_batch_sizes_and_other_bits_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = pretend(monkeypatch, lambda size: torch.tensor([1.0 + 0.1 * (size == golden.BATCH_SIZES[1])]))
+    sizes = pretend(
+        monkeypatch, lambda size: torch.tensor([1.0 + 0.1 * (size == golden.BATCH_SIZES[1])])
+    )
     assert sizes["batch"] == pytest.approx(0.1)
     assert len(sizes["problems"]) == 1
     calls: list[int] = []
@@ -109,7 +123,9 @@ def test_a_device_with_a_generator_of_its_own_is_compared_with_the_same_numbers(
         return normal(self, shape, dtype) + (elsewhere() and Streams.normal is draw)
 
     monkeypatch.setattr(Streams, "normal", draw)
-    record = pretend(monkeypatch, lambda _: Streams([1, 2], torch.device("cpu")).normal((), torch.float64))
+    record = pretend(
+        monkeypatch, lambda _: Streams([1, 2], torch.device("cpu")).normal((), torch.float64)
+    )
     assert record["problems"] == []
     assert record["kind"] == "draws"
     assert record["difference"] == 0.0
@@ -119,7 +135,10 @@ def test_a_device_with_a_generator_of_its_own_is_compared_with_the_same_numbers(
 def test_numbers_drawn_on_the_cpu_are_those_of_the_cpu() -> None:
     def draw() -> list[Tensor]:
         streams = Streams([5, 6], torch.device("cpu"))
-        drawn = [streams.normal((3,), torch.float32), streams.select([1]).uniform((2,), torch.float64)]
+        drawn = [
+            streams.normal((3,), torch.float32),
+            streams.select([1]).uniform((2,), torch.float64),
+        ]
         return [*drawn, *streams.refill([2, 9], 4)]
 
     plain, methods = draw(), dict(vars(Streams))
@@ -132,11 +151,15 @@ def test_numbers_drawn_on_the_cpu_are_those_of_the_cpu() -> None:
 
 def test_a_process_that_dies_is_replaced() -> None:
     names = ["last", "first after", "die", "second after"]
-    found = {name: record for (_, name), record in run_tasks(act, [("", name) for name in names], 1, 300)}
+    found = {
+        name: record for (_, name), record in run_tasks(act, [("", name) for name in names], 1, 300)
+    }
     assert list(found) == names
     problems = {name: record["problems"] for name, record in found.items() if record is not None}
     assert problems == {name: ["the process died"] if name == "die" else [] for name in names}
-    processes = {record["process"] for record in found.values() if record is not None and "process" in record}
+    processes = {
+        record["process"] for record in found.values() if record is not None and "process" in record
+    }
     assert len(processes) == 3
 
 
@@ -150,7 +173,9 @@ def test_when_the_time_is_over_the_rest_is_not_run() -> None:
 def run_script(python: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = ["bash", str(ROOT / "scripts" / "on_a_card.sh"), *arguments]
     environment = {**os.environ, "PYTHON": python, **variables}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=900
+    )
 
 
 def test_a_part_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -174,6 +199,9 @@ def test_the_part_right_runs_on_the_cpu(tmp_path: Path) -> None:
     assert {"cases", "contract", "memory", "mixed", "networks", "workers"} <= records.keys()
     for record in records["cases"].values():
         assert record is None or record["seconds"] > 0
-        assert record is None or (record.get("difference", 0.0), record.get("repeat", 0.0)) == (0.0, 0.0)
+        assert record is None or (record.get("difference", 0.0), record.get("repeat", 0.0)) == (
+            0.0,
+            0.0,
+        )
     rows, *smaller = records["memory"]["lenet5-mnist"]["batch_sizes"]
     assert (rows, smaller) == (16, [24, "auto"]) or smaller[0] <= 40

@@ -27,7 +27,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[s
 
     def start(script: str, *options: str) -> dict[str, Any]:
         out = str(tmp_path / "out.json")
-        monkeypatch.setattr(sys, "argv", [script, "--device", "cpu", "--tiny", "--out", out, *options])
+        monkeypatch.setattr(
+            sys, "argv", [script, "--device", "cpu", "--tiny", "--out", out, *options]
+        )
         monkeypatch.syspath_prepend(str(FOLDER))
         runpy.run_path(str(FOLDER / script), run_name="__main__")
         found: dict[str, Any] = json.loads(Path(out).read_text())
@@ -40,7 +42,9 @@ def test_shares_count_the_passes_of_each_work(run: Callable[..., dict[str, Any]]
     works = ("random", "gradient", "probability", "aopc", "attribution_attack", "c_eval", "lime")
     found = run("fast.py", "--networks", "vit_b16", "--samples", "8", "1", "--only", *works)
     rows = {(row["precision"], row["work"], row["samples"]): row for row in found["rows"]}
-    full = {("float32", work, count) for work in works[:-1] for count in (1, 8)} | {("float32", "lime", 1)}
+    full = {("float32", work, count) for work in works[:-1] for count in (1, 8)} | {
+        ("float32", "lime", 1)
+    }
     assert rows.keys() == full | {("bfloat16", work, 8) for work in works[:3]}
     for (_, work, samples), row in rows.items():
         assert row["share"] == pytest.approx(row["bare_seconds"] / row["seconds"])
@@ -54,8 +58,11 @@ def test_shares_count_the_passes_of_each_work(run: Callable[..., dict[str, Any]]
     assert passes["second"] == rows["bfloat16", "gradient", 8]["passes"]["second"] == 8 * 7
     assert passes["forward"] == 8 * 1
     assert rows["float32", "random", 8]["passes"]["second"] == 0
-    assert rows["float32", "attribution_attack", 8]["passes"]["second"] == 8 * 9  # 3 steps of 3 restarts
-    assert rows["float32", "aopc", 8]["passes"]["forward"] == rows["float32", "aopc", 8]["evaluations"]
+    # 3 steps of 3 restarts
+    assert rows["float32", "attribution_attack", 8]["passes"]["second"] == 8 * 9
+    assert (
+        rows["float32", "aopc", 8]["passes"]["forward"] == rows["float32", "aopc", 8]["evaluations"]
+    )
     assert {row["work"] for row in found["rows"] if "estimated_memory" in row} == {
         "random",
         "gradient",

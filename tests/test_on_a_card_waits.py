@@ -15,9 +15,13 @@ from standfast.model import Model, count_padding
 from standfast.similarity import get as get_similarity
 from standfast.testing import small_net
 
-BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "on_a_card" / "synchronisations.py"))
+BENCHMARK = runpy.run_path(
+    str(Path(__file__).parents[1] / "benchmarks" / "on_a_card" / "synchronisations.py")
+)
 count_waits = BENCHMARK["count_waits"]
-RUNS = {f"{kind}-{name}": (kind, name, *runs) for kind, name, *runs in BENCHMARK["list_runs"]((24, 48))}
+RUNS = {
+    f"{kind}-{name}": (kind, name, *runs) for kind, name, *runs in BENCHMARK["list_runs"]((24, 48))
+}
 
 
 #: explainers whose equations are solved by the host: the coordinate descent of a lasso has thousands of small steps
@@ -52,7 +56,8 @@ def test_what_a_card_computes_in_another_way_is_the_same(which: str) -> None:
     usual = run(model, x).value
     with count_waits(model):
         other = run(model, x).value
-    torch.testing.assert_close(usual, other, rtol=1e-4, atol=1e-5, equal_nan=True)  # sums have another order there
+    # sums have another order there
+    torch.testing.assert_close(usual, other, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def make_model() -> Model:
@@ -96,7 +101,9 @@ def count(run: Callable[[Tensor], object]) -> dict[str, int]:
         (lambda x: tensors.holds_everywhere(x >= 0), {}),
     ],
 )
-def test_waits_are_told_by_their_kind(run: Callable[[Tensor], object], kinds: dict[str, int]) -> None:
+def test_waits_are_told_by_their_kind(
+    run: Callable[[Tensor], object], kinds: dict[str, int]
+) -> None:
     assert count(run) == kinds
 
 
@@ -129,7 +136,9 @@ def test_padding_never_exceeds_what_fits() -> None:
                 assert count + count_padding(count, most, card) >= 16
 
 
-def test_parts_that_are_not_compared_bring_no_nan_into_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_are_not_compared_bring_no_nan_into_a_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A card computes both ways of a comparison and keeps one."""
     monkeypatch.setattr(tensors, "is_on_host", lambda place: False)
     monkeypatch.setattr("standfast.similarity.base.is_on_host", lambda place: False)

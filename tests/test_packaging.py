@@ -57,26 +57,36 @@ def imports() -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_import_brings_nothing_that_was_not_asked_for(imports: subprocess.CompletedProcess[str]) -> None:
+def test_import_brings_nothing_that_was_not_asked_for(
+    imports: subprocess.CompletedProcess[str],
+) -> None:
     loaded = {name.partition(".")[0] for name in eval(imports.stdout.splitlines()[0])}
     assert "standfast" in loaded
     heavy = (
         "torch altair captum numpy numba scipy matplotlib skimage polars pyarrow pandas pydantic typer rich fsspec "
         "ruamel PIL"
     )
-    assert loaded & set(f"{heavy} jinja2 pooch vl_convert safetensors sklearn torchvision timm".split()) == set()
+    assert (
+        loaded
+        & set(f"{heavy} jinja2 pooch vl_convert safetensors sklearn torchvision timm".split())
+        == set()
+    )
 
 
 def test_explainers_and_models_come_without_tables_charts_and_the_compiler(
     imports: subprocess.CompletedProcess[str],
 ) -> None:
     loaded = eval(imports.stdout.splitlines()[1])
-    heavy = "altair polars pyarrow pandas scipy matplotlib pydantic typer skimage numba torch._dynamo"
+    heavy = (
+        "altair polars pyarrow pandas scipy matplotlib pydantic typer skimage numba torch._dynamo"
+    )
     assert "torch" in loaded
     assert loaded & set(heavy.split()) == set()
 
 
-def test_every_public_name_is_listed_and_comes_silently(imports: subprocess.CompletedProcess[str]) -> None:
+def test_every_public_name_is_listed_and_comes_silently(
+    imports: subprocess.CompletedProcess[str],
+) -> None:
     assert (imports.returncode, len(imports.stdout.splitlines()), imports.stderr) == (0, 2, "")
 
 
@@ -84,9 +94,9 @@ def test_modules_are_attributes_and_nonsense_is_not() -> None:
     for module in pkgutil.iter_modules(standfast.__path__):
         if module.name == "__main__":
             continue
-        assert getattr(standfast, module.name) is importlib.import_module(f"standfast.{module.name}") or (
-            module.name in standfast.__all__
-        )
+        assert getattr(standfast, module.name) is importlib.import_module(
+            f"standfast.{module.name}"
+        ) or (module.name in standfast.__all__)
     for name in ("metric", "_hidden", "__wrapped__"):
         assert not hasattr(standfast, name)
     with pytest.raises(AttributeError, match="module 'standfast' has no attribute 'metric'"):
@@ -94,7 +104,9 @@ def test_modules_are_attributes_and_nonsense_is_not() -> None:
 
 
 def test_a_broken_installation_says_what_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "polars.py").write_text("raise ModuleNotFoundError(\"No module named 'polars'\", name='polars')\n")
+    (tmp_path / "polars.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'polars'\", name='polars')\n"
+    )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", "import standfast; standfast.metrics"],
@@ -140,10 +152,21 @@ def test_a_strict_user_needs_no_stubs(tmp_path: Path) -> None:
         str(tmp_path / "c"),
     ]
     done = subprocess.run(
-        [*command, str(SCRIPT), str(wrong)], capture_output=True, text=True, check=False, cwd=tmp_path
+        [*command, str(SCRIPT), str(wrong)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
     )
-    found = sorted(re.findall(r"(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE))
-    expected = [("3", "arg-type"), ("4", "attr-defined"), ("5", "attr-defined"), ("6", "assignment")]
+    found = sorted(
+        re.findall(r"(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
+    )
+    expected = [
+        ("3", "arg-type"),
+        ("4", "attr-defined"),
+        ("5", "attr-defined"),
+        ("6", "assignment"),
+    ]
     assert found == [("wrong", *each) for each in expected], done.stdout + done.stderr
 
 
@@ -181,7 +204,9 @@ def test_wheel_and_sdist_are_whole(tmp_path: Path) -> None:
     ):
         assert f"{broken.name}: {each}" in printed
     with tarfile.open(files[1]) as archive:
-        assert not [name for name in archive.getnames() if "__pycache__" in name or "/.venv" in name]
+        assert not [
+            name for name in archive.getnames() if "__pycache__" in name or "/.venv" in name
+        ]
 
 
 def test_the_type_checker_needs_no_other_room() -> None:
@@ -194,7 +219,9 @@ def test_the_type_checker_needs_no_other_room() -> None:
 def test_the_library_stands_without_papers_and_board(tmp_path: Path) -> None:
     """A checkout without these rooms builds the wheel, which imports, and passes tests."""
     pytest.importorskip("hatchling", reason="needs hatchling")
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if listed.returncode:
         pytest.skip("needs a checkout")
     checkout, wheels, installed = (tmp_path / name for name in ("checkout", "wheels", "installed"))
@@ -210,7 +237,9 @@ def test_the_library_stands_without_papers_and_board(tmp_path: Path) -> None:
         folders = {name.partition("/")[0] for name in archive.namelist()}
         archive.extractall(installed)
     assert {name for name in folders if not name.endswith(".dist-info")} == {"standfast"}
-    code = "import standfast; print(standfast.__file__); standfast.evaluate, standfast.metrics.names()"
+    code = (
+        "import standfast; print(standfast.__file__); standfast.evaluate, standfast.metrics.names()"
+    )
     done = run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(installed)})
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(str(installed))
@@ -230,10 +259,18 @@ def test_the_citation_names_the_papers_of_the_metrics() -> None:
     assert (str(cited["version"]), cited["license"]) == (project["version"], project["license"])
     for reference in cited["references"]:
         assert {"type", "title", "authors", "year"} <= reference.keys()
-        assert all({"family-names", "given-names"} == author.keys() for author in reference["authors"])
+        assert all(
+            {"family-names", "given-names"} == author.keys() for author in reference["authors"]
+        )
     known = [
         standfast.metrics.metrics[name].bibtex
-        for name in ("worst_case", "data_sensitivity_consistency", "c_eval", "attribution_attack", "corruption_curve")
+        for name in (
+            "worst_case",
+            "data_sensitivity_consistency",
+            "c_eval",
+            "attribution_attack",
+            "corruption_curve",
+        )
     ]
     assert len(cited["references"]) == len(known) == 5
     for bibtex in known:
@@ -243,13 +280,17 @@ def test_the_citation_names_the_papers_of_the_metrics() -> None:
         assert len(found) == 1, plain
         first = re.search(r"author\s*=\s*\{(\w+)", bibtex)
         year = re.search(r"year\s*=\s*\{(\d+)\}", bibtex)
-        assert (found[0]["authors"][0]["family-names"], found[0]["year"]) == (first[1], int(year[1]))
+        assert (found[0]["authors"][0]["family-names"], found[0]["year"]) == (
+            first[1],
+            int(year[1]),
+        )
 
 
 def pins(file: str) -> dict[str, Version]:
     lines = (line.partition("#")[0].strip() for line in (ROOT / file).read_text().splitlines())
     return {
-        name.lower().replace("_", "-"): Version(v) for name, _, v in (line.partition("==") for line in lines if line)
+        name.lower().replace("_", "-"): Version(v)
+        for name, _, v in (line.partition("==") for line in lines if line)
     }
 
 
@@ -261,20 +302,33 @@ def project() -> dict[str, Any]:
 def requirements(*extras: str) -> dict[str, Requirement]:
     """What the package and these extras ask for, by name; without our own extras among them."""
     lines = project()["dependencies"] if not extras else []
-    lines = [*lines, *(line for extra in extras for line in project()["optional-dependencies"][extra])]
+    lines = [
+        *lines,
+        *(line for extra in extras for line in project()["optional-dependencies"][extra]),
+    ]
     return {r.name.lower(): r for r in map(Requirement, lines) if r.name != "standfast"}
 
 
 def test_lower_bounds_are_what_is_tested() -> None:
     lowest, newest = pins("constraints-minimum.txt"), pins("constraints.txt")
-    optional = [requirements(extra) for extra in project()["optional-dependencies"] if extra not in ("dev", "docs")]
-    for name, requirement in [*requirements().items(), *(item for each in optional for item in each.items())]:
+    optional = [
+        requirements(extra)
+        for extra in project()["optional-dependencies"]
+        if extra not in ("dev", "docs")
+    ]
+    for name, requirement in [
+        *requirements().items(),
+        *(item for each in optional for item in each.items()),
+    ]:
         (bound,) = requirement.specifier
         assert bound.operator == ">="
         if name in newest:
             assert requirement.specifier.contains(newest[name]), name
         if name in lowest and name != "torch":  # see constraints-minimum.txt
-            assert lowest[name].release[: len(Version(bound.version).release)] == Version(bound.version).release, name
+            assert (
+                lowest[name].release[: len(Version(bound.version).release)]
+                == Version(bound.version).release
+            ), name
     assert requirements().keys() <= lowest.keys() & newest.keys()
 
 
@@ -284,14 +338,19 @@ def test_the_lock_has_hashes_of_all_pinned_versions_but_torch() -> None:
         name, version = re.match(r"([\w.-]+)==([^\s\\;]+)", part).groups()  # type: ignore[union-attr]
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", part), name
         locked[re.sub("[-_.]+", "-", name)] = version
-    pinned = {re.sub("[-_.]+", "-", name.lower()): version for name, version in pins("constraints.txt").items()}
+    pinned = {
+        re.sub("[-_.]+", "-", name.lower()): version
+        for name, version in pins("constraints.txt").items()
+    }
     assert {name: Version(version) for name, version in locked.items()} == {
         name: version for name, version in pinned.items() if name != "torch"
     }
 
 
 def test_actions_are_named_by_commit() -> None:
-    used = re.findall(r"uses: *(\S+)", "".join(file.read_text() for file in (ROOT / ".github").rglob("*.yml")))
+    used = re.findall(
+        r"uses: *(\S+)", "".join(file.read_text() for file in (ROOT / ".github").rglob("*.yml"))
+    )
     assert used
     assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each) for each in used), used
 
@@ -320,13 +379,24 @@ def test_every_extra_that_an_error_or_a_page_names_exists() -> None:
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "MissingExtraError":
-                named.add(getattr(node.args[1], "value", "explainers"))  # one caller hands over a variable
+                # one caller hands over a variable
+                named.add(getattr(node.args[1], "value", "explainers"))
     pages = [file.read_text() for file in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]]
     for text in [*pages, *sources]:
         for found in re.findall(r"(?<!f')standfast\[([\w,]+)\]", text):
             named |= set(found.split(","))
     assert named <= project()["optional-dependencies"].keys()
-    assert {"data", "explainers", "fast", "hub", "peers", "ray", "remote", "slurm", "timeseries"} <= named
+    assert {
+        "data",
+        "explainers",
+        "fast",
+        "hub",
+        "peers",
+        "ray",
+        "remote",
+        "slurm",
+        "timeseries",
+    } <= named
 
 
 @pytest.fixture
@@ -340,7 +410,9 @@ def test_an_installation_is_small(install_size: Any) -> None:
     installed = install_size.find_installed(None)
     direct: dict[str, set[str]] = {name.replace(".", "-"): set() for name in requirements()}
     assert len(direct) <= 16
-    beside = install_size.closure(installed, direct) - install_size.closure(installed, {"torch": set()})
+    beside = install_size.closure(installed, direct) - install_size.closure(
+        installed, {"torch": set()}
+    )
     assert direct.keys() - {"torch", "jinja2", "fsspec"} <= beside
     assert sum(install_size.megabytes(installed[name]) for name in beside) < 650
 
@@ -375,15 +447,26 @@ assert report.count("<svg") > 3
 """
 
 
-def test_a_plain_installation_evaluates_stores_and_reports(install_size: Any, tmp_path: Path) -> None:
+def test_a_plain_installation_evaluates_stores_and_reports(
+    install_size: Any, tmp_path: Path
+) -> None:
     """Every module imports and the defaults work where nothing is installed but our dependencies."""
     installed = install_size.find_installed(None)
-    own = install_size.closure(installed, {name.replace(".", "-"): set() for name in requirements()}) | {"standfast"}
+    own = install_size.closure(
+        installed, {name.replace(".", "-"): set() for name in requirements()}
+    ) | {"standfast"}
     modules = packages_distributions()
-    blocked = [name for name, brought in modules.items() if not own & {canonicalize_name(each) for each in brought}]
+    blocked = [
+        name
+        for name, brought in modules.items()
+        if not own & {canonicalize_name(each) for each in brought}
+    ]
     assert not own & {"captum", "matplotlib", "numba", "pandas", "pyarrow", "scikit-learn"}
     code = [sys.executable, "-W", "error", "-c", PLAIN, json.dumps(blocked)]
     done = subprocess.run(
-        [*code, str(tmp_path / "results"), str(tmp_path / "report.html")], capture_output=True, text=True, check=False
+        [*code, str(tmp_path / "results"), str(tmp_path / "report.html")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

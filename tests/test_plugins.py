@@ -24,7 +24,9 @@ from standfast.testing import METRIC_CHECKS
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "extending.md"
-BLOCK = re.compile(r"^```(?:python|yaml)\n(?:# (?P<file>\w+\.(?:py|yaml))\n)?(?P<code>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"^```(?:python|yaml)\n(?:# (?P<file>\w+\.(?:py|yaml))\n)?(?P<code>.*?)^```$", re.M | re.S
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,16 @@ def test_files_of_the_page_work_with_no_package_installed(page: Page) -> None:
 def test_package_of_the_page_passes_the_whole_contract(page: Page) -> None:
     """Without a line changed in the tests: what is installed is discovered and checked."""
     chosen = "blur_consistency or deletion or contrast or overlap"
-    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/metrics/test_contract.py", "-k", chosen)
+    command = (
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/metrics/test_contract.py",
+        "-k",
+        chosen,
+    )
     said = page.run(*command, paths=[page.modules, page.site], cwd=ROOT)
     checks = 2 * (3 * len(METRIC_CHECKS) - 2) + 3 + 3  # each on three shapes, but that of batches
     assert f"{checks} passed" in said
@@ -176,7 +187,9 @@ assert ran.exit_code == 0, ran.output
 def test_package_of_the_page_in_a_study(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is listed, options of the study are checked, and it runs."""
     text = (page.modules / "study.yaml").read_text()
-    (page.modules / "wrong.yaml").write_text(text.replace("size: 5", "size: 4").replace("gain", "gian"))
+    (page.modules / "wrong.yaml").write_text(
+        text.replace("size: 5", "size: 4").replace("gain", "gian")
+    )
     page.run("-c", LISTED, paths=[page.modules, page.site])
     results = load_results(page.modules / "results" / "study")
     assert not len(results.failures)
@@ -206,7 +219,9 @@ def registry_with(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str) ->
     (folder / "blur.py").write_text(module)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "blur", raising=False)
-    found: Registry[type] = Registry("shape", "standfast.shapes", lambda kind: isinstance(kind, type))
+    found: Registry[type] = Registry(
+        "shape", "standfast.shapes", lambda kind: isinstance(kind, type)
+    )
     found.add("square", list)
     return found
 
@@ -221,29 +236,50 @@ def test_our_own_names_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.Monke
         shapes["roond"]
 
 
-def test_a_plugin_that_does_not_load_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_does_not_load_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shapes = registry_with(tmp_path, monkeypatch, "raise RuntimeError('not today')\n")
     assert shapes.names() == ["round", "square"]  # listing imports nothing
-    said = "shape round: the plug-in blur:Round of blur could not be loaded: RuntimeError: not today"
+    said = (
+        "shape round: the plug-in blur:Round of blur could not be loaded: RuntimeError: not today"
+    )
     with pytest.raises(StandfastError, match=said):
         shapes["round"]
 
 
-def test_a_plugin_of_the_wrong_kind_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_of_the_wrong_kind_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shapes = registry_with(tmp_path, monkeypatch, "Round = 3\n")
-    with pytest.raises(ArgumentError, match="shape round: expected a shape, got 3 from the plug-in blur:Round of blur"):
+    with pytest.raises(
+        ArgumentError,
+        match="shape round: expected a shape, got 3 from the plug-in blur:Round of blur",
+    ):
         shapes["round"]
 
 
-def test_a_thing_is_registered_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thing_is_registered_under_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shapes = registry_with(tmp_path, monkeypatch, "class Round:\n    name = 'circle'\n")
-    with pytest.raises(ArgumentError, match="shape round: expected a shape whose name is 'round', got the name"):
+    with pytest.raises(
+        ArgumentError, match="shape round: expected a shape whose name is 'round', got the name"
+    ):
         shapes["round"]
-    with pytest.raises(ArgumentError, match="metric blur: expected a metric whose name is 'blur', got the name 'aopc'"):
+    with pytest.raises(
+        ArgumentError,
+        match="metric blur: expected a metric whose name is 'blur', got the name 'aopc'",
+    ):
         metrics.register("blur")(AOPC)
-    with pytest.raises(ArgumentError, match="metric blur: expected a metric whose name is 'blur', got the name None"):
+    with pytest.raises(
+        ArgumentError,
+        match="metric blur: expected a metric whose name is 'blur', got the name None",
+    ):
         metrics.register("blur")(Metric)
     with pytest.raises(ArgumentError, match="metric blur: expected a metric, got <class 'list'>"):
         metrics.add("blur", list)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="metric name: expected a name that is not in use, got 'aopc'"):
+    with pytest.raises(
+        ArgumentError, match="metric name: expected a name that is not in use, got 'aopc'"
+    ):
         metrics.add("aopc", AOPC)

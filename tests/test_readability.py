@@ -19,11 +19,33 @@ import standfast
 
 ROOT = Path(standfast.__file__).parent
 #: names that say where a value came from, or nothing
-VAGUE = {"asked", "each", "found", "given", "held", "here", "known", "made", "own", "place", "places", "seen"}
+VAGUE = {
+    "asked",
+    "each",
+    "found",
+    "given",
+    "held",
+    "here",
+    "known",
+    "made",
+    "own",
+    "place",
+    "places",
+    "seen",
+}
 VAGUE |= {"some", "told", "wanted"}
 #: branches of a function, beyond which it is cut into steps with names
 MOST_BRANCHES = 15
-BRANCHES = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.Assert, ast.comprehension)
+BRANCHES = (
+    ast.If,
+    ast.IfExp,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.ExceptHandler,
+    ast.Assert,
+    ast.comprehension,
+)
 #: parts of a tree that add nothing to what has to be read: whether a name is read or set, and the sign of an operator
 SILENT = (ast.expr_context, ast.operator, ast.cmpop, ast.boolop, ast.unaryop)
 
@@ -128,14 +150,20 @@ def read(file: Path) -> Reading:
     text = file.read_text()
     tree = ast.parse(text)
     docstrings = list(find_docstrings(tree))
-    hidden_lines = {line for doc in docstrings for line in range(doc.lineno, (doc.end_lineno or doc.lineno) + 1)}
+    hidden_lines = {
+        line for doc in docstrings for line in range(doc.lineno, (doc.end_lineno or doc.lineno) + 1)
+    }
     hidden_nodes = {id(node) for doc in docstrings for node in ast.walk(doc)}
     code = [
         line
         for number, line in enumerate(text.splitlines(), 1)
         if number not in hidden_lines and line.strip() and not line.strip().startswith("#")
     ]
-    nodes = [node for node in ast.walk(tree) if id(node) not in hidden_nodes and not isinstance(node, SILENT)]
+    nodes = [
+        node
+        for node in ast.walk(tree)
+        if id(node) not in hidden_nodes and not isinstance(node, SILENT)
+    ]
     name = str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else file.name
     vague: list[str] = []
     branches: dict[str, int] = {}
@@ -149,7 +177,10 @@ def read(file: Path) -> Reading:
 
 def find_docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+        ):
             first = node.body[0]
             is_constant = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
             if is_constant and ast.get_docstring(node, clean=False) is not None:
@@ -257,5 +288,9 @@ if __name__ == "__main__":
         density = int(counted.density * 10 + 1) / 10
         print(f'    "{title}": Ceiling({density}, {len(counted.vague)}),')
     functions = join(list(read_rooms().values())).branches
-    for title in sorted(title for title, count in functions.items() if count > MOST_BRANCHES and title not in REASONS):
+    for title in sorted(
+        title
+        for title, count in functions.items()
+        if count > MOST_BRANCHES and title not in REASONS
+    ):
         print(f'        "{title}",')

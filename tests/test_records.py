@@ -27,12 +27,20 @@ from standfast.segments import LabelMap
 from standfast.similarity import TopKIntersection
 from standfast.study.identity import Description
 
-OPTIONS = [LabelMap(torch.tensor([0, 1, 2])), Regions(torch.tensor([[True, False]])), Background(torch.rand(2, 3))]
+OPTIONS = [
+    LabelMap(torch.tensor([0, 1, 2])),
+    Regions(torch.tensor([[True, False]])),
+    Background(torch.rand(2, 3)),
+]
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: type(option).__name__)
 def test_a_tensor_as_an_option_is_a_value(option: TensorOption) -> None:
-    for same in (copy.deepcopy(option), pickle.loads(pickle.dumps(option)), type(option)(option.tensor)):
+    for same in (
+        copy.deepcopy(option),
+        pickle.loads(pickle.dumps(option)),
+        type(option)(option.tensor),
+    ):
         assert (same, hash(same), repr(same)) == (option, hash(option), repr(option))
         assert torch.equal(same.tensor, option.tensor)
         assert same.tensor.dtype == option.tensor.dtype
@@ -64,11 +72,16 @@ def test_numbers_of_numpy_and_torch_become_plain_ones() -> None:
         assert TopKIntersection(k=three)(torch.eye(4), torch.eye(4)).tolist() == [1.0] * 4
         attack = AttributionAttack(LinfBall(0.1), k=three)
         assert (attack.k, type(attack.options()["k"])) == (3, int)
-    assert (LinfBall(np.float32(0.5)).radius, type(LinfBall(np.float64(0.1)).radius)) == (0.5, float)
+    assert (LinfBall(np.float32(0.5)).radius, type(LinfBall(np.float64(0.1)).radius)) == (
+        0.5,
+        float,
+    )
     assert Description(LinfBall(np.float64(0.1))).digest == Description(LinfBall(0.1)).digest
 
 
-@pytest.mark.parametrize("wrong", [True, np.bool_(True), torch.tensor(True), 3.0, np.float64(3), "3", np.array([3])])
+@pytest.mark.parametrize(
+    "wrong", [True, np.bool_(True), torch.tensor(True), 3.0, np.float64(3), "3", np.array([3])]
+)
 def test_what_is_no_whole_number_is_still_refused(wrong: object) -> None:
     with pytest.raises(ArgumentError, match="steps: expected a whole number of at least 1, got"):
         AOPC(steps=wrong)  # type: ignore[arg-type]
@@ -77,13 +90,19 @@ def test_what_is_no_whole_number_is_still_refused(wrong: object) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: IntegratedGradients(n_steps=5), "n_steps: .*of integrated_gradients: steps, .*=5 .*mean 'steps'"),
+        (
+            lambda: IntegratedGradients(n_steps=5),
+            "n_steps: .*of integrated_gradients: steps, .*=5 .*mean 'steps'",
+        ),
         (lambda: get_explainer("integrated_gradients", baselines=0), "did you mean 'baseline'"),
         (lambda: get_explainer("smoothgrad:nt_samples=4"), "did you mean 'samples'"),
         (lambda: get_metric("max_sensitivity", nr_samples=4), "did you mean 'samples'"),
         (lambda: get_metric("worst_case", perturb_radius=0.1), "did you mean 'neighbourhood'"),
         (lambda: get_metric("max_sensitivity", normalize=True), "did you mean 'normalise'"),
-        (lambda: get_explainer("lrp", internal_batch_size=4), r"Model\(module, bounds, batch_size=...\)"),
+        (
+            lambda: get_explainer("lrp", internal_batch_size=4),
+            r"Model\(module, bounds, batch_size=...\)",
+        ),
         (lambda: LinfBall(eps=0.1), "did you mean 'radius'"),
         (lambda: get_explainer("saliency", stepz=4), "saliency"),
     ],
@@ -95,7 +114,12 @@ def test_names_of_other_packages_suggest_ours(make: Callable[[], object], words:
 
 
 def test_every_synonym_suggests_an_option_or_a_choice_that_exists() -> None:
-    options = {f.name for registry in (metrics, explainers) for kind in registry.loaded() for f in fields(kind)}
+    options = {
+        f.name
+        for registry in (metrics, explainers)
+        for kind in registry.loaded()
+        for f in fields(kind)
+    }
     options |= {f.name for kind in neighbourhoods.loaded() for f in fields(kind)}
     options |= {"k"} | set(get_args(Distribution))
     assert [name for name, ours in SYNONYMS.items() if not options & set(ours)] == []
@@ -153,13 +177,17 @@ class MoreSteps(Steps):
         ("twice", 0, "twice: expected anything but 0, got 0"),
     ],
 )
-def test_a_type_says_what_an_option_may_be(kind: type[Steps], option: str, wrong: object, words: str) -> None:
+def test_a_type_says_what_an_option_may_be(
+    kind: type[Steps], option: str, wrong: object, words: str
+) -> None:
     with pytest.raises(ArgumentError, match=f"^{words}"):
         kind(**{option: wrong})
 
 
 def test_options_are_held_as_their_checks_return_them() -> None:
-    assert Steps(2, "exact", [1, torch.tensor(2), 0.5], 4) == Steps(2, "exact", (1, 2, 0.5), twice=4)
+    assert Steps(2, "exact", [1, torch.tensor(2), 0.5], 4) == Steps(
+        2, "exact", (1, 2, 0.5), twice=4
+    )
     assert Steps(twice=4).twice == (4, 4)
     assert Steps(twice="text").twice == "text"
     assert Steps(k=[3]).k == (3,)

@@ -79,7 +79,10 @@ def test_superpixels_of_digits(digits: standfast.data.Dataset) -> None:
 
     def within(labels: Tensor) -> float:
         flat = [(i[0].flatten(), row.flatten()) for i, row in zip(x, labels, strict=True)]
-        return sum(float(torch.stack([v[r == k].var() * (r == k).sum() for k in r.unique()]).sum()) for v, r in flat)
+        return sum(
+            float(torch.stack([v[r == k].var() * (r == k).sum() for k in r.unique()]).sum())
+            for v, r in flat
+        )
 
     assert within(cut.labels) < 0.9 * within(regular.labels)
 
@@ -95,7 +98,13 @@ def test_superpixels_of_colour() -> None:
 
 
 def test_images_without_superpixels_get_a_grid() -> None:
-    x = torch.stack([torch.full((1, 28, 28), 0.5), torch.zeros(1, 28, 28), standfast.data.bundled("digits").inputs[0]])
+    x = torch.stack(
+        [
+            torch.full((1, 28, 28), 0.5),
+            torch.zeros(1, 28, 28),
+            standfast.data.bundled("digits").inputs[0],
+        ]
+    )
     cut = segment(x)
     assert cut.fallback.tolist() == [True, True, False]
     assert torch.equal(cut.labels[0], torch.from_numpy(make_grid((28, 28), 15)))
@@ -115,7 +124,9 @@ def test_given_labels() -> None:
     assert cut.count.tolist() == [3, 16]
     assert cut.width == 16
     assert_whole(cut)
-    assert segment(rand(2, 6), torch.tensor([0, 0, 1, 1, 2, 2], dtype=torch.uint8)).count.tolist() == [3, 3]
+    assert segment(
+        rand(2, 6), torch.tensor([0, 0, 1, 1, 2, 2], dtype=torch.uint8)
+    ).count.tolist() == [3, 3]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ def test_about_forty_pieces_of_digits(digits: standfast.data.Dataset) -> None:
     assert torch.equal(segment(x[7:8], "quickshift").labels[0], cut.labels[7])
     assert segment(x[7:8], "quickshift").width == cut.width
     assert torch.equal(segment(x.flip(0), "quickshift").labels.flip(0), cut.labels)
-    assert torch.equal(segment(0.5 * x, "quickshift").labels, cut.labels)  # the range does not matter
+    # the range does not matter
+    assert torch.equal(segment(0.5 * x, "quickshift").labels, cut.labels)
 
 
 def test_pieces_follow_the_strokes(digits: standfast.data.Dataset) -> None:
@@ -35,7 +36,9 @@ def test_pieces_follow_the_strokes(digits: standfast.data.Dataset) -> None:
 
     def within(labels: Tensor) -> float:
         flat = [(i[0].flatten(), row.flatten()) for i, row in zip(x, labels, strict=True)]
-        return sum(float(((v[r == k] - v[r == k].mean()) ** 2).sum()) for v, r in flat for k in r.unique())
+        return sum(
+            float(((v[r == k] - v[r == k].mean()) ** 2).sum()) for v, r in flat for k in r.unique()
+        )
 
     assert within(segment(x, "quickshift").labels) < 0.6 * within(
         torch.from_numpy(make_grid((28, 28), 42)).expand(8, 28, 28)
@@ -54,7 +57,9 @@ def test_colour_is_compared_in_cielab() -> None:
         assert columns.max() < 24 or columns.min() >= 24
     image = x[0].double()
     image = (image - image.min()) / (image.max() - image.min())
-    theirs = quickshift(image.numpy(), ratio=0.2, kernel_size=1, max_dist=4, convert2lab=True, channel_axis=0, rng=0)
+    theirs = quickshift(
+        image.numpy(), ratio=0.2, kernel_size=1, max_dist=4, convert2lab=True, channel_axis=0, rng=0
+    )
     assert torch.equal(cut.labels[0], torch.from_numpy(theirs).to(torch.int64))
 
 
@@ -64,7 +69,12 @@ def test_scales_grow_with_the_image() -> None:
     x = (x + 0.02 * rand(1, 1, 112, 112)).clamp(0, 1)
     count = int(segment(x, "quickshift").count[0])
     theirs = quickshift(
-        100 * (x[0] / x.max()).double().numpy(), ratio=0.5, kernel_size=1, max_dist=4, convert2lab=False, channel_axis=0
+        100 * (x[0] / x.max()).double().numpy(),
+        ratio=0.5,
+        kernel_size=1,
+        max_dist=4,
+        convert2lab=False,
+        channel_axis=0,
     )
     assert count < 0.5 * (theirs.max() + 1)
 

@@ -38,7 +38,9 @@ def test_content_keys_follow_the_content_and_the_seed() -> None:
     order = torch.randperm(50)
     assert torch.equal(tensors.content_keys(x[order], 1), keys[order])
     assert not (tensors.content_keys(x, 2) == keys).any()
-    assert torch.equal(tensors.content_keys(torch.zeros(1, 3), 0), tensors.content_keys(-torch.zeros(1, 3), 0))
+    assert torch.equal(
+        tensors.content_keys(torch.zeros(1, 3), 0), tensors.content_keys(-torch.zeros(1, 3), 0)
+    )
     y = x.clone()
     y[0, 0, 0] = torch.nextafter(y[0, 0, 0], torch.tensor(2.0))
     assert tensors.content_keys(y, 1)[0] != keys[0]
@@ -75,7 +77,9 @@ def test_selected_streams_go_on_where_they_were() -> None:
     streams.normal((4,), torch.float32)
     expected = tensors.Streams([3], torch.device("cpu"))
     expected.normal((4,), torch.float32)
-    assert torch.equal(streams.select([2]).normal((4,), torch.float32), expected.normal((4,), torch.float32))
+    assert torch.equal(
+        streams.select([2]).normal((4,), torch.float32), expected.normal((4,), torch.float32)
+    )
 
 
 def test_draw_seed_moves_the_generator_on() -> None:
@@ -94,7 +98,9 @@ def test_threads_are_limited_inside_and_restored(monkeypatch: pytest.MonkeyPatch
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
     monkeypatch.setenv("STANDFAST_THREADS", "none")
-    with pytest.raises(ArgumentError, match="STANDFAST_THREADS: expected a whole number above 0, got 'none'"):
+    with pytest.raises(
+        ArgumentError, match="STANDFAST_THREADS: expected a whole number above 0, got 'none'"
+    ):
         tensors.thread_budget()
 
 
@@ -107,7 +113,8 @@ def test_available_cpus_respects_a_container_quota(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library, or an old one"
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"),
+    reason="another C library, or an old one",
 )
 def test_large_blocks_come_from_memory_that_is_kept() -> None:
     """In a new process: a block of 20 MB is asked of the system by itself, and given back, or not."""
@@ -129,7 +136,11 @@ from standfast.tensors import keep_freed_memory
 keep_freed_memory()
 print(count_own_bytes())
 """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MALLOC_", "GLIBC_"))
+    }
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     plain, kept = map(int, done.stdout.split())

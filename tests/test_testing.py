@@ -14,7 +14,14 @@ import standfast
 from standfast.explainers import Explainer
 from standfast.metrics import Cost, Metric, Probe, Result
 from standfast.similarity import Similarity
-from standfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_metric, check_similarity, small_net
+from standfast.testing import (
+    METRIC_CHECKS,
+    SHAPES,
+    check_explainer,
+    check_metric,
+    check_similarity,
+    small_net,
+)
 
 
 @dataclass(frozen=True)
@@ -132,7 +139,10 @@ def test_options_that_decide_what_the_value_is(metric: Metric) -> None:
         (Uncounted, "model_evaluations counts the rows given to the model: 10 counted, 4.. given"),
         (OverBudget, "the budget of 1 model evaluations is kept, not exceeded by 1"),
         (OneNumber, "value has one number for each sample"),
-        (AlwaysFine, "NaN from the model has the status nonfinite, not ok|a constant explanation has a value"),
+        (
+            AlwaysFine,
+            "NaN from the model has the status nonfinite, not ok|a constant explanation has a value",
+        ),
         (OneSided, "low and high are both there, or neither"),
         (UpsideDown, "low is not above high"),
         (HiddenOption, r"options\(\) has every field"),
@@ -163,7 +173,9 @@ class Gradient(Explainer):
     name = "gradient"
     differentiable = True
 
-    def attribute(self, model: Any, x: Any, targets: Any, *, create_graph: bool = False) -> tuple[Tensor, Tensor]:
+    def attribute(
+        self, model: Any, x: Any, targets: Any, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
         return self.attribution(x), model.forward(x)
 
 
@@ -176,7 +188,9 @@ class Gradient(Explainer):
         (lambda x: x.sign() + 0 * x, "the derivative of the explanation is not 0"),
     ],
 )
-def test_explainer_that_breaks_a_promise(attribution: Callable[[Tensor], Tensor], words: str) -> None:
+def test_explainer_that_breaks_a_promise(
+    attribution: Callable[[Tensor], Tensor], words: str
+) -> None:
     check_explainer(Gradient(), ["flat"])
     with pytest.raises(AssertionError, match=words):
         check_explainer(Gradient(attribution), ["flat"])
@@ -186,8 +200,14 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     return (a - b).abs().flatten(1).amax(1)
 
 
-def make_similarity(function: Callable[[Tensor, Tensor], Tensor], larger_is_closer: bool = True) -> Similarity:
-    members = {"name": "made", "larger_is_closer": larger_is_closer, "compare": lambda self, a, b: function(a, b)}
+def make_similarity(
+    function: Callable[[Tensor, Tensor], Tensor], larger_is_closer: bool = True
+) -> Similarity:
+    members = {
+        "name": "made",
+        "larger_is_closer": larger_is_closer,
+        "compare": lambda self, a, b: function(a, b),
+    }
     kind: type[Similarity] = type("Made", (Similarity,), members)
     return kind()
 
@@ -198,13 +218,19 @@ def make_similarity(function: Callable[[Tensor, Tensor], Tensor], larger_is_clos
         (distance, True, "equal maps have the best value"),
         (lambda a, b: 1 + distance(a, b), False, "equal maps have the value 0.0, not 1.0"),
         (lambda a, b: distance(a, b) / distance(a, 0 * a), False, "values are finite"),
-        (lambda a, b: distance(a, b) + 0 * a.mean(), False, "NaN in one map does not change the values of others"),
+        (
+            lambda a, b: distance(a, b) + 0 * a.mean(),
+            False,
+            "NaN in one map does not change the values of others",
+        ),
         (lambda a, b: distance(a.nan_to_num(), b), False, "a map with NaN has the value NaN"),
         (lambda a, b: distance(a, b) * b.std(), False, "a pair alone has the same value"),
         (lambda a, b: distance(a.zero_(), b.zero_()), False, "maps are not written into"),
     ],
 )
-def test_similarity_that_breaks_a_promise(function: Any, larger_is_closer: bool, words: str) -> None:
+def test_similarity_that_breaks_a_promise(
+    function: Any, larger_is_closer: bool, words: str
+) -> None:
     check_similarity(make_similarity(distance, larger_is_closer=False))
     with pytest.raises(AssertionError, match=words):
         check_similarity(make_similarity(function, larger_is_closer))
@@ -227,7 +253,9 @@ class Elsewhere(Tensor):
 
 
 @pytest.mark.parametrize(("change", "passes"), [(1e-6, True), (1e-2, False)])
-def test_a_card_may_round_by_the_place_in_the_batch_and_a_cpu_may_not(change: float, passes: bool) -> None:
+def test_a_card_may_round_by_the_place_in_the_batch_and_a_cpu_may_not(
+    change: float, passes: bool
+) -> None:
     def compare(a: Tensor, b: Tensor) -> Tensor:
         values = standfast.similarity.get("cosine")(a.as_subclass(Tensor), b.as_subclass(Tensor))
         return values * (1 - change * torch.arange(len(values)))

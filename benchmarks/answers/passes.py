@@ -35,7 +35,9 @@ def measure(function: Callable[[], Any]) -> tuple[Any, float]:
     return found, time.process_time() - began
 
 
-def list_ids(model: standfast.AnswerModel, prompt: standfast.Prompt, rows: Tensor) -> tuple[list[list[int]], int, int]:
+def list_ids(
+    model: standfast.AnswerModel, prompt: standfast.Prompt, rows: Tensor
+) -> tuple[list[list[int]], int, int]:
     """The tokens of each context with the answer; how many tokens all have at their beginning; and of the answer."""
     written = model.write(prompt)
     box = model._box.bind_prompt(written)
@@ -58,7 +60,9 @@ def score_with_prefix(network: Any, ids: list[list[int]], shared: int, answer: i
     """The same behind a prefix that is run once."""
     scores = []
     with torch.no_grad():
-        cache = network(torch.tensor([ids[0][:shared]]), use_cache=True, logits_to_keep=1).past_key_values
+        cache = network(
+            torch.tensor([ids[0][:shared]]), use_cache=True, logits_to_keep=1
+        ).past_key_values
         for own in ids:
             rest = torch.tensor([own[shared:]])
             logits = network(rest, past_key_values=cache, logits_to_keep=answer + 1).logits[0, :-1]
@@ -69,13 +73,17 @@ def score_with_prefix(network: Any, ids: list[list[int]], shared: int, answer: i
 
 def main() -> None:
     """Print all numbers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--ablations", type=int, default=16)
     options = parser.parse_args()
     model = example.load(options.folder)
     prompt = standfast.Prompt(
-        example.QUESTION, example.DOCUMENTS, answer="The bridge was designed by Marta Lindqvist and opened in 1931."
+        example.QUESTION,
+        example.DOCUMENTS,
+        answer="The bridge was designed by Marta Lindqvist and opened in 1931.",
     )
     bound, row = model.bind(prompt)
     generator = torch.Generator().manual_seed(0)
@@ -83,23 +91,33 @@ def main() -> None:
     rows = torch.where(kept, row, float(GONE))
     ids, shared, answer = list_ids(model, prompt, rows)
     total = sum(map(len, ids))
-    print(f"{options.ablations} ablations of {row.shape[1]} sentences: {total / len(ids):.0f} tokens each")
+    print(
+        f"{options.ablations} ablations of {row.shape[1]} sentences: {total / len(ids):.0f} tokens each"
+    )
     print(f"  of these {shared} are shared, {answer} are of the answer")
     outputs, ours = measure(lambda: bound.logits(rows)[:, 0])
     bare, seconds = measure(lambda: score_bare(model.model, ids, answer))
     difference = float((outputs - torch.tensor(bare)).abs().max())
-    print(f"ours {ours:.1f} s, the bare loop {seconds:.1f} s ({total / seconds:.0f} tokens a s): {seconds / ours:.2f}")
+    print(
+        f"ours {ours:.1f} s, the bare loop {seconds:.1f} s ({total / seconds:.0f} tokens a s): {seconds / ours:.2f}"
+    )
     print(f"largest difference {difference:.1e} nats")
     again, memory = measure(lambda: bound.logits(rows)[:, 0])
     print(f"the same contexts again: {memory:.2f} s, the same bits: {torch.equal(again, outputs)}")
     cached, with_prefix = measure(lambda: score_with_prefix(model.model, ids, shared, answer))
     difference = float((torch.tensor(cached) - torch.tensor(bare)).abs().max())
-    print(f"with a shared prefix {with_prefix:.1f} s: {seconds / with_prefix:.2f} times as fast, {difference:.1e} nats")
-    long = standfast.Prompt(example.QUESTION, list(example.DOCUMENTS) * (LONG // 122), answer=prompt.answer)
+    print(
+        f"with a shared prefix {with_prefix:.1f} s: {seconds / with_prefix:.2f} times as fast, {difference:.1e} nats"
+    )
+    long = standfast.Prompt(
+        example.QUESTION, list(example.DOCUMENTS) * (LONG // 122), answer=prompt.answer
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     bound, row = model.bind(long)
     ids, _, _ = list_ids(model, long, row)
-    _, seconds = measure(lambda: bound.logits(torch.where(torch.rand(2, row.shape[1]) < 0.9, row, float(GONE))))
+    _, seconds = measure(
+        lambda: bound.logits(torch.where(torch.rand(2, row.shape[1]) < 0.9, row, float(GONE)))
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     more, whole = (peak - before) / 2**20, peak / 2**20
     print(f"a prompt of {len(ids[0])} tokens: {more:.2f} GB more at most ({whole:.2f} GB in all)")

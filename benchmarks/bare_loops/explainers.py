@@ -23,12 +23,21 @@ import standfast
 from standfast.explainers import Explainer
 
 BACKWARD_RULES = (
-    *("saliency", "guided_backprop", "deeplift", "lrp", "lrp_epsilon_plus", "lrp_epsilon_alpha2_beta1"),
+    *(
+        "saliency",
+        "guided_backprop",
+        "deeplift",
+        "lrp",
+        "lrp_epsilon_plus",
+        "lrp_epsilon_alpha2_beta1",
+    ),
     *("lrp_epsilon_gamma_box", "deep_taylor"),
 )
 
 
-def measure_quotient(model: standfast.Model, explainer: Explainer, x: torch.Tensor, repeats: int) -> float:
+def measure_quotient(
+    model: standfast.Model, explainer: Explainer, x: torch.Tensor, repeats: int
+) -> float:
     """How many forward-backward passes an explanation of `x` takes."""
     found = []
     with model.session():
@@ -42,7 +51,9 @@ def measure_quotient(model: standfast.Model, explainer: Explainer, x: torch.Tens
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--explainers", nargs="+", default=list(BACKWARD_RULES))
     parser.add_argument("--rows", type=int, nargs="+", default=[16, 128])
     parser.add_argument("--repeats", type=int, default=15)
@@ -55,7 +66,9 @@ def main() -> None:
         for rows in options.rows:
             model, digits = load_lenet(rows, rows, "cpu")
             x = digits.repeat(-(-rows // len(digits)), 1, 1, 1)[:rows]
-            quotients.append(measure_quotient(model, standfast.explainers.get(name), x, options.repeats))
+            quotients.append(
+                measure_quotient(model, standfast.explainers.get(name), x, options.repeats)
+            )
         print(f"| {name} | {' | '.join(f'{quotient:.2f}' for quotient in quotients)} |", flush=True)
 
 

@@ -56,7 +56,9 @@ def load_network(name: str, rows: int) -> tuple[nn.Module, Tensor]:
         )
         inputs = torch.rand(rows, 3, 64, 64)
     else:
-        module = nn.Sequential(nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
+        module = nn.Sequential(
+            nn.Linear(13, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3)
+        )
         inputs = torch.rand(rows, 13)
     return module.eval().requires_grad_(False), inputs[:rows]
 
@@ -78,7 +80,9 @@ def print_costs(name: str, counts: list[int], repeats: int) -> None:
                 quotients[count].append(quotient)
     print(f"| network | {' | '.join(str(count) for count in counts)} |")
     print(f"| --- |{' ---: |' * len(counts)}")
-    print(f"| {name} | {' | '.join(f'{statistics.median(quotients[count]):.2f}' for count in counts)} |")
+    print(
+        f"| {name} | {' | '.join(f'{statistics.median(quotients[count]):.2f}' for count in counts)} |"
+    )
 
 
 def differentiate(module: nn.Module, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +97,9 @@ def differentiate_in_batches(module: nn.Module, inputs: Tensor, size: int) -> tu
     """The logits and the gradients of as many inputs as fill batches of this size."""
     whole = len(inputs) // size * size
     batches = [differentiate(module, batch) for batch in inputs[:whole].split(size)]
-    return torch.cat([logits for logits, _ in batches]), torch.cat([gradient for _, gradient in batches])
+    return torch.cat([logits for logits, _ in batches]), torch.cat(
+        [gradient for _, gradient in batches]
+    )
 
 
 def count_different(rows: Tensor, others: Tensor) -> int:
@@ -112,12 +118,16 @@ def print_bits(name: str) -> None:
             break
         own_logits, own_gradients = differentiate_in_batches(module, inputs, size)
         differing = count_different(own_logits, logits), count_different(own_gradients, gradients)
-        print(f"| {name} | {size} | {len(own_logits)} | {differing[0]} | {differing[1]} |", flush=True)
+        print(
+            f"| {name} | {size} | {len(own_logits)} | {differing[0]} | {differing[1]} |", flush=True
+        )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--network", choices=NETWORKS, default="lenet5")
     parser.add_argument("--bits", action="store_true")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 16, 32])

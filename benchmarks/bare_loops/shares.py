@@ -88,7 +88,10 @@ def list_works() -> list[Work]:
     """The rows of the table."""
     get = standfast.metrics.get
     event = {"neighbourhood": BALL, "threshold": 0.5, "floor": -8.0, "budget": 10_000}
-    works = [Work("probability", n, None, partial(get, "misinterpretation_probability", **event)) for n in (1, 8)]
+    works = [
+        Work("probability", n, None, partial(get, "misinterpretation_probability", **event))
+        for n in (1, 8)
+    ]
     for search in SEARCHES:
         make = partial(get, "worst_case", neighbourhood=BALL, search=search, budget=5000)
         passes: tuple[Pass, ...] = ("both", "second") if search in DIRECTED else ("both",)
@@ -97,7 +100,10 @@ def list_works() -> list[Work]:
         make = partial(get, "worst_case", neighbourhood=BALL, search=search, budget=budget)
         passes = ("both", "second") if search in DIRECTED else ("both",)
         works += [Work(f"{search}:{budget}", n, aim, make, passes) for n, aim in aims]
-    works += [Work("data_senc", n, 0.9, partial(get, "data_sensitivity_consistency", masks=5000)) for n in (1, 8)]
+    works += [
+        Work("data_senc", n, 0.9, partial(get, "data_sensitivity_consistency", masks=5000))
+        for n in (1, 8)
+    ]
     for layer in ("features.conv2", "classifier.fc2"):
         make = partial(get, "parameter_sensitivity_consistency", layers=(layer,), masks=5000)
         works.append(Work(f"parameter_senc:{layer}", 1, 0.9, make))
@@ -144,7 +150,9 @@ def measure_digits(work: Work, rows: int) -> dict[str, float]:
 def measure_series(work: Work, rows: int) -> dict[str, float]:
     """The same for corruption curves of random series."""
     generator = torch.Generator().manual_seed(0)
-    inputs, maps = torch.randn(2, work.samples, corruption.CHANNELS, corruption.STEPS, generator=generator)
+    inputs, maps = torch.randn(
+        2, work.samples, corruption.CHANNELS, corruption.STEPS, generator=generator
+    )
     everything = (-float("inf"), float("inf"))
     model = standfast.Model(corruption.make_network(32), everything, device="cpu", batch_size=rows)
     metric = corruption.CorruptionCurve(fractions=corruption.FRACTIONS[:-1])
@@ -161,7 +169,9 @@ def serve(rows: int) -> None:
     for line in sys.stdin:
         work = works[line.strip()]
         try:
-            answer: dict[str, Any] = (measure_series if work.make is None else measure_digits)(work, rows)
+            answer: dict[str, Any] = (measure_series if work.make is None else measure_digits)(
+                work, rows
+            )
         except Exception as error:  # an older version may lack a search or a metric
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
@@ -214,10 +224,14 @@ def main() -> None:
     """Measure and print."""
     works = list_works()
     names = sorted({work.name for work in works})
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, default=128)
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names)
+    )
     parser.add_argument("--samples", type=int, nargs="+", help="only rows with so many")
     parser.add_argument("--before", type=Path, metavar="SRC")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -232,7 +246,9 @@ def main() -> None:
     print(f"| --- | --- |{' ---: |' * (len(columns) + 1)}", flush=True)
     for work in works:
         if work.name in options.only and work.samples in (options.samples or [work.samples]):
-            rounds = [[version.measure(work) for version in versions] for _ in range(options.repeats)]
+            rounds = [
+                [version.measure(work) for version in versions] for _ in range(options.repeats)
+            ]
             cells = [cell for own in zip(*rounds, strict=True) for cell in describe(list(own))]
             aim = "-" if work.aim is None else f"{work.aim:.2f}"
             print(f"| {work.name} | {work.samples} | {' | '.join(cells)} | {aim} |", flush=True)

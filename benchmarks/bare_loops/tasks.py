@@ -36,7 +36,9 @@ def make_model(name: str) -> tuple[standfast.Model, Tensor]:
     """A model and 8 of its inputs."""
     if name == "classification":
         digits = standfast.data.bundled("digits")[:8]
-        return standfast.Model(standfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu"), digits.inputs
+        return standfast.Model(
+            standfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu"
+        ), digits.inputs
     example = tasks.EXAMPLES[name](60)
     data = example.data
     return example.model, (data if isinstance(data, Tensor) else data.inputs)[:8]
@@ -75,13 +77,17 @@ def measure(work: Callable[..., object], *arguments: Any, least: float = 0.4) ->
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES))
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print("| answer | bare passes/s | share of a pass | share of a search |\n| --- | ---: | ---: | ---: |")
+    print(
+        "| answer | bare passes/s | share of a pass | share of a search |\n| --- | ---: | ---: | ---: |"
+    )
     for name in options.only:
         model, inputs = make_model(name)
         for parameter in model.module.parameters():

@@ -24,7 +24,10 @@ METRICS: dict[str, dict[str, Any]] = {
     "aopc": {},
     "corruption_curve": {},
     "max_sensitivity": BALL,
-    **{f"worst_case:{search}": {**BALL, "search": search, "budget": 1000} for search in ("random", "block", "auto")},
+    **{
+        f"worst_case:{search}": {**BALL, "search": search, "budget": 1000}
+        for search in ("random", "block", "auto")
+    },
     "misinterpretation_probability": BALL,
     "data_sensitivity_consistency": {},
     "parameter_sensitivity_consistency": {},
@@ -50,17 +53,24 @@ def measure_bare(network: nn.Module, rows: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, nargs="+", default=[1, 50])
     parser.add_argument("--only", nargs="+", default=list(METRICS), choices=list(METRICS))
     options = parser.parse_args()
     torch.set_num_threads(1)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = nn.Sequential(nn.Linear(COLUMNS, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
+        network = nn.Sequential(
+            nn.Linear(COLUMNS, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3)
+        )
     model = standfast.Model(network.eval(), bounds=(0.0, 1.0), device="cpu")
     bare = {rows: measure_bare(network, rows) for rows in BATCHES}
-    print("bare loop, rows/s: " + ", ".join(f"{rate:,.0f} with {rows} rows" for rows, rate in bare.items()))
+    print(
+        "bare loop, rows/s: "
+        + ", ".join(f"{rate:,.0f} with {rows} rows" for rows, rate in bare.items())
+    )
     print("| metric | samples | seconds | evaluations/s | share of the best batch | of 128 rows |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name in options.only:

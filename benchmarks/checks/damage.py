@@ -50,7 +50,11 @@ def _add_noise(values: torch.Tensor, noise: float, generator: torch.Generator) -
 
 def make_study(weights: Path, samples: int, seed: int, sanity: bool, quick: bool) -> dict[str, Any]:
     """The study of one network; a quick one has a metric and an explainer less."""
-    lenet = {"architecture": "lenet5", "options": {"num_classes": 10, "in_channels": 1}, "weights": str(weights)}
+    lenet = {
+        "architecture": "lenet5",
+        "options": {"num_classes": 10, "in_channels": 1},
+        "weights": str(weights),
+    }
     return {
         "samples": samples,
         "seed": seed,
@@ -85,7 +89,9 @@ class Gate:
             standfast.run_study(study, results, progress=False)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of what meets no other requirement
-                self.baselines[samples] = freeze_baseline(results, self.folder / f"baseline-{samples}")
+                self.baselines[samples] = freeze_baseline(
+                    results, self.folder / f"baseline-{samples}"
+                )
         return self.baselines[samples]
 
     def check(self, noise: float, draw: int, samples: int) -> Decisions:
@@ -114,9 +120,13 @@ def measure_accuracy(noise: float, draws: int) -> float:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=0, help="damaged networks for each row")
-    parser.add_argument("--unchanged", type=int, default=0, help="runs of the same network with new seeds")
+    parser.add_argument(
+        "--unchanged", type=int, default=0, help="runs of the same network with new seeds"
+    )
     parser.add_argument("--samples", type=int, nargs="+", default=SAMPLES)
     options = parser.parse_args()
     warnings.simplefilter("ignore", CompletenessWarning)
@@ -125,7 +135,10 @@ def main() -> None:
         if options.unchanged:
             quick = Gate(Path(folder) / "quick", quick=True)
             found = count_outcomes(quick, 0.0, options.unchanged, options.samples[0])
-            print(f"unchanged, {options.samples[0]} samples, {options.unchanged} seeds: {dict(found)}", flush=True)
+            print(
+                f"unchanged, {options.samples[0]} samples, {options.unchanged} seeds: {dict(found)}",
+                flush=True,
+            )
         if options.draws:
             print("| noise | right |" + "".join(f" {count} samples |" for count in options.samples))
             print("| --- |" + " --- |" * (1 + len(options.samples)))

@@ -14,7 +14,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from standfast.statistics.decisions import Outcome, count_met, estimate_mean, estimate_share, spend_level
+from standfast.statistics.decisions import (
+    Outcome,
+    count_met,
+    estimate_mean,
+    estimate_share,
+    spend_level,
+)
 
 LOOKS = (20, 40, 80, 160, 320, 640)
 LEVEL = 0.95
@@ -64,7 +70,11 @@ CASES: dict[str, tuple[Draw, Callable[[np.ndarray, float, float], Outcome], floa
     "mean, exponential": (lambda g, n: g.exponential(size=n), decide_mean, 1.0),
     "mean, t(3)": (lambda g, n: g.standard_t(3, size=n), decide_mean, 0.0),
     "ln P, spread 5": (lambda g, n: draw_probability(g, n, 5.0), decide_probability, 0.5),
-    "ln P, share 0.95 at the limit": (lambda g, n: draw_hard_probability(g, n, 0.95), decide_probability, 0.95),
+    "ln P, share 0.95 at the limit": (
+        lambda g, n: draw_hard_probability(g, n, 0.95),
+        decide_probability,
+        0.95,
+    ),
 }
 
 
@@ -87,16 +97,22 @@ def measure(
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=2000)
     options = parser.parse_args()
-    print(f"{options.runs} runs, looks at {', '.join(map(str, LOOKS))} samples, level {LEVEL:.0%}\n")
+    print(
+        f"{options.runs} runs, looks at {', '.join(map(str, LOOKS))} samples, level {LEVEL:.0%}\n"
+    )
     print("| number at its limit | pass | fail | undecided | without correction: pass | fail |")
     print("| --- | --- | --- | --- | --- | --- |")
     for case in CASES:
         own, plain = (measure(case, options.runs, spend=spend) for spend in (True, False))
         cells = [own["pass"], own["fail"], own["undecided"], plain["pass"], plain["fail"]]
-        print(f"| {case} | " + " | ".join(f"{100 * cell:.1f}%" for cell in cells) + " |", flush=True)
+        print(
+            f"| {case} | " + " | ".join(f"{100 * cell:.1f}%" for cell in cells) + " |", flush=True
+        )
 
 
 if __name__ == "__main__":

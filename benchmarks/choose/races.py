@@ -57,7 +57,11 @@ class Population:
     def sample(self, generator: np.random.Generator, count: int) -> Array:
         """Values `(count, k)`."""
         shape = (count, len(self.means))
-        values = self.means + generator.normal(0, self.common, (count, 1)) + generator.normal(0, self.own, shape)
+        values = (
+            self.means
+            + generator.normal(0, self.common, (count, 1))
+            + generator.normal(0, self.own, shape)
+        )
         if self.kind == "shares":
             values = 1 / (1 + np.exp(-4 * (values - 0.5)))
         return np.asarray(values)
@@ -73,7 +77,9 @@ def simulate(samples: int, seed: int) -> tuple[float, float, bool]:
     ladder = make_ladder(count_first(contestants, 5, LEVEL / 2), samples - kept)
     budget = BUDGET * contestants * samples - kept
     rules = RaceRules(ladder, contestants, "higher", LEVEL / 2, (1.0,) * contestants, budget)
-    finish = run_race(rules, lambda columns, count: (values[:count, columns], np.zeros((count, len(columns)))))
+    finish = run_race(
+        rules, lambda columns, count: (values[:count, columns], np.zeros((count, len(columns))))
+    )
     medians = np.median(values, axis=0)
     loss = float(medians.max() - medians[finish.order[0]])
     lost = [departure.column for departure in finish.departures if departure.why == "worse"]
@@ -82,11 +88,14 @@ def simulate(samples: int, seed: int) -> tuple[float, float, bool]:
 
 def report_simulated(sizes: Sequence[int]) -> None:
     """A line for each number of samples."""
-    print("| samples | loss at most .02 | mean loss | largest | mean cost | largest | best left as worse |")
+    print(
+        "| samples | loss at most .02 | mean loss | largest | mean cost | largest | best left as worse |"
+    )
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for samples in sizes:
         losses, costs, lost = (
-            np.array(column) for column in zip(*(simulate(samples, s) for s in range(RACES)), strict=True)
+            np.array(column)
+            for column in zip(*(simulate(samples, s) for s in range(RACES)), strict=True)
         )
         small = int((losses <= MOST_LOSS).sum())
         print(
@@ -141,13 +150,17 @@ def make_table(count: int) -> Setting:
     frame = frame.iloc[:, :10]
     train = frame.iloc[count:]
     model = GradientBoostingClassifier(random_state=0).fit(train, labels.iloc[count:])
-    return Setting("boosted trees, a table", model, frame.iloc[:count], TABLES, {"reference": train})
+    return Setting(
+        "boosted trees, a table", model, frame.iloc[:count], TABLES, {"reference": train}
+    )
 
 
 def make_texts(count: int) -> Setting:
     """The bundled transformer of film reviews."""
     texts, _ = standfast.data.film_reviews()
-    reader = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    reader = standfast.TextModel(
+        standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors()
+    )
     return Setting("transformer-sentences, texts", reader, texts[:count], TEXTS, {})
 
 
@@ -155,7 +168,9 @@ def list_settings(count: int) -> list[Callable[[], Setting]]:
     """The ten races."""
     lenets = [f"lenet5-mnist{ending}" for ending in ("", "-plain", "-pgd", "-hessian", "-gradient")]
     digits = [lambda name=name: make_digits(name, count) for name in (*lenets, "vit-mnist")]
-    series = [lambda name=name: make_series(name, count) for name in ("cnn-waves", "transformer-waves")]
+    series = [
+        lambda name=name: make_series(name, count) for name in ("cnn-waves", "transformer-waves")
+    ]
     return [*digits, *series, lambda: make_table(count), lambda: make_texts(count)]
 
 
@@ -185,7 +200,9 @@ def measure_loss(setting: Setting, found: RaceOutcome, folder: Path) -> tuple[fl
 def report_real(count: int, checked: int, only: str) -> None:
     """A line for each race."""
     warnings.simplefilter("ignore")
-    print("| model | explainers | first | outcome | best on all samples by value | loss | cost | seconds |")
+    print(
+        "| model | explainers | first | outcome | best on all samples by value | loss | cost | seconds |"
+    )
     print("| --- | ---: | --- | --- | --- | ---: | ---: | ---: |", flush=True)
     for make in list_settings(count):
         setting = make()
@@ -215,10 +232,14 @@ def report_real(count: int, checked: int, only: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", choices=["simulated", "real"])
     parser.add_argument("--samples", type=int, default=60, help="of real races")
-    parser.add_argument("--checked", type=int, default=20, help="of these, so many have sanity checks")
+    parser.add_argument(
+        "--checked", type=int, default=20, help="of these, so many have sanity checks"
+    )
     parser.add_argument("--only", default="", help="the real race of this name")
     arguments = parser.parse_args()
     if arguments.part == "simulated":

@@ -31,7 +31,10 @@ EXPLAINERS = ("saliency", "integrated_gradients:steps=8", "input_x_gradient")
 #: of the vision transformer
 ATTENTION = (*EXPLAINERS[:2], "gradcam", "attention_rollout", "attention_relevance", "attn_lrp")
 CONTROLS = ("input_copy", "edges", "randomised:saliency", "randomised:input_x_gradient", "random")
-SHORT = {"integrated_gradients:steps=8": "integrated gradients", "input_x_gradient": "input x gradient"}
+SHORT = {
+    "integrated_gradients:steps=8": "integrated gradients",
+    "input_x_gradient": "input x gradient",
+}
 SHORT |= {"input_copy": "input copy", "randomised:saliency": "randomised saliency"}
 SHORT |= {"randomised:input_x_gradient": "randomised input x gradient"}
 METRICS = (
@@ -64,7 +67,11 @@ def fit(module: nn.Module, x: Tensor, y: Tensor, steps: int, rate: float) -> nn.
 
 def load_digits(count: int) -> tuple[standfast.Model, Tensor, float]:
     digits = standfast.data.bundled("digits")[:count]
-    return standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0)), digits.inputs, 0.1
+    return (
+        standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0)),
+        digits.inputs,
+        0.1,
+    )
 
 
 def load_transformer(count: int) -> tuple[standfast.Model, Tensor, float]:
@@ -103,7 +110,12 @@ def report_accuracy(module: nn.Module, x: Tensor, y: Tensor) -> None:
         print(f"test accuracy {float((module(x).argmax(1) == y).double().mean()):.3f}")
 
 
-DATA = {"digits": load_digits, "series": load_series, "table": load_table, "transformer": load_transformer}
+DATA = {
+    "digits": load_digits,
+    "series": load_series,
+    "table": load_table,
+    "transformer": load_transformer,
+}
 
 
 def write_cell(row: SummaryRow | None) -> str:
@@ -113,7 +125,11 @@ def write_cell(row: SummaryRow | None) -> str:
     middle = row.estimate
     sign = to_ascii(SIGNS[middle.bound])
     decimals = 3 if abs(middle.value) < 0.1 else 2
-    numbers = [f"{each:.{decimals}f}" for each in (middle.value, middle.low, middle.high) if each is not None]
+    numbers = [
+        f"{each:.{decimals}f}"
+        for each in (middle.value, middle.low, middle.high)
+        if each is not None
+    ]
     return sign + numbers[0] + (f" [{', '.join(numbers[1:])}]" if len(numbers) == 3 else "")
 
 
@@ -122,14 +138,20 @@ def write_table(found: Results) -> list[str]:
     ((data, model),) = found.pairs
     rows = {(row.label, row.explainer): row for row in found.summary.rows}
     names = found.explainers
-    lines = ["| metric | better | " + " | ".join(SHORT.get(name, name) for name in names) + " | beat every control |"]
+    lines = [
+        "| metric | better | "
+        + " | ".join(SHORT.get(name, name) for name in names)
+        + " | beat every control |"
+    ]
     lines.append("| --- " * (len(names) + 3) + "|")
     specs = {label: metric.spec for label, metric in found.metrics.items()}
     tests = compare_controls(found.compared_samples, specs, names.controls)
     for label, spec in specs.items():
         cells = [write_cell(rows.get((label, name))) for name in names]
         own = tests.get((data, model, label), [])
-        beats = [SHORT.get(test.explainer, test.explainer) for test in own if test.verdict == "beats"]
+        beats = [
+            SHORT.get(test.explainer, test.explainer) for test in own if test.verdict == "beats"
+        ]
         worse = [
             f"{SHORT.get(test.explainer, test.explainer)} (worse than {SHORT.get(test.control, test.control)})"
             for test in own
@@ -153,15 +175,21 @@ def write_pairs(found: Results) -> list[str]:
         cells = []
         for control in controls:
             others = [name for name in controls if name != control]
-            rows = found.compared_samples.filter((pl.col("label") == label) & ~pl.col("explainer").is_in(others))
+            rows = found.compared_samples.filter(
+                (pl.col("label") == label) & ~pl.col("explainer").is_in(others)
+            )
             tests = compare_controls(rows, specs, [control])
-            cells.append("".join(marks[test.verdict] for own in tests.values() for test in own) or "none")
+            cells.append(
+                "".join(marks[test.verdict] for own in tests.values() for test in own) or "none"
+            )
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return lines
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", nargs="*", choices=[*DATA, []], default=[])
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("results/controls"))

@@ -47,7 +47,11 @@ def ask_photographs() -> dict[str, Any]:
 
     photos = load_recognised_photos(8)
     model = standfast.Model(load_lite0(), bounds=(0.0, 1.0))
-    return {"model": model, "explainers": ["gradcam", "integrated_gradients"], "inputs": photos.inputs}
+    return {
+        "model": model,
+        "explainers": ["gradcam", "integrated_gradients"],
+        "inputs": photos.inputs,
+    }
 
 
 def ask_series() -> dict[str, Any]:
@@ -61,9 +65,16 @@ def ask_frame() -> dict[str, Any]:
     """100 rows of 30 columns, a forest behind a scaler."""
     data = load_breast_cancer(as_frame=True)
     frame: pd.DataFrame = data.data
-    pipeline = make_pipeline(StandardScaler(), RandomForestClassifier(30, random_state=0)).fit(frame, data.target)
+    pipeline = make_pipeline(StandardScaler(), RandomForestClassifier(30, random_state=0)).fit(
+        frame, data.target
+    )
     explainers = ["kernel_shap:samples=100", "occlusion"]
-    return {"model": pipeline, "explainers": explainers, "inputs": frame[:100], "reference": frame[100:]}
+    return {
+        "model": pipeline,
+        "explainers": explainers,
+        "inputs": frame[:100],
+        "reference": frame[100:],
+    }
 
 
 def ask_reviews() -> dict[str, Any]:
@@ -95,37 +106,58 @@ def compare_explicit(name: str, question: dict[str, Any], folder: Path) -> None:
     forecast = standfast.estimate(**question, metrics=metrics, sanity=False, controls=False)
     asking = time.perf_counter() - began
     began = time.perf_counter()
-    standfast.evaluate(**question, metrics=metrics, sanity=False, controls=False, progress=False, out=folder / name)
+    standfast.evaluate(
+        **question, metrics=metrics, sanity=False, controls=False, progress=False, out=folder / name
+    )
     took = time.perf_counter() - began
     ratio = forecast.seconds / took
-    print(f"| {name} | given | {asking:.1f} | {forecast.seconds:.0f} s | {took:.0f} s | {ratio:.2f} |", flush=True)
+    print(
+        f"| {name} | given | {asking:.1f} | {forecast.seconds:.0f} s | {took:.0f} s | {ratio:.2f} |",
+        flush=True,
+    )
 
 
 def compare_free(name: str, question: dict[str, Any], minutes: float, folder: Path) -> None:
     """Samples that are foretold, those that are there when the time is up, and when that is."""
     began = time.perf_counter()
     results = standfast.evaluate(
-        **question, metrics=list(EXPLICIT), minutes=minutes, progress=False, out=folder / f"{name}-free"
+        **question,
+        metrics=list(EXPLICIT),
+        minutes=minutes,
+        progress=False,
+        out=folder / f"{name}-free",
     )
     took = time.perf_counter() - began
     limit = results.manifest["limit"]
-    ((foretold,), ((done, whole),)) = limit["forecast"]["samples"].values(), limit["samples"].values()
+    ((foretold,), ((done, whole),)) = (
+        limit["forecast"]["samples"].values(),
+        limit["samples"].values(),
+    )
     chosen = "; ".join(results.verdict().left_out) or "everything"
     samples = f"{foretold} of {whole} samples | {done} of {whole} after {took / 60:.1f} minutes"
-    print(f"| {name} | {minutes:g} minutes: {chosen} | | {samples} | {done / max(foretold, 1):.2f} |", flush=True)
+    print(
+        f"| {name} | {minutes:g} minutes: {chosen} | | {samples} | {done / max(foretold, 1):.2f} |",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Forecasts of time, and the truth.")
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--only", nargs="*", default=list(QUESTIONS), choices=list(QUESTIONS))
-    parser.add_argument("--part", choices=("both", "given", "free"), default="both", help="which options")
-    parser.add_argument("--folder", type=Path, nargs="*", default=[], help="with packages of weights")
+    parser.add_argument(
+        "--part", choices=("both", "given", "free"), default="both", help="which options"
+    )
+    parser.add_argument(
+        "--folder", type=Path, nargs="*", default=[], help="with packages of weights"
+    )
     parser.add_argument("--out", type=Path, required=True, help="an empty folder for results")
     options = parser.parse_args()
     sys.path[:0] = [str(folder) for folder in options.folder]
     warnings.filterwarnings("ignore")
-    print("| question | options | s to ask | foretold | true | ratio |\n| --- | --- | ---: | --- | --- | ---: |")
+    print(
+        "| question | options | s to ask | foretold | true | ratio |\n| --- | --- | ---: | --- | --- | ---: |"
+    )
     for kind in options.only:
         asked = QUESTIONS[kind]()
         if options.part != "free":

@@ -65,20 +65,36 @@ def make_metrics(network: str) -> dict[str, tuple[int, Metric]]:
             "module.resnet.embedder.embedder.convolution",
             "module.resnet.encoder.stages.3.layers.2.layer.2.convolution",
         ),
-        "vit_b16": ("module.vit.embeddings.patch_embeddings.projection", "module.vit.layers.11.mlp.fc1"),
+        "vit_b16": (
+            "module.vit.embeddings.patch_embeddings.projection",
+            "module.vit.layers.11.mlp.fc1",
+        ),
     }
     regions = torch.zeros(ROWS, 224, 224, dtype=torch.bool)
     regions[:, 56:168, 56:168] = True
     return {
         "worst_case": (1, get("worst_case", neighbourhood=BALL, search="random", budget=34)),
-        "worst_case, gradient": (ROWS, get("worst_case", neighbourhood=BALL, search="gradient", budget=4)),
+        "worst_case, gradient": (
+            ROWS,
+            get("worst_case", neighbourhood=BALL, search="gradient", budget=4),
+        ),
         "misinterpretation_probability": (
             1,
-            get("misinterpretation_probability", neighbourhood=BALL, particles=16, first=2.0, moves=1, budget=48),
+            get(
+                "misinterpretation_probability",
+                neighbourhood=BALL,
+                particles=16,
+                first=2.0,
+                moves=1,
+                budget=48,
+            ),
         ),
         "max_sensitivity": (1, get("max_sensitivity", neighbourhood=BALL, samples=32)),
         "local_lipschitz": (1, get("local_lipschitz", neighbourhood=BALL, samples=32)),
-        "attribution_attack": (ROWS, get("attribution_attack", neighbourhood=BALL, steps=1, restarts=1)),
+        "attribution_attack": (
+            ROWS,
+            get("attribution_attack", neighbourhood=BALL, steps=1, restarts=1),
+        ),
         "c_eval": (ROWS, get("c_eval", attack=ATTACK)),
         "c_eval_plot": (ROWS, get("c_eval_plot", attack=ATTACK, fractions=(0.5,))),
         "near_affinity": (ROWS, get("near_affinity", attack=ATTACK, fractions=(0.5,))),
@@ -185,7 +201,9 @@ def run(network: str, part: str, options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     module = build(network)
     torch.manual_seed(1)
-    {"rates": measure_rates, "rows": measure_rows, "estimates": measure_estimates}[part](network, module, options)
+    {"rates": measure_rates, "rows": measure_rows, "estimates": measure_estimates}[part](
+        network, module, options
+    )
 
 
 def measure_rates(network: str, module: nn.Module, options: argparse.Namespace) -> None:
@@ -210,7 +228,9 @@ def measure_rates(network: str, module: nn.Module, options: argparse.Namespace) 
             inputs = bare.x[:images]
             with Counter().count(module) as counter:
 
-                def work(metric: Metric = metric, inputs: Tensor = inputs, explainer: Any = explainer) -> Any:
+                def work(
+                    metric: Metric = metric, inputs: Tensor = inputs, explainer: Any = explainer
+                ) -> Any:
                     began = time.process_time()
                     generator = torch.Generator().manual_seed(0)
                     result = metric(model, explainer, inputs, generator=generator)
@@ -225,7 +245,11 @@ def measure_rates(network: str, module: nn.Module, options: argparse.Namespace) 
             explanations = images * cost.explanations if cost.predictions else evaluations
             others = evaluations - explanations
             rows = explainer.rows_per_input * explanations
-            wanted = bare.seconds(0, rows + others) if metric.name in ATTACKS else bare.seconds(others, rows)
+            wanted = (
+                bare.seconds(0, rows + others)
+                if metric.name in ATTACKS
+                else bare.seconds(others, rows)
+            )
             made = bare.seconds(counter.plain, counter.differentiated)
             forwarded = counter.plain + counter.differentiated
             print(
@@ -272,14 +296,26 @@ def measure_estimates(network: str, module: nn.Module, options: argparse.Namespa
     layers = dict(make_metrics(network))["parameter_sensitivity_consistency"][1].layers  # type: ignore[attr-defined]
     metrics: dict[str, tuple[int, Metric]] = {
         "worst_case": (1, get("worst_case", neighbourhood=BALL, search="random", budget=160)),
-        "worst_case, gradient": (ROWS, get("worst_case", neighbourhood=BALL, search="gradient", budget=12)),
+        "worst_case, gradient": (
+            ROWS,
+            get("worst_case", neighbourhood=BALL, search="gradient", budget=12),
+        ),
         "max_sensitivity": (1, get("max_sensitivity", neighbourhood=BALL, samples=128)),
-        "attribution_attack": (ROWS, get("attribution_attack", neighbourhood=BALL, steps=6, restarts=1)),
+        "attribution_attack": (
+            ROWS,
+            get("attribution_attack", neighbourhood=BALL, steps=6, restarts=1),
+        ),
         "c_eval": (ROWS, get("c_eval", attack="alma:steps=6")),
         "data_sensitivity_consistency": (1, get("data_sensitivity_consistency", masks=160)),
         "parameter_sensitivity_consistency": (
             1,
-            get("parameter_sensitivity_consistency", layers=layers, masks=64, permutations=99, resamples=50),
+            get(
+                "parameter_sensitivity_consistency",
+                layers=layers,
+                masks=64,
+                permutations=99,
+                resamples=50,
+            ),
         ),
         "corruption_curve": (1, get("corruption_curve")),
         "aopc": (1, get("aopc", steps=100, samples=2)),
@@ -295,11 +331,15 @@ def measure_estimates(network: str, module: nn.Module, options: argparse.Namespa
             explainer = standfast.explainers.get(label)
             began = time.process_time()
             with process_clock():
-                found = standfast.estimate(model, {label: explainer}, inputs, {name: metric}, controls=False)
+                found = standfast.estimate(
+                    model, {label: explainer}, inputs, {name: metric}, controls=False
+                )
             trial = time.process_time() - began
             began = time.process_time()
             with measure_peak(CPU) as peak:
-                result = metric(model, explainer, inputs, generator=torch.Generator().manual_seed(0))
+                result = metric(
+                    model, explainer, inputs, generator=torch.Generator().manual_seed(0)
+                )
             seconds = time.process_time() - began
             used = int(result.model_evaluations.sum())
             print(
@@ -330,7 +370,9 @@ HEADINGS = {
 
 def main() -> None:
     """Print the table of a part."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", choices=HEADINGS, default="rates")
     parser.add_argument("--networks", nargs="*", choices=NETWORKS, default=["resnet50", "vit_b16"])
     parser.add_argument("--explainers", nargs="*", default=["saliency"])
@@ -338,7 +380,9 @@ def main() -> None:
     options = parser.parse_args()
     print(HEADINGS[options.part], flush=True)
     for network in options.networks:
-        process = multiprocessing.get_context("spawn").Process(target=run, args=(network, options.part, options))
+        process = multiprocessing.get_context("spawn").Process(
+            target=run, args=(network, options.part, options)
+        )
         process.start()
         process.join()
 

@@ -25,7 +25,8 @@ from standfast.question.grid import ModelSource, Samples
 from standfast.study.file.spec import study_from
 from standfast.study.plan import inputs_for, make_plan
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a clone has papers/ beside this folder
+# a clone has papers/ beside this folder
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from papers.base import reproductions
 from papers.command import load_tables
@@ -48,7 +49,9 @@ def measure_row(samples: Samples, source: ModelSource) -> float:
 
 def main() -> None:
     """Print a row for each study."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", default=[])
     load_tables(*PREFIXES)
     names = parser.parse_args().names or reproductions.names()
@@ -76,7 +79,10 @@ def main() -> None:
         for job in plan.jobs:
             work[job.data, job.model] += job.work  # type: ignore[assignment]
         grid = plan.grid
-        seconds = sum(n * measure_row(grid.data[data], grid.models[model]) for (data, model), n in work.items())
+        seconds = sum(
+            n * measure_row(grid.data[data], grid.models[model])
+            for (data, model), n in work.items()
+        )
         passes = sum(work.values()) / 1e6
         print(f"{about} {len(plan.jobs):,} | {passes:,.1f} | {seconds / 3600:,.1f} | |", flush=True)
 

@@ -134,11 +134,15 @@ class Tables(nn.Module):
     def __init__(self, counts: list[int], numbers: int, classes: int) -> None:
         super().__init__()
         self.counts = counts
-        self.layers = nn.Sequential(nn.Linear(sum(counts) + numbers, 12), nn.Tanh(), nn.Linear(12, classes))
+        self.layers = nn.Sequential(
+            nn.Linear(sum(counts) + numbers, 12), nn.Tanh(), nn.Linear(12, classes)
+        )
 
     def forward(self, rows: Tensor) -> Tensor:
         codes = [
-            nn.functional.one_hot(rows[:, column].round().long().clamp(0, count - 1), count).to(rows.dtype)
+            nn.functional.one_hot(rows[:, column].round().long().clamp(0, count - 1), count).to(
+                rows.dtype
+            )
             for column, count in enumerate(self.counts)
         ]
         numbers = rows[:, len(self.counts) :] / 3
@@ -164,7 +168,10 @@ def evaluate_all(model: standfast.Model, rows: Tensor) -> tuple[Tensor, Tensor]:
     margin = others.amax(1) - logits[:, predicted[0]]
     explainer = standfast.explainers.get("occlusion")
     maps = torch.cat(
-        [explainer(model, part, targets) for part, targets in zip(rows.split(512), predicted.split(512), strict=True)]
+        [
+            explainer(model, part, targets)
+            for part, targets in zip(rows.split(512), predicted.split(512), strict=True)
+        ]
     )
     return compare(maps.flatten(1)), margin
 
@@ -182,7 +189,9 @@ def make_text(seed: int, wanted: Wanted) -> Row:
     generator, chance = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     vocabulary = [f"w{number}" for number in range(40)]
     tokenizer = Tokenizer(
-        models.WordLevel({word: number for number, word in enumerate([*_SPECIALS, *vocabulary])}, "[UNK]")
+        models.WordLevel(
+            {word: number for number, word in enumerate([*_SPECIALS, *vocabulary])}, "[UNK]"
+        )
     )
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(list(_SPECIALS))
@@ -190,7 +199,11 @@ def make_text(seed: int, wanted: Wanted) -> Row:
     network = set_weights(Readers(len(vocabulary) + len(_SPECIALS)), generator, 2.0)
     model = standfast.TextModel(network, tokenizer, removal="mask")
     table = {
-        word: [str(other) for other in chance.choice(vocabulary, chance.integers(1, 5), replace=False) if other != word]
+        word: [
+            str(other)
+            for other in chance.choice(vocabulary, chance.integers(1, 5), replace=False)
+            if other != word
+        ]
         for word in chance.choice(vocabulary, 25, replace=False)
     }
     table = {word: others for word, others in table.items() if others}
@@ -208,7 +221,9 @@ def make_text(seed: int, wanted: Wanted) -> Row:
 def make_table(seed: int, wanted: Wanted, most_numbers: int) -> Row:
     """A row of up to seven categories and up to `most_numbers` whole numbers, for a small network."""
     generator, chance = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
-    counts = [int(count) for count in chance.integers(2, 7, chance.integers(1 if most_numbers else 3, 8))]
+    counts = [
+        int(count) for count in chance.integers(2, 7, chance.integers(1 if most_numbers else 3, 8))
+    ]
     numbers = int(chance.integers(1, most_numbers + 1)) if most_numbers else 0
     classes = int(chance.integers(2, 4))
     model_of = set_weights(Tables(counts, numbers, classes), generator, 3.0)
@@ -259,7 +274,9 @@ def make_rows(part: str) -> Iterator[Row]:
 
 def main() -> None:
     """Print a table for each budget."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", choices=["development", "kept_aside"], default="kept_aside")
     parser.add_argument("--search", action="append", help="default: auto random genetic")
     parser.add_argument("--budget", action="append", type=int, help=f"default: {BUDGETS}")
@@ -273,7 +290,9 @@ def main() -> None:
     for budget in options.budget or BUDGETS:
         evaluations = count_evaluations(budget)
         few = np.array([len(problem.row.rows) <= evaluations for problem in problems])
-        print(f"budget {budget:5}: {few.mean():.1%} of the problems have at most {evaluations} combinations")
+        print(
+            f"budget {budget:5}: {few.mean():.1%} of the problems have at most {evaluations} combinations"
+        )
         for search in options.search or ["auto", "random", "genetic"]:
             misses = np.array([problem.miss(search, budget, options.seed) for problem in problems])
             for family in ("all", *FAMILIES):

@@ -28,14 +28,27 @@ import standfast
 from standfast.algorithms.searches.base import Outcome, differentiate_outcome, searches
 from standfast.metrics import MisinterpretationProbability, WorstCase
 from standfast.metrics.probe import Call, Probe
-from standfast.neighbourhoods import Brightness, Compose, LinfBall, Rotation, Transformation, Translation
+from standfast.neighbourhoods import (
+    Brightness,
+    Compose,
+    LinfBall,
+    Rotation,
+    Transformation,
+    Translation,
+)
 
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam")
 ONE = {"rotation by 10 degrees": (Rotation(10), 10_000)}
 MORE = {
     "translation by 2 pixels": (Translation(2), 100),
-    "rotation by 10 degrees, then brightness by 0.2": (Compose([Rotation(10), Brightness(0.2)]), 100),
-    "translation by 2 pixels, then rotation by 10 degrees": (Compose([Translation(2), Rotation(10)]), 22),
+    "rotation by 10 degrees, then brightness by 0.2": (
+        Compose([Rotation(10), Brightness(0.2)]),
+        100,
+    ),
+    "translation by 2 pixels, then rotation by 10 degrees": (
+        Compose([Translation(2), Rotation(10)]),
+        22,
+    ),
 }
 
 
@@ -67,21 +80,40 @@ class Bench:
     def make_probe(self, neighbourhood: Transformation, explainer: str) -> Probe:
         region = neighbourhood.around(self.inputs, self.model.bounds)
         own = standfast.explainers.get(explainer)
-        return Probe(Call(self.model, own, self.inputs), "pearson", absolute=True, explain="predicted", region=region)
+        return Probe(
+            Call(self.model, own, self.inputs),
+            "pearson",
+            absolute=True,
+            explain="predicted",
+            region=region,
+        )
 
-    def measure_grid(self, label: str, neighbourhood: Transformation, explainer: str, side: int) -> Truth:
+    def measure_grid(
+        self, label: str, neighbourhood: Transformation, explainer: str, side: int
+    ) -> Truth:
         file = None
         if self.cache is not None:
-            file = self.cache / f"{label}-{explainer}-{side}-{len(self.inputs)}.pt".replace(" ", "_").replace(":", "_")
+            file = self.cache / f"{label}-{explainer}-{side}-{len(self.inputs)}.pt".replace(
+                " ", "_"
+            ).replace(":", "_")
             if file.exists():
                 return Truth(*torch.load(file, weights_only=True))
         with self.model.session():
             probe = self.make_probe(neighbourhood, explainer)
             assert probe.region is not None
-            lines = [torch.linspace(float(low), float(high), side) for low, high in zip(*self.box(probe), strict=True)]
+            lines = [
+                torch.linspace(float(low), float(high), side)
+                for low, high in zip(*self.box(probe), strict=True)
+            ]
             points = torch.cartesian_prod(*lines).reshape(-1, len(lines))
-            seen = [probe.query(points, torch.full((len(points),), row)) for row in range(len(self.inputs))]
-        found = torch.stack([one.similarity for one in seen]), torch.stack([one.margin for one in seen])
+            seen = [
+                probe.query(points, torch.full((len(points),), row))
+                for row in range(len(self.inputs))
+            ]
+        found = (
+            torch.stack([one.similarity for one in seen]),
+            torch.stack([one.margin for one in seen]),
+        )
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             torch.save(found, file)
@@ -101,10 +133,14 @@ class Bench:
             for row in range(len(self.inputs)):
                 queries: list[float] = []
 
-                def query(point: np.ndarray, row: int = row, queries: list[float] = queries) -> float:
+                def query(
+                    point: np.ndarray, row: int = row, queries: list[float] = queries
+                ) -> float:
                     if len(queries) >= evaluations:
                         return 10.0
-                    seen = probe.query(torch.tensor(point, dtype=torch.float32)[None], torch.tensor([row]))
+                    seen = probe.query(
+                        torch.tensor(point, dtype=torch.float32)[None], torch.tensor([row])
+                    )
                     margin = float(seen.margin)
                     queries.append(float(seen.similarity) if margin < 0 else 2.0 + margin)
                     return queries[-1]
@@ -137,12 +173,19 @@ def compare_searches(
     for label, (neighbourhood, side) in cases.items():
         for explainer in explainers:
             truth = bench.measure_grid(label, neighbourhood, explainer, side)
-            print(f"\n{label}, {explainer}; range of the similarity: median {rangeof(truth):.3f}\n", flush=True)
-            print("| search | gap, median % | largest % | below 1% | stated gap, median (largest) % | covers |")
+            print(
+                f"\n{label}, {explainer}; range of the similarity: median {rangeof(truth):.3f}\n",
+                flush=True,
+            )
+            print(
+                "| search | gap, median % | largest % | below 1% | stated gap, median (largest) % | covers |"
+            )
             print("| --- | --- | --- | --- | --- | --- |", flush=True)
             for name in names:
                 worst = WorstCase(neighbourhood, search=name, budget=budget)
-                found = worst(bench.model, explainer, bench.inputs, generator=torch.Generator().manual_seed(0))
+                found = worst(
+                    bench.model, explainer, bench.inputs, generator=torch.Generator().manual_seed(0)
+                )
                 print(summarise(name, truth, found.similarity, found.gap), flush=True)
             direct = bench.run_direct(neighbourhood, explainer, evaluations)
             print(summarise("scipy DIRECT", truth, direct), flush=True)
@@ -193,13 +236,17 @@ def compare_probabilities(bench: Bench, seeds: int, explainers: list[str]) -> No
 def measure_coverage(bench: Bench, seeds: int, explainers: list[str]) -> None:
     """Subset simulation with few particles, on the grid's values with straight lines between them."""
     label, (neighbourhood, side) = next(iter(ONE.items()))
-    print("\n| explainer | P | within the interval | below it | above it |\n| --- | --- | --- | --- | --- |")
+    print(
+        "\n| explainer | P | within the interval | below it | above it |\n| --- | --- | --- | --- | --- |"
+    )
     for explainer in explainers:
         truth = bench.measure_grid(label, neighbourhood, explainer, side)
         region = neighbourhood.around(bench.inputs, bench.model.bounds)
         low, high = float(region.lower[0]), float(region.upper[0])
 
-        def look_up(table: Tensor, x: Tensor, problem: Tensor, low: float = low, high: float = high) -> Tensor:
+        def look_up(
+            table: Tensor, x: Tensor, problem: Tensor, low: float = low, high: float = high
+        ) -> Tensor:
             place = (x[:, 0] - low) / (high - low) * (side - 1)
             left = place.floor().clamp(0, side - 2).long()
             return torch.lerp(table[problem, left], table[problem, left + 1], place - left)
@@ -209,20 +256,31 @@ def measure_coverage(bench: Bench, seeds: int, explainers: list[str]) -> None:
             threshold = float(truth.similarity.quantile(share, dim=1).median())
 
             def score(
-                x: Tensor, problem: Tensor, rows: Tensor, threshold: float = threshold, truth: Truth = truth
+                x: Tensor,
+                problem: Tensor,
+                rows: Tensor,
+                threshold: float = threshold,
+                truth: Truth = truth,
             ) -> Tensor:
                 similarity = look_up(truth.similarity[rows], x, problem)
-                return torch.stack([-look_up(truth.margin[rows], x, problem), threshold - similarity], 1)
+                return torch.stack(
+                    [-look_up(truth.margin[rows], x, problem), threshold - similarity], 1
+                )
 
             rows = torch.arange(len(bench.inputs))
             exact = torch.stack(
-                [(score(fine, row.expand(len(fine)), rows) >= 0).all(1).double().mean() for row in rows]
+                [
+                    (score(fine, row.expand(len(fine)), rows) >= 0).all(1).double().mean()
+                    for row in rows
+                ]
             )
             rows = rows[exact > 5 / side]
             ln = exact[rows].log()
             inside = below = above = 0
             for seed in range(seeds):
-                found = standfast.algorithms.SubsetSimulation(particles=50, first=16.0, moves=2).run(
+                found = standfast.algorithms.SubsetSimulation(
+                    particles=50, first=16.0, moves=2
+                ).run(
                     lambda x, problem, rows=rows: score(x, problem, rows),
                     region.select(rows),
                     generator=torch.Generator().manual_seed(seed),
@@ -255,21 +313,32 @@ def compare_on_waves(names: list[str], seeds: int) -> None:
             leaf = x.clone().requires_grad_(True)
             return differentiate_outcome(outcome(leaf, problem), leaf, feasible)
 
-    print("\n| search | parameters | evaluations | below 1% | largest gap % |\n| --- | --- | --- | --- | --- |")
+    print(
+        "\n| search | parameters | evaluations | below 1% | largest gap % |\n| --- | --- | --- | --- | --- |"
+    )
     for size, side, budget in ((2, 301, 200), (3, 61, 600), (4, 21, 1500)):
         region = LinfBall(0.5).around(torch.full((20, size), 0.3))
         points = torch.cartesian_prod(*[torch.linspace(-0.2, 0.8, side)] * size)
-        grid = torch.stack([outcome(points, torch.full((len(points),), row)).value for row in range(len(region))])
+        grid = torch.stack(
+            [outcome(points, torch.full((len(points),), row)).value for row in range(len(region))]
+        )
         low, high = grid.aminmax(dim=1)
         for name in names:
-            runs = [searches[name]().run(outcome, region, budget, seed, gradient) for seed in range(seeds)]
+            runs = [
+                searches[name]().run(outcome, region, budget, seed, gradient)
+                for seed in range(seeds)
+            ]
             gap = torch.cat([(high - run.value) / (high - low) for run in runs])
-            print(f"| {name} | {size} | {budget} | {int((gap < 0.01).sum())} of {len(gap)} | {100 * gap.max():.1f} |")
+            print(
+                f"| {name} | {size} | {budget} | {int((gap < 0.01).sum())} of {len(gap)} | {100 * gap.max():.1f} |"
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["searches", "more", "probability", "coverage", "waves"])
+    parser.add_argument(
+        "parts", nargs="*", default=["searches", "more", "probability", "coverage", "waves"]
+    )
     parser.add_argument("--images", type=int, default=20)
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=2)

@@ -79,7 +79,9 @@ SIZES = {
 }
 
 
-def measure_rate(work: Callable[[], object], rows: int, device: torch.device, seconds: float = 0.3) -> float:
+def measure_rate(
+    work: Callable[[], object], rows: int, device: torch.device, seconds: float = 0.3
+) -> float:
     """Rows per second of `work`, which handles `rows` of them."""
     clock = time.process_time if device.type == "cpu" else time.perf_counter
     work()
@@ -94,13 +96,17 @@ def measure_rate(work: Callable[[], object], rows: int, device: torch.device, se
 
 @torch.no_grad()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--sizes", nargs="*", choices=SIZES, default=list(SIZES))
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
-    print("| size | transformation | images/s | share of the forward rate that is left |\n| --- | --- | --- | --- |")
+    print(
+        "| size | transformation | images/s | share of the forward rate that is left |\n| --- | --- | --- | --- |"
+    )
     for size in arguments.sizes:
         shape, make_network, rows = SIZES[size]
         rows = rows if device.type == "cpu" else 16 * rows
@@ -111,7 +117,9 @@ def main() -> None:
             return network(images)
 
         bare = [measure_rate(forward, rows, device) for _ in range(arguments.repeats)]
-        print(f"| {'x'.join(map(str, shape))} | (the network alone) | {statistics.median(bare):,.0f} | |")
+        print(
+            f"| {'x'.join(map(str, shape))} | (the network alone) | {statistics.median(bare):,.0f} | |"
+        )
         for name, kind in TRANSFORMATIONS.items():
             if shape[0] not in (getattr(kind, "channels", ()) or (1, 3)):
                 continue
@@ -120,12 +128,16 @@ def main() -> None:
             problem = torch.zeros(rows, dtype=torch.int64, device=device)
 
             def perturb(
-                region: nb.Region = region, points: torch.Tensor = points, problem: torch.Tensor = problem
+                region: nb.Region = region,
+                points: torch.Tensor = points,
+                problem: torch.Tensor = problem,
             ) -> object:
                 return region.perturb(points, problem)
 
             def align(
-                region: nb.Region = region, points: torch.Tensor = points, problem: torch.Tensor = problem
+                region: nb.Region = region,
+                points: torch.Tensor = points,
+                problem: torch.Tensor = problem,
             ) -> object:
                 return region.align_maps(images, points, problem)  # noqa: B023
 
@@ -136,7 +148,10 @@ def main() -> None:
                 other = (before + measure_rate(forward, rows, device)) / 2
                 shares.append(1 / (1 + other / rates[-1]))
             share = f"{statistics.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%})"
-            print(f"| {'x'.join(map(str, shape))} | {name} | {statistics.median(rates):,.0f} | {share} |", flush=True)
+            print(
+                f"| {'x'.join(map(str, shape))} | {name} | {statistics.median(rates):,.0f} | {share} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

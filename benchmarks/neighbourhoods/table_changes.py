@@ -29,13 +29,17 @@ SAMPLES, BUDGET = 20, 300
 def prepare(name: str) -> tuple[Tensor, Tensor, nn.Module, dict[str, Neighbourhood]]:
     """Training and test rows, the network, and the neighbourhoods."""
     found = {"breast cancer": load_breast_cancer, "wine": load_wine}[name]()
-    parts = train_test_split(found.data, found.target, test_size=0.3, random_state=0, stratify=found.target)
+    parts = train_test_split(
+        found.data, found.target, test_size=0.3, random_state=0, stratify=found.target
+    )
     train, test = (torch.tensor(part, dtype=torch.float32) for part in parts[:2])
     mean, std = train.mean(0), train.std(0)
     train, test, labels = (train - mean) / std, (test - mean) / std, torch.tensor(parts[2])
     torch.manual_seed(0)
     width, classes = train.shape[1], len(found.target_names)
-    network = nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, classes))
+    network = nn.Sequential(
+        nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, classes)
+    )
     optimiser = torch.optim.AdamW(network.parameters(), lr=3e-3, weight_decay=0.05)
     for _ in range(60):
         for rows in torch.randperm(len(train)).split(64):
@@ -43,7 +47,9 @@ def prepare(name: str) -> tuple[Tensor, Tensor, nn.Module, dict[str, Neighbourho
             nn.functional.cross_entropy(network(train[rows]), labels[rows]).backward()
             optimiser.step()
     names = tuple(map(str, found.feature_names))
-    rules = tuple(f"`{n}` <= `{n.replace('mean', 'worst')}`" for n in names if n.startswith("mean "))
+    rules = tuple(
+        f"`{n}` <= `{n.replace('mean', 'worst')}`" for n in names if n.startswith("mean ")
+    )
     common = {"columns": names, "rules": rules, "units": (mean, std), "data": train}
     return (
         train,
@@ -67,7 +73,10 @@ def measure_rates(name: str) -> None:
             region = kind.around(test[:16], tuple(bounds))
             points = region.sample(count // 16, region.streams(0)).flatten(0, 1)
             rates = []
-            for work in (partial(region.perturb, points, problem), partial(network, test[:16][problem])):
+            for work in (
+                partial(region.perturb, points, problem),
+                partial(network, test[:16][problem]),
+            ):
                 work()
                 start, repeats = time.process_time(), 0
                 while time.process_time() - start < 0.3:
@@ -75,7 +84,9 @@ def measure_rates(name: str) -> None:
                         work()
                     repeats += 1
                 rates.append(count * repeats / (time.process_time() - start))
-            print(f"{name:14} batch {count:5} {label:12} {rates[0]:12,.0f} rows/s, network {rates[1]:12,.0f} rows/s")
+            print(
+                f"{name:14} batch {count:5} {label:12} {rates[0]:12,.0f} rows/s, network {rates[1]:12,.0f} rows/s"
+            )
 
 
 def compare(name: str) -> pl.DataFrame:
@@ -93,16 +104,29 @@ def compare(name: str) -> pl.DataFrame:
     rows = []
     for change, kind in kinds.items():
         metric = standfast.metrics.WorstCase(
-            kind, event="changed_explanation", similarity="spearman", search="genetic", budget=BUDGET
+            kind,
+            event="changed_explanation",
+            similarity="spearman",
+            search="genetic",
+            budget=BUDGET,
         )
         for label, explainer in explainers.items():
             found = metric(model, standfast.explainers.get(explainer), test[:SAMPLES])
             kept = found.frame().filter(pl.col("status") == "ok")["value"]
             usable = torch.tensor([status == "ok" for status in found.status])
             figure = float(measure_plausibility(found.inputs[usable], train).median())
-            rows.append({"change": change, "explainer": label, "worst": kept.median(), "plausibility": figure})
+            rows.append(
+                {
+                    "change": change,
+                    "explainer": label,
+                    "worst": kept.median(),
+                    "plausibility": figure,
+                }
+            )
     frame = pl.DataFrame(rows)
-    return frame.with_columns(pl.col("worst").rank("min", descending=True).over("change").alias("place"))
+    return frame.with_columns(
+        pl.col("worst").rank("min", descending=True).over("change").alias("place")
+    )
 
 
 if __name__ == "__main__":

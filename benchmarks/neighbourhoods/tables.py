@@ -43,7 +43,8 @@ from standfast.statistics.ranking import measure_agreement
 from standfast.training.classifier import accuracy, initialize, train_classifier
 from standfast.zoo import architectures
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a clone has papers/ beside this folder
+# a clone has papers/ beside this folder
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from papers.base import spread_evenly
 
@@ -93,7 +94,10 @@ def load_images(network: str, data: str, count: int) -> Loaded:
 
 def ball_changes(radius: float) -> Mapping[str, Neighbourhood]:
     """The norm ball, searched in the same way for all explainers, and with gradients where there are some."""
-    return {f"norm ball {radius:g}": near.LinfBall(radius), f"the same, {GRADIENTS}": near.LinfBall(radius)}
+    return {
+        f"norm ball {radius:g}": near.LinfBall(radius),
+        f"the same, {GRADIENTS}": near.LinfBall(radius),
+    }
 
 
 def image_changes(radius: float) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
@@ -123,7 +127,10 @@ _IMAGES: Mapping[str, Any] = {
     "Grad-CAM": "gradcam",
 }
 _ATTENTION: Mapping[str, Any] = {
-    **{name: _IMAGES[name] for name in ("saliency", "input x gradient", "integrated gradients", "Grad-CAM")},
+    **{
+        name: _IMAGES[name]
+        for name in ("saliency", "input x gradient", "integrated gradients", "Grad-CAM")
+    },
     "attention rollout": "attention_rollout",
     "attention relevance": "attention_relevance",
     "AttnLRP": "attn_lrp",
@@ -140,16 +147,31 @@ def load_series(name: str, count: int) -> Loaded:
     assert test.labels is not None
     generator = torch.Generator().manual_seed(0)
     module: nn.Module = architectures["series_cnn"](
-        num_classes=len(train.classes), in_channels=1, width=32, kernel_size=9, dropout=0.0, hidden=32
+        num_classes=len(train.classes),
+        in_channels=1,
+        width=32,
+        kernel_size=9,
+        dropout=0.0,
+        hidden=32,
     )
     initialize(module, generator)
     train_classifier(
-        module, train.inputs, train.labels, epochs=400, batch_size=16, learning_rate=3e-3, generator=generator
+        module,
+        train.inputs,
+        train.labels,
+        epochs=400,
+        batch_size=16,
+        learning_rate=3e-3,
+        generator=generator,
     ).eval()
     model = standfast.Model(module, bounds=train.bounds, batch_size=256)
     right = choose_right(model, test.inputs, test.labels, count)
     share = accuracy(module, test.inputs, test.labels)
-    return model, right, f"SeriesCNN(width=32, kernel_size=9), trained here, test accuracy {share:.1%}"
+    return (
+        model,
+        right,
+        f"SeriesCNN(width=32, kernel_size=9), trained here, test accuracy {share:.1%}",
+    )
 
 
 def series_changes(inputs: Tensor) -> Mapping[str, Neighbourhood]:
@@ -191,7 +213,9 @@ def read_table(name: str) -> Table:
     from sklearn.model_selection import train_test_split
 
     found = getattr(datasets, f"load_{name}")()
-    parts = train_test_split(found.data, found.target, test_size=1 / 3, random_state=0, stratify=found.target)
+    parts = train_test_split(
+        found.data, found.target, test_size=1 / 3, random_state=0, stratify=found.target
+    )
     rows, labels = (tuple(torch.tensor(part) for part in pair) for pair in (parts[:2], parts[2:]))
     mean, std = rows[0].mean(0), rows[0].std(0)
     train, test = (((part - mean) / std).float() for part in rows)
@@ -205,14 +229,26 @@ def load_table(name: str, count: int) -> Loaded:
     generator = torch.Generator().manual_seed(0)
     classes = int(table.train[1].max()) + 1
     module = nn.Sequential(
-        nn.Linear(len(table.names), 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, classes)
+        nn.Linear(len(table.names), 32),
+        nn.ReLU(),
+        nn.Linear(32, 16),
+        nn.ReLU(),
+        nn.Linear(16, classes),
     )
     initialize(module, generator)
     train_classifier(
-        module, *table.train, epochs=60, batch_size=32, learning_rate=3e-3, weight_decay=0.05, generator=generator
+        module,
+        *table.train,
+        epochs=60,
+        batch_size=32,
+        learning_rate=3e-3,
+        weight_decay=0.05,
+        generator=generator,
     ).eval()
     everything = torch.cat([table.train[0], table.test[0]])
-    model = standfast.Model(module, bounds=(everything.amin(0), everything.amax(0)), batch_size=1024)
+    model = standfast.Model(
+        module, bounds=(everything.amin(0), everything.amax(0)), batch_size=1024
+    )
     about = f"a network of 32 and 16 hidden units, trained here, test accuracy {accuracy(module, *table.test):.1%}"
     return model, choose_right(model, *table.test, count), about
 
@@ -228,7 +264,9 @@ def table_changes(name: str) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
             integers = {"magnesium": {"by": 10, "step": 1}, "proline": {"by": 100, "step": 1}}
             special = {"magnesium 10, proline 100": near.TableChanges(integers, **own)}
         else:  # a mean is at most the mean of the three largest values
-            properties = [column.removeprefix("mean ") for column in table.names if column.startswith("mean ")]
+            properties = [
+                column.removeprefix("mean ") for column in table.names if column.startswith("mean ")
+            ]
             rules = tuple(f"`mean {each}` <= `worst {each}`" for each in properties)
             special = {"10%, with rules": near.TableChanges("10%", rules=rules, **own)}
         return {
@@ -236,7 +274,9 @@ def table_changes(name: str) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
             "2% of each value": near.TableChanges("2%", **own),
             "10% of each value": near.TableChanges("10%", **own),
             **special,
-            "copula 0.1": near.TableChanges("any", prior="copula", size=0.1, data=table.train[0], **own),
+            "copula 0.1": near.TableChanges(
+                "any", prior="copula", size=0.1, data=table.train[0], **own
+            ),
         }
 
     return make
@@ -254,23 +294,37 @@ _TABLES: Mapping[str, Any] = {
 # ---- all ----
 
 SETTINGS: Mapping[str, Setting] = {
-    "MNIST": Setting(lambda n: load_images("lenet5-mnist", "mnist:test", n), _IMAGES, image_changes(0.1), 20, 100),
+    "MNIST": Setting(
+        lambda n: load_images("lenet5-mnist", "mnist:test", n), _IMAGES, image_changes(0.1), 20, 100
+    ),
     "CIFAR-10": Setting(
-        lambda n: load_images("resnet20-cifar10", "cifar10:test", n), _IMAGES, image_changes(0.03), 12, 25
+        lambda n: load_images("resnet20-cifar10", "cifar10:test", n),
+        _IMAGES,
+        image_changes(0.03),
+        12,
+        25,
     ),
     "MNIST, transformer": Setting(
         lambda n: load_images("vit-mnist", "mnist:test", n), _ATTENTION, image_changes(0.1), 20, 100
     ),
     "CIFAR-10, transformer": Setting(
-        lambda n: load_images("vit-cifar10", "cifar10:test", n), _ATTENTION, image_changes(0.03), 12, 25
+        lambda n: load_images("vit-cifar10", "cifar10:test", n),
+        _ATTENTION,
+        image_changes(0.03),
+        12,
+        25,
     ),
-    "GTSRB": Setting(lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 24, 40),
+    "GTSRB": Setting(
+        lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 24, 40
+    ),
     **{
         name: Setting(lambda n, name=name: load_series(name, n), _IMAGES, series_changes, 20, 60)
         for name in ("GunPoint", "ECG200", "CBF")
     },
     **{
-        title: Setting(lambda n, name=name: load_table(name, n), _TABLES, table_changes(name), 20, 100)
+        title: Setting(
+            lambda n, name=name: load_table(name, n), _TABLES, table_changes(name), 20, 100
+        )
         for title, name in {"breast cancer": "breast_cancer", "wine": "wine"}.items()
     },
 }
@@ -356,16 +410,26 @@ def format_table(
             mark = "" if place not in winners else " \\*" if place == comparison.order[0] else " ="
             cells.append(f"{np.nanmedian(values[:, place]):.2f}{mark}")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    lines.append("| *share that keeps the class* | " + " | ".join(f"{kept[label]:.0%}" for label in labels) + " |")
-    orders = measure_agreement(np.array([c.mean_ranks for c, _ in comparisons.values()]), labels).correlations
+    lines.append(
+        "| *share that keeps the class* | "
+        + " | ".join(f"{kept[label]:.0%}" for label in labels)
+        + " |"
+    )
+    orders = measure_agreement(
+        np.array([c.mean_ranks for c, _ in comparisons.values()]), labels
+    ).correlations
     for place, words in enumerate(("norm ball", f"norm ball {GRADIENTS}")):
         agreement = ["–" if place == other else f"{r:.2f}" for other, r in enumerate(orders[place])]
         lines.append(f"| *order as in the {words}* | " + " | ".join(agreement) + " |")
-    lines.append("| *samples* | " + " | ".join(str(c.count) for c, _ in comparisons.values()) + " |")
+    lines.append(
+        "| *samples* | " + " | ".join(str(c.count) for c, _ in comparisons.values()) + " |"
+    )
     return lines
 
 
-def describe_reversals(comparisons: Mapping[str, tuple[Comparison, np.ndarray[Any, Any]]]) -> list[str]:
+def describe_reversals(
+    comparisons: Mapping[str, tuple[Comparison, np.ndarray[Any, Any]]],
+) -> list[str]:
     """Which pairs the tests put in one order in a norm ball, and in the other under a change."""
     balls, changes = list(comparisons)[:2], list(comparisons)[2:]
     lines = []
@@ -396,7 +460,13 @@ def main() -> None:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     for name in options.only:
         setting = SETTINGS[name]
-        run_setting(name, setting, options.out, options.samples or setting.samples, options.budget or setting.budget)
+        run_setting(
+            name,
+            setting,
+            options.out,
+            options.samples or setting.samples,
+            options.budget or setting.budget,
+        )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,13 @@ import numpy as np
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 #: what rounding may change, as a share of the largest value of an array, by kind of case
-TOLERANCES = {"explainers": 1e-4, "similarities": 1e-4, "neighbourhoods": 1e-4, "metrics": 1e-3, "studies": 1e-3}
+TOLERANCES = {
+    "explainers": 1e-4,
+    "similarities": 1e-4,
+    "neighbourhoods": 1e-4,
+    "metrics": 1e-3,
+    "studies": 1e-3,
+}
 
 
 def measure_difference(found: Arrays, wanted: Arrays) -> tuple[float, str]:
@@ -37,7 +43,9 @@ def _compare(new: np.ndarray[Any, Any], old: np.ndarray[Any, Any]) -> float:
     if new.shape != old.shape:
         return math.inf
     finite = np.isfinite(old)
-    same = np.array_equal(np.isfinite(new), finite) and np.array_equal(new[~finite], old[~finite], equal_nan=True)
+    same = np.array_equal(np.isfinite(new), finite) and np.array_equal(
+        new[~finite], old[~finite], equal_nan=True
+    )
     if not same:
         return math.inf
     largest = float(np.abs(old[finite]).max(initial=0.0)) or 1.0
@@ -46,7 +54,9 @@ def _compare(new: np.ndarray[Any, Any], old: np.ndarray[Any, Any]) -> float:
 
 def find_broken_claims(found: Arrays, wanted: Arrays) -> list[str]:
     """What must hold also between runs with other random numbers, and does not hold."""
-    shapes, others = ({name: array.shape for name, array in arrays.items()} for arrays in (found, wanted))
+    shapes, others = (
+        {name: array.shape for name, array in arrays.items()} for arrays in (found, wanted)
+    )
     if shapes != others:
         return [f"arrays {shapes} instead of {others}"]
     broken = []

@@ -57,7 +57,12 @@ ONE_OR_MORE = (1, 8)
 ALL_SAMPLES = (1, 8, 64)
 #: networks and works without a goal, or with fewer rows
 NO_GOALS = ("lenet5",)
-OTHER_PRECISION = ("random", "gradient", "probability")  # in float32, where bfloat16 is measured, too
+# in float32, where bfloat16 is measured, too
+OTHER_PRECISION = (
+    "random",
+    "gradient",
+    "probability",
+)
 ESTIMATED = ("random", "gradient", "corruption_curve", "attribution_attack")  # at eight samples
 COPIES_GOAL = 1 / 1.2  # LIME and KernelSHAP take at most 1.2 times as long as bare passes
 TURNS = 3  # of a bare loop before and after each work,
@@ -87,8 +92,15 @@ def make_search(name: str) -> Callable[[int], Metric]:
 
 def make_probability(budget: int) -> Metric:
     """A simulation of an event that never happens, so that it ends at the floor, after moves in two levels."""
-    event: dict[str, Any] = {"neighbourhood": BALL, "threshold": -0.999, "floor": -1.9, "first": 1.0}
-    return standfast.metrics.get("misinterpretation_probability", **event, moves=2, particles=max(10, budget // 5))
+    event: dict[str, Any] = {
+        "neighbourhood": BALL,
+        "threshold": -0.999,
+        "floor": -1.9,
+        "first": 1.0,
+    }
+    return standfast.metrics.get(
+        "misinterpretation_probability", **event, moves=2, particles=max(10, budget // 5)
+    )
 
 
 def make_senc(name: str, **options: Any) -> Callable[[int], Metric]:
@@ -105,7 +117,9 @@ def make_curve(budget: int) -> Metric:
 
 
 def make_attack(budget: int) -> Metric:
-    return standfast.metrics.get("attribution_attack", neighbourhood=BALL, steps=max(3, (budget // 3 - 1) // 2))
+    return standfast.metrics.get(
+        "attribution_attack", neighbourhood=BALL, steps=max(3, (budget // 3 - 1) // 2)
+    )
 
 
 def make_c_eval(budget: int) -> Metric:
@@ -142,18 +156,26 @@ class Work:
         return max(self.least, round(self.longer * seconds * filled / row / samples))
 
 
-BLACK_BOX, WHITE_BOX, ALWAYS = {1: 0.75, 8: 0.9, 64: 0.9}, {8: 0.5, 64: 0.5}, {1: 0.9, 8: 0.9, 64: 0.9}
+BLACK_BOX, WHITE_BOX, ALWAYS = (
+    {1: 0.75, 8: 0.9, 64: 0.9},
+    {8: 0.5, 64: 0.5},
+    {1: 0.9, 8: 0.9, 64: 0.9},
+)
 DIRECTED: tuple[Pass, ...] = ("both", "second")
 WORKS = {
     "random": Work(make_search("random"), 128, 40, BLACK_BOX, ALL_SAMPLES),
     "genetic": Work(make_search("genetic"), 500, 40, BLACK_BOX),
-    "block": Work(make_search("block"), 64, 60, BLACK_BOX, longer=3.5),  # the size of its rounds grows with the budget
+    # the size of its rounds grows with the budget
+    "block": Work(make_search("block"), 64, 60, BLACK_BOX, longer=3.5),
     "sign": Work(make_search("sign"), 16, 20, WHITE_BOX, passes=DIRECTED),
     "gradient": Work(make_search("gradient"), 8, 20, WHITE_BOX, ALL_SAMPLES, DIRECTED),
     "auto": Work(make_search("auto"), 8, 80, WHITE_BOX, passes=DIRECTED),
     "probability": Work(make_probability, 128, 50, ALWAYS, ALL_SAMPLES),
-    "data_senc": Work(make_senc("data_sensitivity_consistency"), 128, 48, ALWAYS, longer=3),  # beside superpixels
-    "parameter_senc": Work(make_senc("parameter_sensitivity_consistency", layers="first"), 128, 48, ALWAYS),
+    # beside superpixels
+    "data_senc": Work(make_senc("data_sensitivity_consistency"), 128, 48, ALWAYS, longer=3),
+    "parameter_senc": Work(
+        make_senc("parameter_sensitivity_consistency", layers="first"), 128, 48, ALWAYS
+    ),
     "corruption_curve": Work(make_curve, 128, 60, ALWAYS, passes=("forward",)),
     "aopc": Work(make_aopc, 128, 60, ALWAYS, passes=("forward",)),
     "attribution_attack": Work(make_attack, 3, 24, WHITE_BOX, passes=DIRECTED),
@@ -177,7 +199,8 @@ class Bare:
 
     def measure(self, kind: Pass) -> None:
         """Some turns; the first call warms up."""
-        x = self.x[: max(1, self.rows // 2)] if kind == "second" else self.x  # as searches do: it needs the memory
+        # as searches do: it needs the memory
+        x = self.x[: max(1, self.rows // 2)] if kind == "second" else self.x
         if kind not in self.turns:
             measure_pass(self.forward, x, kind, 1)
             self.turns[kind] = [measure_pass(self.forward, x, kind, 1)]
@@ -225,8 +248,16 @@ def prepare(name: str, precision: str, options: argparse.Namespace, record: Reco
         best.bare.measure(kind)
     tried = {case.bare.rows: 1e3 * case.bare.seconds("both") for case in found}
     entry = {kind: 1e3 * best.bare.seconds(kind) for kind in best.bare.turns}
-    print(f"{name}, {precision}: batches of {best.bare.rows}; ms of a row: {_describe(entry)}", flush=True)
-    where = {"network": name, "precision": precision, "source": network.source, "rows": best.bare.rows}
+    print(
+        f"{name}, {precision}: batches of {best.bare.rows}; ms of a row: {_describe(entry)}",
+        flush=True,
+    )
+    where = {
+        "network": name,
+        "precision": precision,
+        "source": network.source,
+        "rows": best.bare.rows,
+    }
     record.add("bare", {**where, "milliseconds": entry, "forward and backward by rows": tried})
     return best
 
@@ -264,7 +295,9 @@ def expect_evaluations(metric: Metric, classes: int | None, result: Any) -> int:
     return metric.cost(classes).evaluations
 
 
-def measure_work(case: Case, name: str, samples: int, seconds: float, estimate: bool = False) -> dict[str, Any]:
+def measure_work(
+    case: Case, name: str, samples: int, seconds: float, estimate: bool = False
+) -> dict[str, Any]:
     """A row: the share of a work, its evaluations, time and memory; and the memory that is estimated, if asked for."""
     work, bare, model = WORKS[name], case.bare, case.model
     metric = work.make(work.plan_evaluations(samples, bare, seconds))
@@ -288,11 +321,17 @@ def measure_work(case: Case, name: str, samples: int, seconds: float, estimate: 
     passes = {**counts, "both": 0}
     passes[work.passes[0]] += evaluations - sum(counts.values())
     wanted = samples * expect_evaluations(metric, model.classes, result)
-    notes = [] if abs(evaluations - wanted) <= 0.1 * wanted else [f"{wanted:,} evaluations were expected"]
+    notes = (
+        []
+        if abs(evaluations - wanted) <= 0.1 * wanted
+        else [f"{wanted:,} evaluations were expected"]
+    )
     if name == "data_senc":
         start = read_clock(case.device)
         segment(inputs[:1])
-        notes.append(f"of the time, superpixels take {samples * (read_clock(case.device) - start):.2f} s")
+        notes.append(
+            f"of the time, superpixels take {samples * (read_clock(case.device) - start):.2f} s"
+        )
     skipped = samples - result.status.count("ok")
     notes += [f"{skipped} samples skipped"] if skipped else []
     row = {
@@ -305,7 +344,10 @@ def measure_work(case: Case, name: str, samples: int, seconds: float, estimate: 
     }
     if estimate:
         found = standfast.estimate(
-            *(model, EXPLAINER, inputs, metric), controls=False, samples_per_job=samples, seconds=seconds / 4
+            *(model, EXPLAINER, inputs, metric),
+            controls=False,
+            samples_per_job=samples,
+            seconds=seconds / 4,
         )
         row["estimated_memory"] = found.memory
     return row
@@ -332,14 +374,23 @@ def measure_copies(case: Case, name: str, seconds: float) -> dict[str, Any]:
     bare = measure(partial(setting.measure_bare, rows))
     cut = measure(partial(setting.measure_ours, given))
     note = f"{cut / bare:.2f} times the bare passes if the superpixels are given"
-    row = {"evaluations": rows, "seconds": taken, "seconds_without_superpixels": cut, "bare_seconds": bare}
+    row = {
+        "evaluations": rows,
+        "seconds": taken,
+        "seconds_without_superpixels": cut,
+        "bare_seconds": bare,
+    }
     row |= {"memory": peak[0], "note": note}
     try:
         surrogates.Setting(case.model, setting.x, 16, name).measure_captum(kind)  # warms up
         theirs = 1 / setting.measure_captum(kind)
     except Exception as error:  # such as a package that it needs
         return {**row, "note": f"{note}; Captum: {type(error).__name__}: {error}"}
-    return {**row, "captum_seconds": theirs, "note": f"{note}; Captum takes {theirs / cut:.1f} times as long"}
+    return {
+        **row,
+        "captum_seconds": theirs,
+        "note": f"{note}; Captum takes {theirs / cut:.1f} times as long",
+    }
 
 
 def profile(case: Case, name: str, samples: int, seconds: float) -> dict[str, Any]:
@@ -349,7 +400,10 @@ def profile(case: Case, name: str, samples: int, seconds: float) -> dict[str, An
         run = lambda: explainer(case.model, inputs)  # noqa: E731
     else:
         work = WORKS[name]
-        metric, inputs = work.make(work.plan_evaluations(samples, case.bare, seconds)), case.draw(samples, 0)
+        metric, inputs = (
+            work.make(work.plan_evaluations(samples, case.bare, seconds)),
+            case.draw(samples, 0),
+        )
         run = lambda: metric(case.model, EXPLAINER, inputs)  # noqa: E731
     on_card = case.device.type == "cuda"
     kinds = torch.profiler.ProfilerActivity
@@ -359,12 +413,24 @@ def profile(case: Case, name: str, samples: int, seconds: float) -> dict[str, An
         run()
         taken = read_clock(case.device) - start
     averages, tables = seen.key_averages(), {}
-    for order in ("self_cuda_time_total", "self_cpu_time_total") if on_card else ("self_cpu_time_total",):
+    for order in (
+        ("self_cuda_time_total", "self_cpu_time_total") if on_card else ("self_cpu_time_total",)
+    ):
         tables[order] = averages.table(sort_by=order, row_limit=15, max_name_column_width=60)
-        print(f"{case.network.name}, {case.precision}, {name}, {samples}: {order}\n{tables[order]}", flush=True)
-    kernels = [event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        print(
+            f"{case.network.name}, {case.precision}, {name}, {samples}: {order}\n{tables[order]}",
+            flush=True,
+        )
+    kernels = [
+        event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CUDA
+    ]
     busy = sum(event.time_range.elapsed_us() for event in kernels) / 1e6
-    return {"seconds": taken, "idle": 1 - busy / taken if on_card else None, "kernels": len(kernels), "tables": tables}
+    return {
+        "seconds": taken,
+        "idle": 1 - busy / taken if on_card else None,
+        "kernels": len(kernels),
+        "tables": tables,
+    }
 
 
 def list_rows(options: argparse.Namespace) -> list[tuple[str, str, str, int]]:
@@ -376,7 +442,11 @@ def list_rows(options: argparse.Namespace) -> list[tuple[str, str, str, int]]:
             for name, work in WORKS.items():
                 counts = (8,) if fewer else work.samples
                 if name in options.only and (not fewer or name in OTHER_PRECISION):
-                    rows += [(network, precision, name, count) for count in counts if count in options.samples]
+                    rows += [
+                        (network, precision, name, count)
+                        for count in counts
+                        if count in options.samples
+                    ]
             if not fewer and 1 in options.samples:
                 rows += [(network, precision, name, 1) for name in COPIES if name in options.only]
     return rows
@@ -397,7 +467,13 @@ def describe(row: Mapping[str, Any]) -> str:
         reached = {None: "-", True: "yes", False: "no"}[row["reached"]]
         estimate = row.get("estimated_memory")
         relative = "-" if estimate is None else f"{estimate / row['memory']:.2f}"
-        cells = [f"{row['evaluations']:,}", f"{row['seconds']:.2f}", f"{row['share']:.2f}", goal, reached]
+        cells = [
+            f"{row['evaluations']:,}",
+            f"{row['seconds']:.2f}",
+            f"{row['share']:.2f}",
+            goal,
+            reached,
+        ]
         cells += [f"{row['memory'] / 1e6:,.0f}", relative]
     names = [row["network"], row["precision"], row["work"], str(row["samples"])]
     return f"| {' | '.join([*names, *cells, row['note']])} |"
@@ -433,38 +509,66 @@ def measure_rows(options: argparse.Namespace, record: Record) -> None:
             found = {"note": f"{type(error).__name__}: {error}"}
         row = {**where, **found}
         if "seconds" in found:
-            goal, share = find_goal(network, name, samples), found["bare_seconds"] / found["seconds"]
-            row |= {"share": share, "goal": goal, "reached": None if goal is None else share >= goal}
+            goal, share = (
+                find_goal(network, name, samples),
+                found["bare_seconds"] / found["seconds"],
+            )
+            row |= {
+                "share": share,
+                "goal": goal,
+                "reached": None if goal is None else share >= goal,
+            }
             measured.append(row)
         print(describe(row), flush=True)
         record.add("rows", row)
     for entry in record.content.get("not run", ()):
         print("not run: " + ", ".join(map(str, entry.values())), flush=True)
-    aimed = sorted((row for row in measured if row["goal"]), key=lambda row: row["share"] / row["goal"], reverse=True)
-    worst = {row["work"]: row for row in aimed}.values()  # of each work the last, which is its worst
+    aimed = sorted(
+        (row for row in measured if row["goal"]),
+        key=lambda row: row["share"] / row["goal"],
+        reverse=True,
+    )
+    # of each work the last, which is its worst
+    worst = {row["work"]: row for row in aimed}.values()
     for row in sorted(worst, key=lambda row: row["share"] / row["goal"])[: options.profiles]:
         case = cases[row["network"], row["precision"]]
         found = profile(case, row["work"], row["samples"], options.row_seconds / 6)
-        record.add("profiles", {key: row[key] for key in ("network", "precision", "work", "samples")} | found)
+        record.add(
+            "profiles",
+            {key: row[key] for key in ("network", "precision", "work", "samples")} | found,
+        )
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     names = [*WORKS, *COPIES]
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, metavar="FILE.json")
     parser.add_argument("--tiny", action="store_true", help="tiny networks and budgets")
     parser.add_argument("--seconds", type=float, default=150.0, help="for everything, about")
     parser.add_argument("--row-seconds", type=float, help="of a row, about")
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names)
+    )
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, help="the first has all rows, others have a few")
+    parser.add_argument(
+        "--precisions",
+        nargs="+",
+        choices=PRECISIONS,
+        help="the first has all rows, others have a few",
+    )
     parser.add_argument("--samples", nargs="+", type=int, choices=ALL_SAMPLES, default=ALL_SAMPLES)
     parser.add_argument("--rows", nargs="+", type=int, help="of a batch, to choose from")
-    parser.add_argument("--profiles", type=int, default=3, help="how many rows are profiled at the end")
+    parser.add_argument(
+        "--profiles", type=int, default=3, help="how many rows are profiled at the end"
+    )
     options = parser.parse_args()
     options.row_seconds = options.row_seconds or (TINY_ROW_SECONDS if options.tiny else 0.7)
-    options.precisions = options.precisions or list(PRECISIONS if not options.tiny else reversed(PRECISIONS))
+    options.precisions = options.precisions or list(
+        PRECISIONS if not options.tiny else reversed(PRECISIONS)
+    )
     options.rows = options.rows or ([16] if options.tiny else [128, 256])
     return options
 
@@ -476,7 +580,9 @@ def main() -> None:
     record = Record(options.out, torch.device(options.device))
     if "bfloat16" in options.precisions and not can_mix_precisions():
         print("bfloat16 is left out: this version of standfast has no mixed precision", flush=True)
-        options.precisions = [precision for precision in options.precisions if precision != "bfloat16"]
+        options.precisions = [
+            precision for precision in options.precisions if precision != "bfloat16"
+        ]
     record.content["options"] = {name: str(value) for name, value in vars(options).items()}
     record.write()
     measure_rows(options, record)

@@ -79,7 +79,12 @@ def run_metric(case: Case, metric: Metric) -> dict[str, Any]:
     except Exception as error:  # the other metrics are still worth their time
         return {"error": f"{type(error).__name__}: {error}"}
     evaluations = int(result.model_evaluations.sum())
-    return {"seconds": taken, "evaluations": evaluations, "memory": peak[0], "status": sorted(set(result.status))}
+    return {
+        "seconds": taken,
+        "evaluations": evaluations,
+        "memory": peak[0],
+        "status": sorted(set(result.status)),
+    }
 
 
 def measure_map(case: Case, label: str) -> float:
@@ -93,7 +98,9 @@ def measure_map(case: Case, label: str) -> float:
     return (read_clock(case.device) - start) / images
 
 
-def measure_rates(case: Case, seconds: float, record: Record) -> tuple[dict[str, float], dict[str, float]]:
+def measure_rates(
+    case: Case, seconds: float, record: Record
+) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds of a map of each explainer, and of an evaluation of each work; NaN where it fails."""
     maps, works = dict.fromkeys(EXPLAINERS, math.nan), {}
     for label in EXPLAINERS:
@@ -109,7 +116,9 @@ def measure_rates(case: Case, seconds: float, record: Record) -> tuple[dict[str,
     return maps, works
 
 
-def price(metric: Metric, label: str, classes: int, maps: Mapping[str, float], works: Mapping[str, float]) -> float:
+def price(
+    metric: Metric, label: str, classes: int, maps: Mapping[str, float], works: Mapping[str, float]
+) -> float:
     """Hours of the study's images with this metric and explainer."""
     names, differentiable = STUDY[metric.name], standfast.explainers.get(label).differentiable
     evaluation = works[names[0] if differentiable else names[-1]]
@@ -121,37 +130,54 @@ def price(metric: Metric, label: str, classes: int, maps: Mapping[str, float], w
     return IMAGES * seconds / 3600
 
 
-def print_prices(case: Case, maps: Mapping[str, float], works: Mapping[str, float], record: Record) -> None:
+def print_prices(
+    case: Case, maps: Mapping[str, float], works: Mapping[str, float], record: Record
+) -> None:
     """A table of hours by metric and preset, with and without LIME; an explainer that failed is left out."""
     classes = case.model.classes or 2
     known = [label for label in EXPLAINERS if not math.isnan(maps[label])]
-    print(f"\n{IMAGES:,} images x {len(known)} explainers, {record.content['device']}, {case.precision}")
-    print("| metric | preset | evaluations of an image | hours | without LIME |\n| --- | --- | ---: | ---: | ---: |")
+    print(
+        f"\n{IMAGES:,} images x {len(known)} explainers, {record.content['device']}, {case.precision}"
+    )
+    print(
+        "| metric | preset | evaluations of an image | hours | without LIME |\n| --- | --- | ---: | ---: | ---: |"
+    )
     for preset in ("quick", "standard"):
         totals = [0.0, 0.0]
         for name in STUDY:
             needs = {"neighbourhood": standfast.LinfBall(0.03)} if name in list(STUDY)[:2] else {}
             metric = standfast.metrics.get(name, preset=preset, **needs)
             hours = {label: price(metric, label, classes, maps, works) for label in known}
-            both = [sum(hours.values()), sum(own for label, own in hours.items() if not label.startswith("lime"))]
+            both = [
+                sum(hours.values()),
+                sum(own for label, own in hours.items() if not label.startswith("lime")),
+            ]
             totals = [total + own for total, own in zip(totals, both, strict=True)]
-            print(f"| {name} | {preset} | {metric.cost(classes).evaluations:,} | {both[0]:,.2f} | {both[1]:,.2f} |")
+            print(
+                f"| {name} | {preset} | {metric.cost(classes).evaluations:,} | {both[0]:,.2f} | {both[1]:,.2f} |"
+            )
             record.add("hours", {"metric": name, "preset": preset, **hours})
         print(f"| all five | {preset} | | {totals[0]:,.2f} | {totals[1]:,.2f} |", flush=True)
 
 
 def main() -> None:
     """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, metavar="FILE.json")
     parser.add_argument("--tiny", action="store_true", help="tiny networks and budgets")
-    parser.add_argument("--networks", nargs="+", choices=("resnet50", "vit_b16"), default=("resnet50", "vit_b16"))
+    parser.add_argument(
+        "--networks", nargs="+", choices=("resnet50", "vit_b16"), default=("resnet50", "vit_b16")
+    )
     parser.add_argument("--precision", choices=PRECISIONS)
     parser.add_argument("--rows", nargs="+", type=int, help="of a batch, to choose from")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    options.precision = options.precision or ("bfloat16" if can_mix_precisions() and not options.tiny else "float32")
+    options.precision = options.precision or (
+        "bfloat16" if can_mix_precisions() and not options.tiny else "float32"
+    )
     options.rows = options.rows or ([16] if options.tiny else [128])
     options.row_seconds = TINY_ROW_SECONDS if options.tiny else 0.5
     record = Record(options.out, torch.device(options.device))
@@ -160,15 +186,24 @@ def main() -> None:
     for network in options.networks:
         case = prepare(network, options.precision, options, record)
         first = first or case
-        print("| network | metric | evaluations | s | memory, MB | note |\n| --- | --- | ---: | ---: | ---: | --- |")
+        print(
+            "| network | metric | evaluations | s | memory, MB | note |\n| --- | --- | ---: | ---: | ---: | --- |"
+        )
         for name, metric in make_metrics().items():
             found = run_metric(case, metric)
             record.add("metrics", {"network": network, "metric": name, **found})
             if "error" in found:
                 print(f"| {network} | {name} | - | - | - | {found['error']} |", flush=True)
                 continue
-            cells = [f"{found['evaluations']:,}", f"{found['seconds']:.2f}", f"{found['memory'] / 1e6:,.0f}"]
-            print(f"| {network} | {name} | {' | '.join(cells)} | {', '.join(found['status'])} |", flush=True)
+            cells = [
+                f"{found['evaluations']:,}",
+                f"{found['seconds']:.2f}",
+                f"{found['memory'] / 1e6:,.0f}",
+            ]
+            print(
+                f"| {network} | {name} | {' | '.join(cells)} | {', '.join(found['status'])} |",
+                flush=True,
+            )
     assert first is not None
     print_prices(first, *measure_rates(first, options.row_seconds, record), record)
 

@@ -39,11 +39,15 @@ class Network:
         if precision == "float32":
             return standfast.Model(self.module, BOUNDS, device=device, batch_size=rows)
         module = self.module.to(memory_format=torch.channels_last)
-        return standfast.Model(module, BOUNDS, device=device, batch_size=rows, mixed_precision="bfloat16")
+        return standfast.Model(
+            module, BOUNDS, device=device, batch_size=rows, mixed_precision="bfloat16"
+        )
 
     def draw(self, count: int, seed: int, device: torch.device) -> Tensor:
         """`count` random inputs."""
-        return torch.rand(count, *self.shape, generator=torch.Generator().manual_seed(seed)).to(device)
+        return torch.rand(count, *self.shape, generator=torch.Generator().manual_seed(seed)).to(
+            device
+        )
 
 
 def build(name: str, tiny: bool) -> Network:
@@ -56,15 +60,23 @@ def build(name: str, tiny: bool) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if name == "lenet5":
-            found = Network(name, standfast.zoo.load("lenet5-mnist"), (1, 28, 28), "standfast.zoo, bundled weights")
+            found = Network(
+                name,
+                standfast.zoo.load("lenet5-mnist"),
+                (1, 28, 28),
+                "standfast.zoo, bundled weights",
+            )
         elif tiny:
             options = {"side": 8, "width": 16, "layers": 2, "heads": 2}
             module = ResNet18(width=4) if name == "resnet50" else VisionTransformer(**options)
-            found = Network(name, module, (3, 8, 8), f"tiny: standfast.zoo, {type(module).__name__}")
+            found = Network(
+                name, module, (3, 8, 8), f"tiny: standfast.zoo, {type(module).__name__}"
+            )
         else:
             found = Network(name, *_build_large(name))
         for layer in found.module.modules():
-            if isinstance(layer, nn.Linear) and not layer.weight.any():  # as the head of torchvision's transformer
+            # as the head of torchvision's transformer
+            if isinstance(layer, nn.Linear) and not layer.weight.any():
                 nn.init.normal_(layer.weight, std=0.02)
     found.module.eval().requires_grad_(False)
     return found
@@ -83,7 +95,9 @@ def _build_large(name: str) -> tuple[nn.Module, tuple[int, ...], str]:
         import rates
 
         return rates.build(name), shape, "transformers"
-    module: nn.Module = getattr(torchvision.models, {"vit_b16": "vit_b_16"}.get(name, name))(weights=None)
+    module: nn.Module = getattr(torchvision.models, {"vit_b16": "vit_b_16"}.get(name, name))(
+        weights=None
+    )
     return module, shape, f"torchvision {torchvision.__version__}"
 
 
@@ -104,7 +118,9 @@ class Record:
         self.path = path
         on_card = device.type == "cuda"
         self.content: dict[str, Any] = {
-            "device": torch.cuda.get_device_name(device) if on_card else f"CPU, {torch.get_num_threads()} thread(s)",
+            "device": torch.cuda.get_device_name(device)
+            if on_card
+            else f"CPU, {torch.get_num_threads()} thread(s)",
             "torch": torch.__version__,
             "float32": {
                 "matmul": torch.get_float32_matmul_precision(),

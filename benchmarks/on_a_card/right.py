@@ -61,7 +61,12 @@ SECONDS_BETWEEN_FILES = 5.0
 #: with `--tiny`, every so many of the tasks of a section
 STRIDE = 20
 #: how the names of cases begin that take longest
-LONG = ("studies", "metrics: attribution_attack", "metrics: misinterpretation_probability", "metrics: c_eval")
+LONG = (
+    "studies",
+    "metrics: attribution_attack",
+    "metrics: misinterpretation_probability",
+    "metrics: c_eval",
+)
 EXPLAINERS = ["saliency", "input_x_gradient", "smoothgrad:samples=4"]
 METRICS = ["aopc", "log_odds", "max_sensitivity", "worst_case:budget=100"]
 NETWORKS = ("lenet5-mnist", "resnet20-cifar10", "vit-mnist", "transformer-sentences", "cnn-waves")
@@ -81,7 +86,11 @@ class Options:
 @cache
 def list_cases() -> dict[str, tuple[str, golden.Case]]:
     """Group and case by name."""
-    return {f"{group}: {name}": (group, case) for group in golden.GROUPS for name, case in golden.GROUPS[group]()}
+    return {
+        f"{group}: {name}": (group, case)
+        for group in golden.GROUPS
+        for name, case in golden.GROUPS[group]()
+    }
 
 
 @contextlib.contextmanager
@@ -128,7 +137,9 @@ def draw_on_the_cpu() -> Iterator[Counter[str]]:
             setattr(Streams, name, method)
 
 
-def run_case(case: golden.Case, device: str, batch_size: int = golden.BATCH_SIZES[0]) -> Arrays | str:
+def run_case(
+    case: golden.Case, device: str, batch_size: int = golden.BATCH_SIZES[0]
+) -> Arrays | str:
     """The arrays of a case, or the kind of error with which the library refuses it."""
     golden.DEVICE = device
     try:
@@ -147,7 +158,11 @@ def compare_case(name: str, options: Options) -> Record:
     if isinstance(wanted, str) or isinstance(found, str) or isinstance(again, str):
         words = [each if isinstance(each, str) else "a result" for each in (wanted, found, again)]
         alike = len({each.partition(":")[0] for each in words}) == 1
-        return {"problems": [] if alike else [f"on the CPU {words[0]}, on the device {words[1]}, then {words[2]}"]}
+        return {
+            "problems": []
+            if alike
+            else [f"on the CPU {words[0]}, on the device {words[1]}, then {words[2]}"]
+        }
     repeat, _ = measure_difference(again, found)
     if options.deterministic:
         return {"problems": [], "repeat": repeat}
@@ -169,7 +184,13 @@ def compare_case(name: str, options: Options) -> Record:
         problems.append(f"{batch_where} differs by {batch:.2g} with another batch size")
     kind = "searches" if case.searches else "draws" if drawn else "rounds"
     own, _ = measure_difference(found, wanted)
-    record = {"problems": problems, "kind": kind, "difference": difference, "where": where, "own_numbers": own}
+    record = {
+        "problems": problems,
+        "kind": kind,
+        "difference": difference,
+        "where": where,
+        "own_numbers": own,
+    }
     return {**record, "repeat": repeat, "batch": batch}
 
 
@@ -178,12 +199,25 @@ def compare_case(name: str, options: Options) -> Record:
 
 def list_contract() -> list[str]:
     """Checks as `kind/name/check` or `kind/name/shape`."""
-    checks = [check.__name__ for check in testing.METRIC_CHECKS if check is not testing.check_description]
-    metrics = [f"metric/{name}/{check}" for name in golden.own_names(standfast.metrics.metrics) for check in checks]
+    checks = [
+        check.__name__ for check in testing.METRIC_CHECKS if check is not testing.check_description
+    ]
+    metrics = [
+        f"metric/{name}/{check}"
+        for name in golden.own_names(standfast.metrics.metrics)
+        for check in checks
+    ]
     explainers = golden.own_names(standfast.explainers.explainers)
     similarities = golden.own_names(standfast.similarity.similarities)
-    both = [(kind, name) for kind, names in (("explainer", explainers), ("similarity", similarities)) for name in names]
-    return [*metrics, *(f"{kind}/{name}/{shape}" for kind, name in both for shape in testing.SHAPES)]
+    both = [
+        (kind, name)
+        for kind, names in (("explainer", explainers), ("similarity", similarities))
+        for name in names
+    ]
+    return [
+        *metrics,
+        *(f"{kind}/{name}/{shape}" for kind, name in both for shape in testing.SHAPES),
+    ]
 
 
 def check_contract(name: str, options: Options) -> Record:
@@ -223,7 +257,9 @@ def make_network(name: str, device: str) -> tuple[standfast.Model, Tensor]:
     kind = name.partition("-")[2]
     source = {"sentences": "sentences", "waves": "waves:test"}.get(kind, "digits")
     data = standfast.data.load(source)[:4]
-    inputs = F.pad(data.inputs, (2, 2, 2, 2)).expand(-1, 3, -1, -1) if kind == "cifar10" else data.inputs
+    inputs = (
+        F.pad(data.inputs, (2, 2, 2, 2)).expand(-1, 3, -1, -1) if kind == "cifar10" else data.inputs
+    )
     bounds = (float(inputs.min()), float(inputs.max())) if kind == "waves" else data.bounds
     return standfast.Model(standfast.zoo.load(name), bounds, device=device, batch_size=128), inputs
 
@@ -235,7 +271,14 @@ def compare_network(name: str, options: Options) -> Record:
         model, inputs = make_network(name, device)
         ball = standfast.LinfBall(0.05)
         found = standfast.evaluate(
-            model, EXPLAINERS, inputs, METRICS, neighbourhood=ball, preset="quick", controls=False, progress=False
+            model,
+            EXPLAINERS,
+            inputs,
+            METRICS,
+            neighbourhood=ball,
+            preset="quick",
+            controls=False,
+            progress=False,
         )
         if found.failures:
             return {"problems": [f"on {device}: {found.failures[0]['error']}"]}
@@ -248,17 +291,26 @@ def compare_network(name: str, options: Options) -> Record:
 
 def compare_workers(_: str, options: Options) -> Record:
     """A study by one process and by two that share the device."""
-    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device=options.device, batch_size=64)
+    model = standfast.Model(
+        standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device=options.device, batch_size=64
+    )
     inputs = standfast.data.bundled("digits")[:8].inputs
-    metrics = {"AOPC": "aopc", "sensitivity": standfast.metrics.MaxSensitivity(standfast.LinfBall(0.05), samples=5)}
+    metrics = {
+        "AOPC": "aopc",
+        "sensitivity": standfast.metrics.MaxSensitivity(standfast.LinfBall(0.05), samples=5),
+    }
     one, two = (
-        standfast.evaluate(model, EXPLAINERS, inputs, metrics, controls=False, workers=workers, progress=False)
+        standfast.evaluate(
+            model, EXPLAINERS, inputs, metrics, controls=False, workers=workers, progress=False
+        )
         for workers in (1, 2)
     )
     if one.failures or two.failures:
         return {"problems": [[*one.failures, *two.failures][0]["error"]]}
     difference, where = measure_difference(golden.summarise(two), golden.summarise(one))
-    problems = [f"{where} differs by {difference:.2g}"] if difference > TOLERANCES["studies"] else []
+    problems = (
+        [f"{where} differs by {difference:.2g}"] if difference > TOLERANCES["studies"] else []
+    )
     return {"problems": problems, "difference": difference}
 
 
@@ -299,7 +351,9 @@ def compare_memory(_: str, options: Options) -> Record:
     problems = [] if sizes[1] <= rows else [f"a batch size of {sizes[1]}: memory did not run out"]
     for other in found[1:]:
         difference, where = measure_difference(other, found[0])
-        problems += [f"{where} differs by {difference:.2g}"] if difference > TOLERANCES["metrics"] else []
+        problems += (
+            [f"{where} differs by {difference:.2g}"] if difference > TOLERANCES["metrics"] else []
+        )
     return {"problems": problems, "batch_sizes": sizes, "last": options.device != "cpu"}
 
 
@@ -325,7 +379,11 @@ def compare_mixed(name: str, options: Options) -> Record:
         model = standfast.Model(module, (0.0, 1.0), device=options.device, batch_size=16, **mixed)
         try:
             if kind == "explainer":
-                found.append(standfast.explainers.get(subject, **golden.QUICK.get(subject, {}))(model, inputs))
+                found.append(
+                    standfast.explainers.get(subject, **golden.QUICK.get(subject, {}))(
+                        model, inputs
+                    )
+                )
             else:
                 metric = standfast.metrics.metrics[subject].example()
                 found.append(metric(model, "input_x_gradient", inputs).value)
@@ -334,7 +392,11 @@ def compare_mixed(name: str, options: Options) -> Record:
     refusals = [each for each in found if isinstance(each, str)]
     if refusals:
         return {"problems": refusals if len(refusals) == 1 else []}
-    problems = [] if found[1].dtype in (torch.float32, torch.float64) else [f"the result is {found[1].dtype}"]
+    problems = (
+        []
+        if found[1].dtype in (torch.float32, torch.float64)
+        else [f"the result is {found[1].dtype}"]
+    )
     a, b = (golden.as_array(each) for each in found)
     if (np.isfinite(a) & ~np.isfinite(b)).any():
         problems.append("not finite where float32 is")
@@ -399,7 +461,9 @@ def choose_tasks(sections: list[str], tiny: bool) -> list[Task]:
 
     def place(task: Task) -> tuple[bool, float]:
         section, name = task
-        return section in ("cases", "contract", "mixed") and not name.startswith(LONG), golden.hash_text(name)
+        return section in ("cases", "contract", "mixed") and not name.startswith(
+            LONG
+        ), golden.hash_text(name)
 
     return sorted(tasks, key=place)
 
@@ -429,7 +493,12 @@ class Report:
         """Write the file, and say how far everything is."""
         self.written = time.monotonic()
         seconds = self.written - self.start
-        content = {"part": "right", "device": self.device, "torch": torch.__version__, "seconds": seconds}
+        content = {
+            "part": "right",
+            "device": self.device,
+            "torch": torch.__version__,
+            "seconds": seconds,
+        }
         part = self.path.with_suffix(".part")
         part.write_text(json.dumps({**content, "records": self.records}, indent=1))
         part.replace(self.path)
@@ -438,17 +507,29 @@ class Report:
 
     def sort_by(self, section: str, note: str, **having: str) -> list[tuple[float, str, Record]]:
         """Value of a note, name and record, the largest value first; of the records that have these values, too."""
-        records = [(name, record) for name, record in self.records.get(section, {}).items() if record is not None]
+        records = [
+            (name, record)
+            for name, record in self.records.get(section, {}).items()
+            if record is not None
+        ]
         chosen = [(name, r) for name, r in records if note in r and having.items() <= r.items()]
-        return sorted(((r[note], name, r) for name, r in chosen), key=lambda row: row[0], reverse=True)
+        return sorted(
+            ((r[note], name, r) for name, r in chosen), key=lambda row: row[0], reverse=True
+        )
 
     def count_problems(self) -> int:
         """How many tasks have problems; prints it for each section."""
         total = 0
         for section, records in self.records.items():
             done = [record for record in records.values() if record is not None]
-            wrong, seconds = sum(bool(r["problems"]) for r in done), sum(r.get("seconds", 0.0) for r in done)
-            print(f"{section}: {len(done)} done ({seconds:.0f} s of processes), {wrong} with problems, ", end="")
+            wrong, seconds = (
+                sum(bool(r["problems"]) for r in done),
+                sum(r.get("seconds", 0.0) for r in done),
+            )
+            print(
+                f"{section}: {len(done)} done ({seconds:.0f} s of processes), {wrong} with problems, ",
+                end="",
+            )
             print(f"{len(records) - len(done)} not run")
             total += wrong
         return total
@@ -457,9 +538,13 @@ class Report:
         """Print what is worth reading of the notes."""
         for kind in ("rounds", "draws", "searches"):
             rows = self.sort_by("cases", "difference", kind=kind)
-            print(f"\nThe CPU and the device with the same random numbers, {kind}, the worst ten of {len(rows)}:")
+            print(
+                f"\nThe CPU and the device with the same random numbers, {kind}, the worst ten of {len(rows)}:"
+            )
             for value, name, record in rows[:10]:
-                print(f"  {value:.2g} {name}: {record['where']} (with its own: {record['own_numbers']:.2g})")
+                print(
+                    f"  {value:.2g} {name}: {record['where']} (with its own: {record['own_numbers']:.2g})"
+                )
         for section, words in (("cases", ""), ("deterministic", ", with deterministic algorithms")):
             rows = self.sort_by(section, "repeat")
             moved = [row for row in rows if row[0] > 0]
@@ -470,9 +555,14 @@ class Report:
         for value, name, record in self.sort_by("cases", "batch")[:10]:
             print(f"  {value:.2g} {name} ({record['kind']})")
         for name, record in self.records.get("networks", {}).items():
-            print(f"\n{name}: explainer, metric; value and rank on the CPU; value and rank on the device")
+            print(
+                f"\n{name}: explainer, metric; value and rank on the CPU; value and rank on the device"
+            )
             for explainer, metric, *numbers in (record or {}).get("table", []):
-                print(f"  {explainer}, {metric}; " + " ".join("-" if n is None else f"{n:.5g}" for n in numbers))
+                print(
+                    f"  {explainer}, {metric}; "
+                    + " ".join("-" if n is None else f"{n:.5g}" for n in numbers)
+                )
         print("\nThe lowest correlations of maps in bfloat16 with those in float32:")
         for value, name, _ in self.sort_by("mixed", "correlation")[:-11:-1]:
             print(f"  {value:.4f} {name}")
@@ -480,13 +570,21 @@ class Report:
 
 def main() -> None:
     """Do the tasks, write the file and print the summary."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("right.json"))
     parser.add_argument("--tiny", action="store_true", help="a small part of the tasks")
-    parser.add_argument("--only", nargs="+", choices=list(LISTS), default=list(LISTS), help="sections")
-    parser.add_argument("--deterministic", action="store_true", help="repeat with torch's deterministic algorithms")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="after which nothing more is done")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(LISTS), default=list(LISTS), help="sections"
+    )
+    parser.add_argument(
+        "--deterministic", action="store_true", help="repeat with torch's deterministic algorithms"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="after which nothing more is done"
+    )
     parser.add_argument("--processes", type=int, default=min(16, available_cpus()))
     chosen = parser.parse_args()
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
@@ -501,7 +599,11 @@ def main() -> None:
     run(choose_tasks(chosen.only, chosen.tiny), Options(chosen.device), 0.8)
     if chosen.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-        moved = [("deterministic", name) for value, name, _ in report.sort_by("cases", "repeat") if value > 0]
+        moved = [
+            ("deterministic", name)
+            for value, name, _ in report.sort_by("cases", "repeat")
+            if value > 0
+        ]
         run(moved, Options(chosen.device, deterministic=True), 0.9)
     counter = ROOT / "benchmarks" / "on_a_card" / "synchronisations.py"
     if counter.is_file():

@@ -118,12 +118,18 @@ def measure(kind: str, name: str, little: Run, much: Run, device: str = "cpu") -
     start = one.total - per_round * one.rounds
     places = {f"{kind} {place}": count for (kind, place), count in whole.seen.most_common()}
     places |= {f"driver {place}": count for place, count in whole.told.most_common()}
-    return Row(kind, name, start, per_round, further / (SAMPLES - 1), whole.rounds, whole.rows, places)
+    return Row(
+        kind, name, start, per_round, further / (SAMPLES - 1), whole.rounds, whole.rows, places
+    )
 
 
 def _divide(more: Waits, less: Waits) -> float:
     """The further waits for each further round."""
-    return (more.total - less.total) / (more.rounds - less.rounds) if more.rounds > less.rounds else 0.0
+    return (
+        (more.total - less.total) / (more.rounds - less.rounds)
+        if more.rounds > less.rounds
+        else 0.0
+    )
 
 
 def _make_search(name: str, budget: int) -> Run:
@@ -140,10 +146,14 @@ def _make_metric(name: str, options: dict[str, Any]) -> Run:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, help="a JSON file for all numbers")
-    parser.add_argument("--only", nargs="*", default=[], help="names of searches, metrics and explainers")
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="names of searches, metrics and explainers"
+    )
     parser.add_argument("--places", action="store_true", help="print where they wait")
     options = parser.parse_args()
     rows, total = [], Counter[str]()

@@ -36,7 +36,9 @@ _ROOT = str(Path(standfast.__file__).parent)
 #: what a tensor on the pretended card says of its device; plain "cpu" is the host
 _CARD = torch.device("cpu", 0)
 #: functions that read values, that make tensors of Python's values, and that take tensors from both memories
-_READS = split_names("tolist item numpy __array__ __bool__ __int__ __float__ __index__ __contains__ __complex__")
+_READS = split_names(
+    "tolist item numpy __array__ __bool__ __int__ __float__ __index__ __contains__ __complex__"
+)
 _MAKES = split_names("tensor as_tensor new_tensor")
 _TAKES_BOTH = split_names("copy_ __getitem__ __setitem__")
 #: operations of torch that need a value, or a size that depends on values, before they return
@@ -110,7 +112,8 @@ def _find_place() -> str | None:
         if frame.f_code.co_name == "_call_impl":  # of torch.nn.Module
             return None
         own = name.startswith(_ROOT) and not name.startswith(f"{_ROOT}/zoo")
-        if own and not isinstance(frame.f_locals.get("self"), TorchFunctionMode):  # which only passes calls on
+        # which only passes calls on
+        if own and not isinstance(frame.f_locals.get("self"), TorchFunctionMode):
             return f"{name[len(_ROOT) + 1 :]}:{frame.f_lineno}"
         frame = frame.f_back
     return "outside"
@@ -155,7 +158,11 @@ class _Follow(TorchFunctionMode):
             self.waits.seen[kind, place] += 1
 
     def __torch_function__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         given = find_tensors([*args, *kwargs.values()])
@@ -174,10 +181,17 @@ class _Follow(TorchFunctionMode):
             self.count("to host")
         elif on_card and name in _READS:
             self.count("value")
-        elif (goal == "card" and (host or name in _MAKES)) or (on_card and not stays and _sends(name, args)):
+        elif (goal == "card" and (host or name in _MAKES)) or (
+            on_card and not stays and _sends(name, args)
+        ):
             if not kwargs.get("non_blocking"):
                 self.count("to card")
-        elif on_card and goal is None and name not in _TAKES_BOTH and any(value.ndim for value in host):
+        elif (
+            on_card
+            and goal is None
+            and name not in _TAKES_BOTH
+            and any(value.ndim for value in host)
+        ):
             self.count("mixed")
         if goal and any(result is value for value in given):
             result = result.view_as(result)  # a copy on a card
@@ -198,12 +212,19 @@ class _Operations(TorchDispatchMode):
         return False  # the import of torch._dynamo takes seconds, and nothing is compiled here
 
     def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         name, kwargs = func.overloadpacket.__name__, kwargs or {}
         if self.follow.watches:
-            masked = name in _INDEXED and any(part is not None and part.dtype == torch.bool for part in args[1])
-            fills = masked and len(args) > 2 and args[2].numel() == 1  # a mask with one value needs no size
+            masked = name in _INDEXED and any(
+                part is not None and part.dtype == torch.bool for part in args[1]
+            )
+            # a mask with one value needs no size
+            fills = masked and len(args) > 2 and args[2].numel() == 1
             if name in _VALUE:
                 self.follow.count("value")
             elif (name in _SIZE and kwargs.get("output_size") is None) or (masked and not fills):
@@ -219,7 +240,9 @@ def _find_goal(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | 
     """Where a call puts its result, `"host"` or `"card"`; None if its arguments do not say."""
     device = kwargs.get("device", "cpu" if name == "cpu" else None)
     if name == "to":
-        device = next((value for value in args[1:] if isinstance(value, str | torch.device | Tensor)), device)
+        device = next(
+            (value for value in args[1:] if isinstance(value, str | torch.device | Tensor)), device
+        )
     if device is None:
         return None
     there = _is_on_card(device) if isinstance(device, Tensor) else torch.device(device) == _CARD
@@ -234,5 +257,7 @@ def _sends(name: str, args: Sequence[Any]) -> bool:
     if name != "__getitem__" and isinstance(values, Tensor) and not _is_on_card(values):
         return name == "copy_" or values.ndim > 0
     index = () if name == "copy_" else args[1] if isinstance(args[1], tuple) else (args[1],)
-    places = any(isinstance(part, Tensor) and part.ndim > 0 and not _is_on_card(part) for part in index)
+    places = any(
+        isinstance(part, Tensor) and part.ndim > 0 and not _is_on_card(part) for part in index
+    )
     return places or any(isinstance(part, list) for part in index)

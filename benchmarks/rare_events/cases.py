@@ -40,7 +40,9 @@ class Problem:
     region: Region
     radius: float
     truth: float = math.nan  # ln P; NaN if it is measured by plain Monte Carlo, or not known
-    measure: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  # margin and similarity, for the model
+    measure: Callable[[Tensor], tuple[Tensor, Tensor]] | None = (
+        None  # margin and similarity, for the model
+    )
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ def find_limit(dimension: int, exponent: int) -> float:
 def make_irwin_hall(dimension: int, exponent: int) -> Problem:
     """The sum of uniform features exceeds a limit, with P = 10^-exponent."""
     t, region = find_limit(dimension, exponent), make_box(dimension)
-    return Problem(lambda x: sum_features(x) - t, region, region, 0.5, irwin_hall_log_sf(dimension, t))
+    return Problem(
+        lambda x: sum_features(x) - t, region, region, 0.5, irwin_hall_log_sf(dimension, t)
+    )
 
 
 def make_two_stages() -> Problem:
@@ -135,7 +139,12 @@ def compute_cone_log_probability(dimension: int, length: float, threshold: float
     peak = float(grid[np.argmax([log_density(r) for r in grid])])
     top = log_density(peak)
     value, _ = integrate.quad(
-        lambda r: math.exp(log_density(r) - top), max(peak - 12, 0.0), peak + 12, epsabs=0, epsrel=1e-11, limit=400
+        lambda r: math.exp(log_density(r) - top),
+        max(peak - 12, 0.0),
+        peak + 12,
+        epsabs=0,
+        epsrel=1e-11,
+        limit=400,
     )
     return top + math.log(value)
 
@@ -152,7 +161,9 @@ def make_linear_classifier() -> Problem:
     model = standfast.Model(layer, bounds=(-100.0, 100.0), device="cpu", batch_size=1024)
     ball = standfast.LinfBall(CUT, "truncated_normal", 1.0)
     mapped = sign * x
-    truth = compute_cone_log_probability(dimension, float((mapped - mapped.mean()).norm()), threshold)
+    truth = compute_cone_log_probability(
+        dimension, float((mapped - mapped.mean()).norm()), threshold
+    )
     return make_explanation_problem(model, x[None], ball, threshold, absolute=False, truth=truth)
 
 
@@ -166,7 +177,9 @@ def make_explanation_problem(
 ) -> Problem:
     """`changed_explanation` of input x gradient, Pearson below the threshold, around one input."""
     explainer = get_explainer("input_x_gradient")
-    event = make_event("changed_explanation", standfast.similarity.get("pearson"), threshold, needs_threshold=True)
+    event = make_event(
+        "changed_explanation", standfast.similarity.get("pearson"), threshold, needs_threshold=True
+    )
     with model.session():
         probe = Probe(Call(model, explainer, x), event.similarity, absolute=absolute)
     assert len(probe.usable()) == 1
@@ -181,13 +194,17 @@ def make_explanation_problem(
         assert found.similarity is not None
         return found.margin, found.similarity
 
-    return Problem(lambda points: event.scores(query(points)), region, region, ball.radius, truth, measure)
+    return Problem(
+        lambda points: event.scores(query(points)), region, region, ball.radius, truth, measure
+    )
 
 
 @functools.cache
 def load_lenet() -> tuple[standfast.Model, Tensor]:
     """The bundled LeNet-5 and the first ten digits."""
-    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=256)
+    model = standfast.Model(
+        standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=256
+    )
     return model, standfast.data.bundled("digits")[:10].inputs
 
 
@@ -196,7 +213,9 @@ def make_digit_case(digit: int, radius: float, threshold: float) -> Case:
 
     def build() -> Problem:
         model, digits = load_lenet()
-        return make_explanation_problem(model, digits[digit : digit + 1], standfast.LinfBall(radius), threshold)
+        return make_explanation_problem(
+            model, digits[digit : digit + 1], standfast.LinfBall(radius), threshold
+        )
 
     name = f"digit {digit}, radius {radius}, PCC < {threshold}"
     return Case(name, "model", build, digit, radius, threshold)
@@ -236,7 +255,9 @@ class Run:
 
 def run_ours(problem: Problem, seed: int, **options: Any) -> Run:
     """Run standfast."""
-    found = SubsetSimulation(**options).run(problem.score, problem.prior, generator=torch.Generator().manual_seed(seed))
+    found = SubsetSimulation(**options).run(
+        problem.score, problem.prior, generator=torch.Generator().manual_seed(seed)
+    )
     low, high = found.interval()[0].tolist()
     return Run(
         found.log_probability.item(),
@@ -259,7 +280,9 @@ def run_safari(problem: Problem, seed: int, **options: Any) -> Run:
 
     found = safari_estimate(score, problem.region, problem.radius, seed, **options)
     value, error = found.log_probability, found.delta
-    return Run(value, value - 1.96 * error, value + 1.96 * error, error, found.evaluations, found.failed)
+    return Run(
+        value, value - 1.96 * error, value + 1.96 * error, error, found.evaluations, found.failed
+    )
 
 
 ESTIMATORS: dict[str, Callable[[Problem, int], Run]] = {
@@ -302,13 +325,17 @@ def _plan_runs() -> dict[str, dict[str, dict[str, int]]]:
     cheap = dict(zip(COMPARED, (30, 10, 6, 2, 10, 6), strict=True))
     costly = dict(zip(COMPARED, (20, 6, 3, 1, 6, 3), strict=True))
     deep = {5: (8, 3, 3, 1, 4, 3), 10: (8, 3, 2, 1, 4, 2), 20: (5, 2, 1, 0, 3, 1)}
-    pixels = {f"Irwin-Hall, d = 784, 1e-{k}": dict(zip(COMPARED, runs, strict=True)) for k, runs in deep.items()}
+    pixels = {
+        f"Irwin-Hall, d = 784, 1e-{k}": dict(zip(COMPARED, runs, strict=True))
+        for k, runs in deep.items()
+    }
     names = [case.name for case in CASES if case.kind == "exact"]
     slow = {name: costly for name in names if name.startswith(("half-space", "linear"))}
     return {
         "exact": {name: (pixels | slow).get(name, cheap) for name in names},
         "model": {
-            "digit 1, radius 0.3, PCC < 0.5": dict(zip(COMPARED, (6, 3, 1, 1, 3, 1), strict=True)) | {MONTE_CARLO: 10},
+            "digit 1, radius 0.3, PCC < 0.5": dict(zip(COMPARED, (6, 3, 1, 1, 3, 1), strict=True))
+            | {MONTE_CARLO: 10},
             "digit 0, radius 0.1, PCC < 0.865": dict(zip(COMPARED, (5, 2, 1, 0, 2, 1), strict=True))
             | {MONTE_CARLO: 12},
         },

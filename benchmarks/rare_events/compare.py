@@ -47,12 +47,15 @@ def compare_exact(runs: int) -> None:
     for options in settings:
         quantile = options.get("quantile", 0.5)
         print(f"\nN = 1000, {options or 'defaults (quantile 0.5, moves 4)'}, {runs} runs")
-        print("| problem | mean error of ln P | sd | sd of independent levels | ratio | mean std_error | covered |")
+        print(
+            "| problem | mean error of ln P | sd | sd of independent levels | ratio | mean std_error | covered |"
+        )
         print("| --- | --- | --- | --- | --- | --- | --- |")
         for problem in problems():
             generator = torch.Generator().manual_seed(7)
             found = [
-                SubsetSimulation(**options).run(problem.score, problem.prior, generator=generator) for _ in range(runs)
+                SubsetSimulation(**options).run(problem.score, problem.prior, generator=generator)
+                for _ in range(runs)
             ]
             errors = np.array([e.log_probability.item() for e in found]) - problem.truth
             reported = np.array([e.std_error.item() for e in found])
@@ -86,7 +89,9 @@ def compare_stages(runs: int) -> None:
         ]
         errors = np.array([e.log_probability.item() for e in found]) - truth
         families = np.median([e.levels[0].families[-1].item() for e in found])
-        sure, unsure = ([e for e in found if bool(e.resolved) == resolved] for resolved in (True, False))
+        sure, unsure = (
+            [e for e in found if bool(e.resolved) == resolved] for resolved in (True, False)
+        )
         width = np.median([e.interval()[0].diff().item() for e in sure])
         print(
             f"| {truth:.1f} | {len(sure)} of {runs} | {count_covered(sure, truth)} | {count_covered(unsure, truth)} of"
@@ -108,7 +113,9 @@ def compare_traps(runs: int) -> None:
             for first in (1.0, 32.0):
                 generator = torch.Generator().manual_seed(5)
                 found = [
-                    SubsetSimulation(first=first).run(trap.score, StandardNormal(d), generator=generator)
+                    SubsetSimulation(first=first).run(
+                        trap.score, StandardNormal(d), generator=generator
+                    )
                     for _ in range(runs)
                 ]
                 errors = np.array([e.log_probability.item() for e in found]) - trap.log_probability
@@ -124,14 +131,35 @@ def compare_traps(runs: int) -> None:
 
 def compare_cost(runs: int) -> None:
     """What it costs to know P of a half-space, an Irwin-Hall sum and two tails, and how well it is known then."""
-    print("\n| P | problem | evaluations, mean | most | error of ln P, mean | sd | mean std_error | covered |")
+    print(
+        "\n| P | problem | evaluations, mean | most | error of ln P, mean | sd | mean std_error | covered |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for p in (0.5, 3e-2, 1e-2, 1e-3, 1e-4, 1e-6, 1e-12):
-        one, both, t = stats.norm.isf(p), stats.norm.isf(p / 2), irwin_hall_threshold(50, math.log(p))
+        one, both, t = (
+            stats.norm.isf(p),
+            stats.norm.isf(p / 2),
+            irwin_hall_threshold(50, math.log(p)),
+        )
         cases = (
-            ("half-space, d = 200", lambda x, one=one: x.sum(1) / 200**0.5 - one, StandardNormal(200), math.log(p)),
-            ("two tails, d = 50", lambda x, both=both: x[:, 0].abs() - both, StandardNormal(50), math.log(p)),
-            ("Irwin-Hall, d = 50", lambda x, t=t: x.sum(1) - t, UnitBox(50), irwin_hall_log_sf(50, t)),
+            (
+                "half-space, d = 200",
+                lambda x, one=one: x.sum(1) / 200**0.5 - one,
+                StandardNormal(200),
+                math.log(p),
+            ),
+            (
+                "two tails, d = 50",
+                lambda x, both=both: x[:, 0].abs() - both,
+                StandardNormal(50),
+                math.log(p),
+            ),
+            (
+                "Irwin-Hall, d = 50",
+                lambda x, t=t: x.sum(1) - t,
+                UnitBox(50),
+                irwin_hall_log_sf(50, t),
+            ),
         )
         for name, score, prior, truth in cases:
             found = repeat(SubsetSimulation(), score, prior, runs)
@@ -151,7 +179,9 @@ CORNERS = ((20, 1), (20, 5), (20, 20), (200, 5), (200, 200))
 
 def compare_corner(runs: int) -> None:
     """What an event in one corner of a box costs: several uniform features are all near their upper end."""
-    print("\n| features | near the end | P | evaluations, median | least | most | error of ln P, mean | sd | covered |")
+    print(
+        "\n| features | near the end | P | evaluations, median | least | most | error of ln P, mean | sd | covered |"
+    )
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for features, near_the_end in CORNERS:
         for p in (6e-5, 1e-6):
@@ -173,7 +203,9 @@ def compare_corner(runs: int) -> None:
 
 def compare_modes(runs: int) -> None:
     """Three modes of other steepness: how many intervals hold, in how many dimensions."""
-    print("\n| problem | d | interval holds | unresolved | error of ln P, median | evaluations per run |")
+    print(
+        "\n| problem | d | interval holds | unresolved | error of ln P, median | evaluations per run |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     for dimension in (20, 40, 80, 200):
         for trap in THREE_MODES:
@@ -200,7 +232,9 @@ def compare_particles(runs: int) -> None:
     """A difficult event with few particles: the first MNIST test digit, radius 0.3, Pearson below 0.4."""
     x = standfast.data.load("mnist:test")[:1].inputs
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
-    print("\n| particles | first | ln P: smallest, median, largest | unresolved | interval holds -36 | evaluations |")
+    print(
+        "\n| particles | first | ln P: smallest, median, largest | unresolved | interval holds -36 | evaluations |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     for particles in (50, 100, 200, 400, 1000):
         for first in (1.0, 32.0):
@@ -222,14 +256,26 @@ def compare_particles(runs: int) -> None:
 
 def compare_walk(_: int) -> None:
     """The paper's random walk with M = 250, and the Gaussian move, on the same events."""
-    print("\n| event | proposal | runs | mean error of ln P | root mean square error | evaluations per run |")
+    print(
+        "\n| event | proposal | runs | mean error of ln P | root mean square error | evaluations per run |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     threshold = irwin_hall_threshold(50, math.log(1e-10))
     half = -math.log(1e-6)
     cases = [
-        ("Irwin-Hall, d = 50, 1e-10", lambda x: x.sum(1) - threshold, UnitBox(50), irwin_hall_log_sf(50, threshold)),
+        (
+            "Irwin-Hall, d = 50, 1e-10",
+            lambda x: x.sum(1) - threshold,
+            UnitBox(50),
+            irwin_hall_log_sf(50, threshold),
+        ),
         ("corner, d = 784", lambda x: x[:, :2].prod(1) - 0.9992, UnitBox(784), None),
-        ("half-space, d = 784, 1e-6", lambda x: x.sum(1) / 28 - 4.753424, StandardNormal(784), -half),
+        (
+            "half-space, d = 784, 1e-6",
+            lambda x: x.sum(1) / 28 - 4.753424,
+            StandardNormal(784),
+            -half,
+        ),
     ]
     for name, score, prior, truth in cases:
         if truth is None:  # P(U V > t) = 1 - t + t ln t
@@ -237,14 +283,23 @@ def compare_walk(_: int) -> None:
             truth = math.log(1 - t + t * math.log(t))
         for proposal, options, runs in (
             ("gaussian, defaults", {}, 20),
-            ("random walk, M = 250, quantile 0.1", {"proposal": "random_walk", "moves": 250, "quantile": 0.1}, 5),
+            (
+                "random walk, M = 250, quantile 0.1",
+                {"proposal": "random_walk", "moves": 250, "quantile": 0.1},
+                5,
+            ),
         ):
             generator = torch.Generator().manual_seed(7)
-            found = [SubsetSimulation(**options).run(score, prior, generator=generator) for _ in range(runs)]
+            found = [
+                SubsetSimulation(**options).run(score, prior, generator=generator)
+                for _ in range(runs)
+            ]
             errors = np.array([e.log_probability.item() for e in found]) - truth
             evaluations = np.mean([e.model_evaluations.item() for e in found])
             rms = np.sqrt((errors**2).mean())
-            print(f"| {name} | {proposal} | {runs} | {errors.mean():+.2f} | {rms:.2f} | {evaluations:,.0f} |")
+            print(
+                f"| {name} | {proposal} | {runs} | {errors.mean():+.2f} | {rms:.2f} | {evaluations:,.0f} |"
+            )
 
 
 def compare_model(samples: int) -> None:
@@ -252,7 +307,9 @@ def compare_model(samples: int) -> None:
     digits = standfast.data.bundled("digits")[:10].inputs
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     ball, agree = standfast.LinfBall(0.3), 0
-    print("\n| digit | threshold | ln P, Monte Carlo | ln P, subset simulation | difference in combined errors |")
+    print(
+        "\n| digit | threshold | ln P, Monte Carlo | ln P, subset simulation | difference in combined errors |"
+    )
     print("| --- | --- | --- | --- | --- |")
     pilot = MisinterpretationProbability(ball, threshold=-0.9, particles=1000, floor=-9.0)
     curves = pilot(model, "input_x_gradient", digits).levels
@@ -262,7 +319,9 @@ def compare_model(samples: int) -> None:
         pick = int((levels.log_probability - math.log(1e-3)).abs().argmin())
         threshold = -0.9 - levels.threshold[pick].item()
         x = digits[digit : digit + 1]
-        plain = MisinterpretationProbability(ball, threshold=threshold, method="monte_carlo", samples=samples)
+        plain = MisinterpretationProbability(
+            ball, threshold=threshold, method="monte_carlo", samples=samples
+        )
         subset = MisinterpretationProbability(ball, threshold=threshold)
         a = plain(model, "input_x_gradient", x, generator=torch.Generator().manual_seed(1))
         b = subset(model, "input_x_gradient", x, generator=torch.Generator().manual_seed(2))
@@ -291,7 +350,9 @@ PARTS: dict[str, Callable[[int], None]] = {
 
 def main() -> None:
     """Run all parts, or the part that is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=None, help="200; 20 for the part `peers`")
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--part", choices=[*PARTS, "particles", "peers"])

@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import BLOCK, CASES, ESTIMATORS, MONTE_CARLO, QUICK, count_monte_carlo_hits, list_runs, make_seed
+from cases import (
+    BLOCK,
+    CASES,
+    ESTIMATORS,
+    MONTE_CARLO,
+    QUICK,
+    count_monte_carlo_hits,
+    list_runs,
+    make_seed,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, CACHE = ROOT / "papers" / "safari" / "estimators.md", ROOT / "build" / "estimators.jsonl"
@@ -73,13 +82,23 @@ def run_tasks(todo: list[Key], cache: Cache) -> None:
     for done, (name, estimator, run) in enumerate(left):
         case, start = cases[name], time.process_time()
         if estimator == MONTE_CARLO:
-            values: dict[str, Any] = {"hits": count_monte_carlo_hits([case], run)[name], "evaluations": BLOCK}
+            values: dict[str, Any] = {
+                "hits": count_monte_carlo_hits([case], run)[name],
+                "evaluations": BLOCK,
+            }
         else:
             problem = case.build()
             values = vars(ESTIMATORS[estimator](problem, make_seed(name, estimator, run)))
             values = values | {"truth": problem.truth}
-        cache.add((name, estimator, run), values | {"seconds": round(time.process_time() - start, 3)})
-        print(f"\r{done + 1}/{len(left)} {name}: {estimator}".ljust(100)[:100], end="", file=sys.stderr, flush=True)
+        cache.add(
+            (name, estimator, run), values | {"seconds": round(time.process_time() - start, 3)}
+        )
+        print(
+            f"\r{done + 1}/{len(left)} {name}: {estimator}".ljust(100)[:100],
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
     print(file=sys.stderr)
 
 
@@ -88,12 +107,16 @@ def main(arguments: list[str] | None = None) -> None:
     import figure
     import tables
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--runs", type=int, default=None)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--tables", action="store_true", help="run nothing, use stored runs")
-    parser.add_argument("--page", type=Path, default=None, help="the page to write (papers/safari/estimators.md)")
+    parser.add_argument(
+        "--page", type=Path, default=None, help="the page to write (papers/safari/estimators.md)"
+    )
     parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -103,7 +126,8 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.tables:
         run_tasks(todo, cache)
     page = options.page or (None if options.quick else PAGE)
-    shown = todo if page is None else list_tasks(PARTS, runs)  # a page holds all parts that there are runs of
+    # a page holds all parts that there are runs of
+    shown = todo if page is None else list_tasks(PARTS, runs)
     results = [cache.runs[key] for key in shown if key in cache.runs]
     summaries = tables.summarise(results)
     tables.publish(summaries, page)

@@ -41,7 +41,10 @@ def draw(summaries: dict[tuple[str, str], Summary]) -> str:
         if (row := summaries.get((case, estimator))) is not None and len(row.values)
     ]
     bars = []
-    for kind, title in (("exact", "exact problems"), ("model", "digits, against plain Monte Carlo")):
+    for kind, title in (
+        ("exact", "exact problems"),
+        ("model", "digits, against plain Monte Carlo"),
+    ):
         for estimator in COMPARED:
             rows = select_kind(summaries, estimator, kind)
             runs, covered = sum(row.runs for row in rows), sum(row.covered for row in rows)
@@ -83,7 +86,12 @@ def draw(summaries: dict[tuple[str, str], Summary]) -> str:
             },
             {
                 "mark": {"type": "rule", "strokeWidth": 2},
-                "encoding": {"x": work, "y": {"field": "low", **error}, "y2": {"field": "high"}, "color": colour},
+                "encoding": {
+                    "x": work,
+                    "y": {"field": "low", **error},
+                    "y2": {"field": "high"},
+                    "color": colour,
+                },
             },
             {
                 "mark": {"type": "point", "filled": True, "size": 75, "opacity": 1},
@@ -101,7 +109,12 @@ def draw(summaries: dict[tuple[str, str], Summary]) -> str:
             },
         ],
     }
-    facet = {"field": "problem", "type": "nominal", "sort": list(SHOWN), "header": {"title": None, "labelFontSize": 12}}
+    facet = {
+        "field": "problem",
+        "type": "nominal",
+        "sort": list(SHOWN),
+        "header": {"title": None, "labelFontSize": 12},
+    }
     place = {
         "field": "estimator",
         "type": "nominal",
@@ -121,7 +134,11 @@ def draw(summaries: dict[tuple[str, str], Summary]) -> str:
         "layer": [
             {
                 "mark": {"type": "bar", "opacity": 0.75, "height": {"band": 0.6}},
-                "encoding": {"x": {"field": "share", **part}, "y": place, "color": {**colour, "legend": None}},
+                "encoding": {
+                    "x": {"field": "share", **part},
+                    "y": place,
+                    "color": {**colour, "legend": None},
+                },
             },
             {
                 "mark": {"type": "rule", "color": INK},
@@ -133,11 +150,22 @@ def draw(summaries: dict[tuple[str, str], Summary]) -> str:
             },
         ],
     }
-    kinds = {"field": "kind", "type": "nominal", "sort": "descending", "header": {"title": None, "labelFontSize": 12}}
+    kinds = {
+        "field": "kind",
+        "type": "nominal",
+        "sort": "descending",
+        "header": {"title": None, "labelFontSize": 12},
+    }
     spec = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "vconcat": [
-            {"data": {"values": points}, "facet": facet, "columns": 3, "spec": panel, "spacing": 16},
+            {
+                "data": {"values": points},
+                "facet": facet,
+                "columns": 3,
+                "spec": panel,
+                "spacing": 16,
+            },
             {"data": {"values": bars}, "facet": {"column": kinds}, "spec": cover, "spacing": 24},
         ],
         "spacing": 30,

@@ -40,7 +40,11 @@ SUMMARY_COLUMNS = (
     " evaluations / standfast's |"
 )
 PACKAGES = {"OpenTURNS": "openturns", "UQpy": "UQpy"}
-FLAT, MANY = 3, 100  # up to FLAT dimensions all tools are fast; above MANY a run of some takes minutes
+# up to FLAT dimensions all tools are fast; above MANY a run of some takes minutes
+FLAT, MANY = (
+    3,
+    100,
+)
 MOST_SAMPLES = 10_000  # of UQpy, whose time grows with the square of the number of chains
 COLUMNS = "| problem | tool | runs | error of ln P, median | rmse | 95% interval holds | failed | evaluations |"
 
@@ -62,7 +66,9 @@ class Setting:
         """Scores `(n,)` of standard normal points `(n, d)`."""
         prior = self.problem.prior
         z = torch.from_numpy(np.array(points, dtype=np.float64)).to(prior.dtype)
-        values = self.problem.score(prior.from_gaussian(z.reshape(1, len(z), *prior.shape))[0]).double()
+        values = self.problem.score(
+            prior.from_gaussian(z.reshape(1, len(z), *prior.shape))[0]
+        ).double()
         return values.reshape(len(z), -1).amin(1).numpy()
 
 
@@ -94,15 +100,22 @@ def run_openturns(setting: Setting, seed: int, method: str) -> Run:
     openturns.Log.Show(openturns.Log.NONE)
     openturns.RandomGenerator.SetSeed(seed % 2**31)
     count = Counter(setting)
-    function = openturns.PythonFunction(setting.dimension, 1, func_sample=lambda x: count(x)[:, None])
+    function = openturns.PythonFunction(
+        setting.dimension, 1, func_sample=lambda x: count(x)[:, None]
+    )
     # independent coordinates, and not `Normal(d)`: its transformation takes d^2 operations for a point
-    inputs = openturns.RandomVector(openturns.JointDistribution([openturns.Normal()] * setting.dimension))
-    event = openturns.ThresholdEvent(openturns.CompositeRandomVector(function, inputs), openturns.LessOrEqual(), 0.0)
+    inputs = openturns.RandomVector(
+        openturns.JointDistribution([openturns.Normal()] * setting.dimension)
+    )
+    event = openturns.ThresholdEvent(
+        openturns.CompositeRandomVector(function, inputs), openturns.LessOrEqual(), 0.0
+    )
     algorithm = getattr(openturns, method)(event)
     samples = setting.budget // setting.levels
     if method == "NAIS":  # its time grows with the square of the number of samples
         samples = min(samples, 4000 if setting.dimension <= FLAT else 1000)
-    elif method != "SubsetSampling":  # cross entropy keeps a quarter at each step, so it takes more steps
+    elif method != "SubsetSampling":
+        # cross entropy keeps a quarter at each step, so it takes more steps
         samples = min(samples * 6 // 10, 30_000 if setting.dimension <= FLAT else 5000)
     algorithm.setBlockSize(500)
     algorithm.setMaximumOuterSampling(max(samples // 500, 1))
@@ -119,7 +132,8 @@ def run_uqpy(setting: Setting, seed: int) -> Run:
     from UQpy.run_model import RunModel
     from UQpy.sampling import ModifiedMetropolisHastings
 
-    class Points(RunModel):  # evaluates all points of a call at once; the original runs a script for each
+    # evaluates all points of a call at once; the original runs a script for each
+    class Points(RunModel):
         def __init__(self) -> None:
             self.count, self.qoi_list = Counter(setting), []
 
@@ -150,12 +164,16 @@ def run_uqpy(setting: Setting, seed: int) -> Run:
 def run_one_size(setting: Setting, seed: int) -> Run:
     """standfast with populations of one size, the default until 2026-11-21, and more particles for the same price."""
     price = measure_price(setting.problem, first=1.0)
-    return run_ours(setting.problem, seed, first=1.0, particles=max(round(1000 * setting.budget / price), 100))
+    return run_ours(
+        setting.problem, seed, first=1.0, particles=max(round(1000 * setting.budget / price), 100)
+    )
 
 
 def run_walk(setting: Setting, seed: int) -> Run:
     """The walk of SAFARI's authors, N = 1000, with as many moves as the evaluations allow."""
-    return run_safari(setting.problem, seed, moves=max(setting.budget // (1000 * setting.levels), 1))
+    return run_safari(
+        setting.problem, seed, moves=max(setting.budget // (1000 * setting.levels), 1)
+    )
 
 
 def measure_price(problem: Problem, **options: Any) -> int:
@@ -179,11 +197,15 @@ def list_tools() -> dict[str, Tool]:
     A run of NAIS on the exact problem of 1e-20 did not end in minutes.
     """
     openturns = {
-        "SubsetSampling": ("SubsetSampling", lambda d: 1.0 if d <= FLAT else 0.4 if d <= 200 else 0.0),
+        "SubsetSampling": (
+            "SubsetSampling",
+            lambda d: 1.0 if d <= FLAT else 0.4 if d <= 200 else 0.0,
+        ),
         "NAIS": ("NAIS", lambda d: 1.0 if d <= FLAT else 0.1 if d <= MANY else 0.0),
         "cross entropy": (
             "StandardSpaceCrossEntropyImportanceSampling",
-            lambda d: 0.5 if d <= FLAT else 0.0,  # with 100, one run raised, one did not end in minutes
+            # with 100, one run raised, one did not end in minutes
+            lambda d: 0.5 if d <= FLAT else 0.0,
         ),
     }
     return {
@@ -242,14 +264,21 @@ def make_setting(name: str, build: Callable[[], Problem]) -> Setting:
     return Setting(problem, problem.prior.shape.numel(), measure_price(problem))
 
 
-def make_values(key: tuple[str, str, int], build: Callable[[], Problem], tool: Tool) -> dict[str, Any]:
+def make_values(
+    key: tuple[str, str, int], build: Callable[[], Problem], tool: Tool
+) -> dict[str, Any]:
     """Make one run. An exception of a tool is a failed run."""
     setting, start = make_setting(key[0], build), time.process_time()
     try:
         run = tool.run(setting, make_seed(*key))
         values = vars(run) | {"truth": setting.problem.truth}
     except Exception as error:
-        values = {"failed": True, "evaluations": 0, "truth": setting.problem.truth, "reason": repr(error)[:200]}
+        values = {
+            "failed": True,
+            "evaluations": 0,
+            "truth": setting.problem.truth,
+            "reason": repr(error)[:200],
+        }
     return values | {"seconds": round(time.process_time() - start, 2)}
 
 
@@ -271,12 +300,16 @@ def print_table(records: list[dict[str, Any]]) -> None:
     for (case, tool), row in rows.items():
         groups.setdefault((name_group(case), tool), []).append((case, row))
     print(f"\n{SUMMARY_COLUMNS}\n{'| --- ' * 7}|")
-    for (group, tool), found in sorted(groups.items(), key=lambda item: list(GROUPS).index(item[0][0])):
+    for (group, tool), found in sorted(
+        groups.items(), key=lambda item: list(GROUPS).index(item[0][0])
+    ):
         title, last = ("" if group == last else group), group
         errors = [row.rmse for _, row in found if len(row.errors)]
         runs, holds = sum(len(row.records) for _, row in found), sum(row.holds for _, row in found)
         price = [row.evaluations / rows[case, "standfast"].evaluations for case, row in found]
-        accuracy = f"{np.median(errors):.2f} ({min(errors):.2f} to {max(errors):.2f})" if errors else "-"
+        accuracy = (
+            f"{np.median(errors):.2f} ({min(errors):.2f} to {max(errors):.2f})" if errors else "-"
+        )
         print(
             f"| {title} | {tool} | {len(found)} | {accuracy} | {holds / runs:.0%} of {runs} |"
             f" {sum(row.failed for _, row in found)} | {np.median(price):.2f} |"
@@ -292,7 +325,9 @@ class Row:
     @property
     def errors(self) -> np.ndarray:
         """Errors of ln P."""
-        return np.array([r["log_probability"] - r["truth"] for r in self.records if not r["failed"]])
+        return np.array(
+            [r["log_probability"] - r["truth"] for r in self.records if not r["failed"]]
+        )
 
     @property
     def rmse(self) -> float:

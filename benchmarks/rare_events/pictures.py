@@ -24,7 +24,12 @@ from traps import TRAPS, meatball
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 BLUE, ORANGE, GREEN = COLOURS[:3]
 SHOWN = 1500  # points of a panel
-STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white"}
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.facecolor": "white",
+}
 
 
 def record(
@@ -123,7 +128,9 @@ def draw_intervals() -> None:
 
 def save(figure: plt.Figure, name: str) -> None:
     """Write a picture of docs/figures."""
-    figure.savefig(FOLDER / f"{name}.png", dpi=110, bbox_inches="tight", metadata={"Software": None})
+    figure.savefig(
+        FOLDER / f"{name}.png", dpi=110, bbox_inches="tight", metadata={"Software": None}
+    )
     plt.close(figure)
 
 

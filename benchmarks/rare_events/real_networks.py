@@ -34,7 +34,9 @@ def run_cells(options: argparse.Namespace) -> None:
     found_runs = read_runs(options.out)
     same = {"data": options.data, "settings": options.settings}
     if any(row.get(name) != value for row in found_runs for name, value in same.items()):
-        raise SystemExit(f"{options.out} has runs with other --data or --settings; give another --out")
+        raise SystemExit(
+            f"{options.out} has runs with other --data or --settings; give another --out"
+        )
     done = {(r["model"], r["explainer"], r["radius"], r["event"], r["run"]) for r in found_runs}
     inputs = standfast.data.load(options.data)[: options.inputs].inputs
     for run, explainer, radius, event in itertools.product(
@@ -42,14 +44,25 @@ def run_cells(options: argparse.Namespace) -> None:
     ):
         if (options.model, explainer, radius, event, run) in done:
             continue
-        model = standfast.Model(standfast.zoo.load(options.model), bounds=(0.0, 1.0), device=options.device)
-        metric = MisinterpretationProbability(standfast.LinfBall(radius), event=event, **json.loads(options.settings))
+        model = standfast.Model(
+            standfast.zoo.load(options.model), bounds=(0.0, 1.0), device=options.device
+        )
+        metric = MisinterpretationProbability(
+            standfast.LinfBall(radius), event=event, **json.loads(options.settings)
+        )
         start = time.process_time()
-        found = metric(model, explainer, inputs, generator=torch.Generator().manual_seed(1000 + run))
+        found = metric(
+            model, explainer, inputs, generator=torch.Generator().manual_seed(1000 + run)
+        )
         seconds = time.process_time() - start
         with options.out.open("a") as file:
             for i in range(len(inputs)):
-                row: dict[str, Any] = {"model": options.model, "explainer": explainer, "radius": radius, "event": event}
+                row: dict[str, Any] = {
+                    "model": options.model,
+                    "explainer": explainer,
+                    "radius": radius,
+                    "event": event,
+                }
                 row |= {**same, "run": run, "input": i, "seconds": seconds / len(inputs)}
                 for name in ("log_probability", "std_error", "low", "high", "censored", "resolved"):
                     row[name] = getattr(found, name)[i].item()
@@ -96,7 +109,9 @@ def summarise_cell(runs: list[dict[str, Any]]) -> dict[str, float]:
         "holding": float(holds.sum()),
         "width": float(np.median(high - low)),
         "resolved": float(np.mean([r["resolved"] for r in runs])),
-        "spread": float(values.std(ddof=1) / math.sqrt(np.mean(errors**2))) if reached else math.nan,
+        "spread": float(values.std(ddof=1) / math.sqrt(np.mean(errors**2)))
+        if reached
+        else math.nan,
         "evaluations": float(np.mean([r["evaluations"] for r in runs])),
     }
 
@@ -119,14 +134,18 @@ def describe_cells(cells: list[dict[str, float]]) -> str:
 
 def main() -> None:
     """Compute runs, or print their table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--model", default="lenet5-mnist")
     parser.add_argument("--data", default="mnist:test")
     parser.add_argument("--inputs", type=int, default=10)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--explainers", nargs="+", default=["input_x_gradient", "integrated_gradients", "gradcam"])
+    parser.add_argument(
+        "--explainers", nargs="+", default=["input_x_gradient", "integrated_gradients", "gradcam"]
+    )
     parser.add_argument("--radii", nargs="+", type=float, default=[0.3, 0.1])
     parser.add_argument("--events", nargs="+", default=EVENTS)
     parser.add_argument("--settings", default="{}", help="further options of the metric, as JSON")

@@ -119,7 +119,9 @@ def safari_estimate(
         if log_probability < floor or (level >= 0 and last):
             return result(failed=log_probability < floor)
         alive = above.nonzero()[:, 0]
-        parents = torch.cat([alive, alive[torch.from_numpy(rng.integers(kept, size=particles - kept))]])
+        parents = torch.cat(
+            [alive, alive[torch.from_numpy(rng.integers(kept, size=particles - kept))]]
+        )
         x, scores, widths = x[parents], scores[parents], widths[parents]
         density = None if density is None else density[parents]
         lengths = window.log_length(x, widths)
@@ -137,7 +139,9 @@ def safari_estimate(
             x = torch.where(accept[:, None], proposed, x)
             scores = torch.where(accept[:, None], values, scores)
             lengths = torch.where(accept, back, lengths)
-            density = None if density is None or there is None else torch.where(accept, there, density)
+            density = (
+                None if density is None or there is None else torch.where(accept, there, density)
+            )
             accepted += accept
             if adaptation == "pooled":
                 gain = math.exp((accept.double().mean().item() - TARGET) / math.sqrt(step + 1))
@@ -147,7 +151,9 @@ def safari_estimate(
         rate = accepted / moves
         rates.append(rate.mean().item())
         if adaptation == "published":
-            factor = torch.where(rate > ACCEPTED_ENOUGH, WIDER, torch.where(rate < ACCEPTED_ENOUGH, NARROWER, 1.0))
+            factor = torch.where(
+                rate > ACCEPTED_ENOUGH, WIDER, torch.where(rate < ACCEPTED_ENOUGH, NARROWER, 1.0)
+            )
             widths = (widths * factor[:, None]).clamp(max=radius)
         previous = level
         if level >= 0:
@@ -176,7 +182,11 @@ class Window:
 
     def log_length(self, x: Tensor, widths: Tensor) -> Tensor:
         """Log volume of the window around each point, relative to the window without truncation: `(N,)`."""
-        sides = torch.minimum(x + widths, self.upper).sub_(torch.maximum(x - widths, self.lower)).div_(2 * widths)
+        sides = (
+            torch.minimum(x + widths, self.upper)
+            .sub_(torch.maximum(x - widths, self.lower))
+            .div_(2 * widths)
+        )
         total = torch.zeros(len(x), dtype=x.dtype)
         # one logarithm for each group: a logarithm for each pixel would take half of the time
         for group in sides.split(_GROUP, dim=1):

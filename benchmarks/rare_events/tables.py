@@ -113,7 +113,11 @@ def format_number(number: float) -> str:
     """1,230 or 1e+07."""
     if math.isnan(number):
         return "-"
-    return f"{float(f'{number:.3g}'):,.0f}" if number < 1e7 else f"{number:.1e}".replace("e+0", "e").replace("e+", "e")
+    return (
+        f"{float(f'{number:.3g}'):,.0f}"
+        if number < 1e7
+        else f"{number:.1e}".replace("e+0", "e").replace("e+", "e")
+    )
 
 
 def format_cell(row: Summary | None) -> str:
@@ -123,7 +127,9 @@ def format_cell(row: Summary | None) -> str:
     held = f"{row.covered}/{row.runs}"
     if not len(row.values):
         return held
-    spread = math.hypot(row.sd / len(row.values) ** 0.5 if len(row.values) > 1 else 0.0, row.truth_error)
+    spread = math.hypot(
+        row.sd / len(row.values) ** 0.5 if len(row.values) > 1 else 0.0, row.truth_error
+    )
     bias = f"{row.errors.mean():+.2f}" + (f" ± {spread:.2f}" if len(row.values) > 1 else "")
     claimed = math.sqrt(float((row.claimed**2).mean()))
     return f"{bias} ({claimed:.2f}), {held}"
@@ -140,9 +146,13 @@ def make_exact_table(summaries: dict[tuple[str, str], Summary]) -> str:
     return "\n".join(lines)
 
 
-def select_kind(summaries: dict[tuple[str, str], Summary], estimator: str, kind: str = "exact") -> list[Summary]:
+def select_kind(
+    summaries: dict[tuple[str, str], Summary], estimator: str, kind: str = "exact"
+) -> list[Summary]:
     """The summaries of one estimator on all cases of one kind."""
-    return [row for (case, name), row in summaries.items() if name == estimator and KINDS[case] == kind]
+    return [
+        row for (case, name), row in summaries.items() if name == estimator and KINDS[case] == kind
+    ]
 
 
 def make_headline_table(summaries: dict[tuple[str, str], Summary]) -> str:
@@ -159,12 +169,24 @@ def make_headline_table(summaries: dict[tuple[str, str], Summary]) -> str:
             continue
         runs, covered = sum(row.runs for row in rows), sum(row.covered for row in rows)
         biases = [float(row.errors.mean()) for row in rows if len(row.values)]
-        ratios = [row.work / base[row.case].work for row in rows if min(row.runs, base[row.case].runs) >= SEVERAL]
+        ratios = [
+            row.work / base[row.case].work
+            for row in rows
+            if min(row.runs, base[row.case].runs) >= SEVERAL
+        ]
         work = "1"
         if estimator != OURS:
-            work = f"{format_ratio(float(np.median(ratios)))} (median of {len(ratios)})" if ratios else "-"
+            work = (
+                f"{format_ratio(float(np.median(ratios)))} (median of {len(ratios)})"
+                if ratios
+                else "-"
+            )
         digits = select_kind(summaries, estimator, "model")
-        held = f"{sum(row.covered for row in digits)}/{sum(row.runs for row in digits)}" if digits else "-"
+        held = (
+            f"{sum(row.covered for row in digits)}/{sum(row.runs for row in digits)}"
+            if digits
+            else "-"
+        )
         lines.append(
             f"| {estimator} | {format_share(covered, runs)} of {runs} | {min(biases):+.2f} to {max(biases):+.2f} |"
             f" {work} | {held} |"

@@ -59,7 +59,9 @@ def measure_trees() -> None:
     one = measure(lambda: ask(frame.iloc[[1]]))
     many = measure(lambda: ask(frame.iloc[1 : 1 + MANY]))
     ratio = f"{many / one:.1f} times as much"
-    print(f"TreeSHAP, {DRAWS} draws: one decision {one:.1f} s, {MANY} decisions {many:.1f} s, {ratio}")
+    print(
+        f"TreeSHAP, {DRAWS} draws: one decision {one:.1f} s, {MANY} decisions {many:.1f} s, {ratio}"
+    )
 
 
 def measure_digit() -> None:
@@ -73,7 +75,9 @@ def measure_digit() -> None:
 
     ask(slice(0, 1))
     one, many = measure(lambda: ask(slice(1, 2))), measure(lambda: ask(slice(2, 2 + MANY)))
-    print(f"Grad-CAM of digits: one {one:.1f} s, {MANY} {many:.1f} s, {many / one:.1f} times as much")
+    print(
+        f"Grad-CAM of digits: one {one:.1f} s, {MANY} {many:.1f} s, {many / one:.1f} times as much"
+    )
 
 
 def measure_photograph(folder: Path) -> None:
@@ -84,18 +88,28 @@ def measure_photograph(folder: Path) -> None:
 
     photos = load_photos(2, 224)
     model = standfast.Model(load_lite0(), bounds=(0.0, 1.0), device="cpu")
-    changes = {"4/255": standfast.LinfBall(4 / 255), "brightness": standfast.neighbourhoods.Brightness()}
+    changes = {
+        "4/255": standfast.LinfBall(4 / 255),
+        "brightness": standfast.neighbourhoods.Brightness(),
+    }
     for name, change in changes.items():
 
         def ask(rows: slice, measurement: Any = change) -> None:
-            standfast.reasons(model, "gradcam", photos[rows], measurement=measurement, progress=False)
+            standfast.reasons(
+                model, "gradcam", photos[rows], measurement=measurement, progress=False
+            )
 
         ask(slice(0, 1))  # loads what is needed, and measures how many rows fit
-        print(f"Grad-CAM of a photograph, {name}: {measure(lambda: ask(slice(1, 2))):.1f} s", flush=True)
+        print(
+            f"Grad-CAM of a photograph, {name}: {measure(lambda: ask(slice(1, 2))):.1f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", choices=("trees", "digit", "photograph"), default="trees")
     parser.add_argument("--folder", type=Path, help="of the packages of EfficientNet-lite0")
     arguments = parser.parse_args()

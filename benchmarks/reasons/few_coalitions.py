@@ -52,7 +52,9 @@ def enumerate_values(worth: np.ndarray, features: int) -> np.ndarray:
     """The exact Shapley values, `(m,)`."""
     coalitions = np.arange(2**features)
     sizes = np.array([number.bit_count() for number in range(2**features)])
-    orders = [math.factorial(size) * math.factorial(features - size - 1) for size in range(features)]
+    orders = [
+        math.factorial(size) * math.factorial(features - size - 1) for size in range(features)
+    ]
     chances = np.array(orders) / math.factorial(features)
     values = np.zeros(features)
     for feature in range(features):
@@ -77,7 +79,9 @@ def measure(features: int, samples: int, kind: str, games: int) -> tuple[int, in
     for _ in range(games):
         worth = make_game(kind, features, generator)
         exact = enumerate_values(worth, features)
-        clean, *drawn = (estimate_values(worth, features, samples, seed) for seed in range(SEEDS + 1))
+        clean, *drawn = (
+            estimate_values(worth, features, samples, seed) for seed in range(SEEDS + 1)
+        )
         maps = np.stack(drawn)
         means = simultaneous_means(maps, 0.95, resamples=300)
         slack = 1e-9 * np.abs(exact).max()
@@ -94,19 +98,33 @@ def measure(features: int, samples: int, kind: str, games: int) -> tuple[int, in
 
 def main(games: int) -> None:
     """Print the table, with a cell for each kind of game."""
-    print(f"Of {games} games: off by a tenth; interval misses; reasons that hold; that hold wrongly")
     print(
-        "| features | coalitions | marked | " + " | ".join(KINDS) + " |\n| ---: | ---: | --- |" + " --- |" * len(KINDS)
+        f"Of {games} games: off by a tenth; interval misses; reasons that hold; that hold wrongly"
+    )
+    print(
+        "| features | coalitions | marked | "
+        + " | ".join(KINDS)
+        + " |\n| ---: | ---: | --- |"
+        + " --- |" * len(KINDS)
     )
     for features in (6, 8, 12):
         for samples in (int(ratio * features) for ratio in RATIOS):
-            is_marked = bool(KernelSHAP(samples=samples).has_too_few_samples(torch.zeros(1, features)).item())
+            is_marked = bool(
+                KernelSHAP(samples=samples).has_too_few_samples(torch.zeros(1, features)).item()
+            )
             counts = [measure(features, samples, kind, games) for kind in KINDS]
             cells = ["; ".join(map(str, each)) for each in counts]
-            print(f"| {features} | {samples} | {'yes' if is_marked else ''} | " + " | ".join(cells) + " |", flush=True)
+            print(
+                f"| {features} | {samples} | {'yes' if is_marked else ''} | "
+                + " | ".join(cells)
+                + " |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--games", type=int, default=6)
     main(parser.parse_args().games)

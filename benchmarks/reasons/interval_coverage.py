@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from other_intervals import bet, beta_binomial, korn_graubard, max_bootstrap, pool_draws, student, take_one_draw
+from other_intervals import (
+    bet,
+    beta_binomial,
+    korn_graubard,
+    max_bootstrap,
+    pool_draws,
+    student,
+    take_one_draw,
+)
 from scipy.special import stdtrit
 
 from standfast.statistics.clusters import clustered_intervals
@@ -70,7 +78,9 @@ UNEVEN = 0  # in the place of draws for each model: a geometric number, 10 on av
 def simulate_clusters(runs: int) -> None:
     """The share of intervals that hold, for every law, 5 numbers of models and 4 numbers of draws."""
     generator = np.random.default_rng(69)
-    print(f"Lowest share of {runs} intervals that hold, of 20 settings: 5 numbers of models, 4 numbers of draws")
+    print(
+        f"Lowest share of {runs} intervals that hold, of 20 settings: 5 numbers of models, 4 numbers of draws"
+    )
     print("| law | " + " | ".join(METHODS) + " |\n| --- |" + " ---: |" * len(METHODS))
     widths: dict[str, list[float]] = {name: [] for name in METHODS}
     below = dict.fromkeys(METHODS, 0)
@@ -92,10 +102,17 @@ def simulate_clusters(runs: int) -> None:
                     widths[name].append(float((high - low).mean()))
                     below[name] += held / runs < GOOD
                     if name == "here" and is_bad(held, runs):
-                        listed.append(f"{law}, {models} models, {draws_of_each or 'uneven'} draws: {held / runs:.1%}")
-        print(f"| {law} | " + " | ".join(f"{share:.1%}" for share in worst.values()) + " |", flush=True)
+                        listed.append(
+                            f"{law}, {models} models, {draws_of_each or 'uneven'} draws: {held / runs:.1%}"
+                        )
+        print(
+            f"| {law} | " + " | ".join(f"{share:.1%}" for share in worst.values()) + " |",
+            flush=True,
+        )
     print("| settings below 93% | " + " | ".join(str(count) for count in below.values()) + " |")
-    print("| mean width | " + " | ".join(f"{np.mean(width):.2f}" for width in widths.values()) + " |")
+    print(
+        "| mean width | " + " | ".join(f"{np.mean(width):.2f}" for width in widths.values()) + " |"
+    )
     print("settings below 93%, or whose upper limit is below 95%:", listed or "none")
 
 
@@ -192,7 +209,9 @@ class SetTally:
     def add(self, values: np.ndarray, truth: float | np.ndarray, seed: int) -> None:
         """Count the intervals of draws `(R, F)`."""
         count, features = values.shape
-        reach = stdtrit(count - 1, 1 - (1 - LEVEL) / 2 / features) * values.std(0, ddof=1) / count**0.5
+        reach = (
+            stdtrit(count - 1, 1 - (1 - LEVEL) / 2 / features) * values.std(0, ddof=1) / count**0.5
+        )
         self.student += (np.abs(values.mean(0) - truth) <= reach).all()
         low, high = max_bootstrap(values, LEVEL, seed, RESAMPLES)
         self.symmetric += ((low <= truth) & (truth <= high)).all()
@@ -211,14 +230,20 @@ class SetTally:
         """The shares as cells of a table."""
         counts = (self.student, self.symmetric, self.all_hold, self.without_constant, self.unmarked)
         wider = f"{self.width / self.symmetric_width:.2f}" if self.symmetric_width else ""
-        return " | ".join([*(f"{count / runs:.1%}" for count in counts), f"{self.marked / runs:.0%}", wider])
+        return " | ".join(
+            [*(f"{count / runs:.1%}" for count in counts), f"{self.marked / runs:.0%}", wider]
+        )
 
 
 def simulate_means(runs: int) -> None:
     """The share of draws in which the intervals of all features hold."""
     generator = np.random.default_rng(69)
-    print(f"Share of {runs} sets of intervals that hold for all features, of {CHEAP * runs} where there are 5 features")
-    print("| law | features | draws | Student | symmetric | all | without constant | without few, too | few | wider |")
+    print(
+        f"Share of {runs} sets of intervals that hold for all features, of {CHEAP * runs} where there are 5 features"
+    )
+    print(
+        "| law | features | draws | Student | symmetric | all | without constant | without few, too | few | wider |"
+    )
     print("| --- |" + " ---: |" * 9)
     for law, (draw, features, truth) in FEATURES.items():
         own_runs = CHEAP * runs if features == 5 else runs
@@ -244,8 +269,15 @@ MOST = 800
 
 def simulate_decisions(runs: int) -> None:
     """Draws until all reasons are decided, and the share of runs with a wrong decision."""
-    print(f"Mean number of draws, of at most {MOST}; share of {runs} runs that decide all; share with a wrong decision")
-    print("| reasons | schedule | " + " | ".join(REASONS) + " |\n| --- | --- |" + " ---: |" * len(REASONS))
+    print(
+        f"Mean number of draws, of at most {MOST}; share of {runs} runs that decide all; share with a wrong decision"
+    )
+    print(
+        "| reasons | schedule | "
+        + " | ".join(REASONS)
+        + " |\n| --- | --- |"
+        + " ---: |" * len(REASONS)
+    )
     for count in (1, 4):
         for name, looks in list_schedules(count):
             cells = [run_looks(looks, np.array(p[-count:]), runs) for p in REASONS.values()]
@@ -254,7 +286,10 @@ def simulate_decisions(runs: int) -> None:
     print("| reasons | " + " | ".join(REASONS) + " |\n| --- |" + " ---: |" * len(REASONS))
     for count in (1, 4):
         looks = schedule_looks(120, reasons=count)
-        cells = [run_looks(looks, np.array(p[-count:]), runs, draws_of_model=10) for p in REASONS.values()]
+        cells = [
+            run_looks(looks, np.array(p[-count:]), runs, draws_of_model=10)
+            for p in REASONS.values()
+        ]
         print(f"| {count} | " + " | ".join(cells) + " |", flush=True)
 
 
@@ -264,10 +299,15 @@ def list_schedules(reasons: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "100, 200, ...", (100, 200, 400, 800)
     yield "50, 200, 800", (50, 200, 800)
     least = count_least_models(reasons=reasons)
-    yield "least x 1.5", tuple(round(least * 1.5**step) for step in range(20) if least * 1.5**step < MOST)
+    yield (
+        "least x 1.5",
+        tuple(round(least * 1.5**step) for step in range(20) if least * 1.5**step < MOST),
+    )
 
 
-def run_looks(looks: tuple[int, ...], p: np.ndarray, runs: int, draws_of_model: int | None = None) -> str:
+def run_looks(
+    looks: tuple[int, ...], p: np.ndarray, runs: int, draws_of_model: int | None = None
+) -> str:
     """Draw until each reason is decided; a decision stays."""
     generator = np.random.default_rng(69)
     used = decided = wrong = 0
@@ -289,14 +329,18 @@ def run_looks(looks: tuple[int, ...], p: np.ndarray, runs: int, draws_of_model: 
     return f"{used / runs:.0f}; {decided / runs:.0%}; {wrong / runs:.1%}"
 
 
-def draw_hits(generator: np.random.Generator, most: int, p: np.ndarray, draws_of_model: int | None) -> np.ndarray:
+def draw_hits(
+    generator: np.random.Generator, most: int, p: np.ndarray, draws_of_model: int | None
+) -> np.ndarray:
     """For each reason and draw whether it is named, or for each model in how many draws."""
     size = (len(p), most)
     if draws_of_model is None:
         return generator.random(size) < p[:, None]
     strength = 1 / 0.3 - 1
     inner = np.minimum(p, 1 - 1e-9)[:, None]
-    return generator.binomial(draws_of_model, generator.beta(inner * strength, (1 - inner) * strength, size))
+    return generator.binomial(
+        draws_of_model, generator.beta(inner * strength, (1 - inner) * strength, size)
+    )
 
 
 _states: dict[tuple[object, ...], str] = {}
@@ -309,14 +353,18 @@ def decide_at(hits: np.ndarray, draws_of_model: int | None, look: int, reasons: 
         return decide_reasons(hits[None], draws, look=look, reasons=reasons)[0].state
     key = (int(hits.sum()), len(hits), look, reasons)
     if key not in _states:
-        _states[key] = decide_reasons(np.array([hits.sum()]), len(hits), look=look, reasons=reasons)[0].state
+        _states[key] = decide_reasons(
+            np.array([hits.sum()]), len(hits), look=look, reasons=reasons
+        )[0].state
     return _states[key]
 
 
 PARTS = {"clusters": simulate_clusters, "means": simulate_means, "decisions": simulate_decisions}
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--runs", type=int, default=2000)
     arguments = parser.parse_args()

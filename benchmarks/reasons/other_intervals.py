@@ -28,7 +28,12 @@ def korn_graubard(hits: np.ndarray, draws: np.ndarray, level: float) -> Ends:
     variance = clusters / (clusters - 1) * (residuals**2).sum(1) / all_draws**2
     tail = (1 + level) / 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        size = share * (1 - share) / variance * (stdtrit(all_draws - 1, tail) / stdtrit(clusters - 1, tail)) ** 2
+        size = (
+            share
+            * (1 - share)
+            / variance
+            * (stdtrit(all_draws - 1, tail) / stdtrit(clusters - 1, tail)) ** 2
+        )
     size = np.where((share > 0) & (share < 1), np.minimum(size, all_draws), clusters)
     return proportion_intervals(share * size, size, level)
 
@@ -65,7 +70,8 @@ def _bet_low(shares: np.ndarray, error: float) -> np.ndarray:
         gains = shares / middle[:, None] - 1
         with np.errstate(divide="ignore"):
             wealth = [
-                weight * np.exp(np.log1p(stake * gains).sum(1)) for weight, stake in zip(weights, stakes, strict=True)
+                weight * np.exp(np.log1p(stake * gains).sum(1))
+                for weight, stake in zip(weights, stakes, strict=True)
             ]
         rejected = sum(wealth) >= 1 / error
         low, high = np.where(rejected, middle, low), np.where(rejected, high, middle)
@@ -109,12 +115,17 @@ def max_bootstrap(values: np.ndarray, level: float, seed: int, resamples: int) -
     centred = values - values.mean(0)
     error = np.sqrt((centred**2).sum(0) / (count * (count - 1)))
     scaled = np.divide(centred, error, out=np.zeros_like(centred), where=error > 0)
-    rows = np.random.default_rng(seed).integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
+    rows = (
+        np.random.default_rng(seed).integers(count, size=(resamples, count))
+        + count * np.arange(resamples)[:, None]
+    )
     times = np.bincount(rows.ravel(), minlength=rows.size).reshape(resamples, count).astype(float)
     offset = times @ scaled / count
     spread = np.sqrt(np.maximum(times @ scaled**2 - count * offset**2, 0) / (count * (count - 1)))
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = np.where(spread > 1e-6, np.abs(offset) / spread, np.where(np.abs(offset) > 1e-6, np.inf, 0))
+        ratios = np.where(
+            spread > 1e-6, np.abs(offset) / spread, np.where(np.abs(offset) > 1e-6, np.inf, 0)
+        )
     width = np.zeros_like(error)
     width[error > 0] = np.quantile(ratios.max(1), level, method="higher") * error[error > 0]
     return values.mean(0) - width, values.mean(0) + width

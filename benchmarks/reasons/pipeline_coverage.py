@@ -115,12 +115,18 @@ def prepare_regressors() -> Source:
     frame, labels = example.make_applicants()
     noise = np.random.default_rng(3).lognormal(0, 0.3, len(frame))
     loss = np.where(labels == "default", frame["debt"], 0.0) * noise
-    customers = frame.iloc[np.argsort(-frame["late payments"].to_numpy(), kind="stable")[:DECISIONS]]
+    customers = frame.iloc[
+        np.argsort(-frame["late payments"].to_numpy(), kind="stable")[:DECISIONS]
+    ]
 
     def fit(rows: np.ndarray) -> Pipeline:
-        encoder = make_column_transformer((OrdinalEncoder(), ["town", "purpose"]), remainder="passthrough")
+        encoder = make_column_transformer(
+            (OrdinalEncoder(), ["town", "purpose"]), remainder="passthrough"
+        )
         trees = LGBMRegressor(n_estimators=40, num_leaves=15, n_jobs=1, verbose=-1)
-        return make_pipeline(encoder.set_output(transform="pandas"), trees).fit(frame.iloc[rows], loss[rows])
+        return make_pipeline(encoder.set_output(transform="pandas"), trees).fit(
+            frame.iloc[rows], loss[rows]
+        )
 
     def explain(number: int) -> Explained:
         generator = np.random.default_rng([4, number])
@@ -142,7 +148,9 @@ def prepare_linear() -> Source:
         encoder = make_column_transformer(
             (StandardScaler(), numbers), (OneHotEncoder(sparse_output=False), ["town", "purpose"])
         )
-        return make_pipeline(encoder, LogisticRegression(C=1.0)).fit(log_scale.iloc[rows], defaults[rows])
+        return make_pipeline(encoder, LogisticRegression(C=1.0)).fit(
+            log_scale.iloc[rows], defaults[rows]
+        )
 
     def find_terms(model: Pipeline, rows: pd.DataFrame) -> np.ndarray:
         encoded = model[0].transform(rows) - model[0].transform(log_scale).mean(0)
@@ -156,7 +164,8 @@ def prepare_linear() -> Source:
         generator = np.random.default_rng([5, number])
         again = fit(generator.integers(0, len(frame), len(frame)))
         rows = measure_again(
-            customers.assign(income=np.exp(customers["income"]), debt=np.exp(customers["debt"])), generator
+            customers.assign(income=np.exp(customers["income"]), debt=np.exp(customers["debt"])),
+            generator,
         )
         rows = rows.assign(income=np.log(rows["income"]), debt=np.log(rows["debt"]))
         maps = arrange(find_terms(again, rows), len(customers))
@@ -175,8 +184,12 @@ def prepare_backgrounds() -> Source:
     customers = model[:-1].transform(example.find_declined(model, frame))
 
     def explain_by(number: int) -> np.ndarray:
-        chosen = np.random.default_rng([6, number]).choice(len(encoded), BACKGROUND_ROWS, replace=False)
-        explainer = shap.TreeExplainer(model[-1], encoded.iloc[chosen], feature_perturbation="interventional")
+        chosen = np.random.default_rng([6, number]).choice(
+            len(encoded), BACKGROUND_ROWS, replace=False
+        )
+        explainer = shap.TreeExplainer(
+            model[-1], encoded.iloc[chosen], feature_perturbation="interventional"
+        )
         return -explainer.shap_values(customers, check_additivity=False)
 
     def explain(number: int) -> Explained:
@@ -206,7 +219,10 @@ def store_refits(folder: Path, models: int) -> None:
             explained = [explain(number) for number in range(start + 1, start + 1 + MODELS_OF_PART)]
             maps = np.stack([of_model.maps for of_model in explained]).astype(np.float32)
             np.savez_compressed(
-                path, origin=origin, maps=maps, kept=np.stack([of_model.kept for of_model in explained])
+                path,
+                origin=origin,
+                maps=maps,
+                kept=np.stack([of_model.kept for of_model in explained]),
             )
             print(name, start + len(explained), flush=True)
 
@@ -284,14 +300,18 @@ class Tally:
         return f"{held} | {self.decided / self.states:.0%} | {wrong}"
 
 
-def find_ends(hits: np.ndarray, draws: np.ndarray, level: float, is_clustered: bool) -> tuple[np.ndarray, np.ndarray]:
+def find_ends(
+    hits: np.ndarray, draws: np.ndarray, level: float, is_clustered: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """The intervals of `(S, M)` counts, as a card has them."""
     if is_clustered:
         return clustered_intervals(hits, draws, level)
     return proportion_intervals(hits.sum(1), draws.sum(1), level)
 
 
-def simulate(decision: Decision, models: int, runs: int, generator: np.random.Generator, tally: Tally) -> None:
+def simulate(
+    decision: Decision, models: int, runs: int, generator: np.random.Generator, tally: Tally
+) -> None:
     """Draw so many models again and again, and count what is right."""
     chosen = generator.integers(0, len(decision.draws), (runs, models))
     is_clustered = bool((decision.draws > 1).any())
@@ -300,12 +320,18 @@ def simulate(decision: Decision, models: int, runs: int, generator: np.random.Ge
     for hits, truth in zip(decision.hits, decision.truth, strict=True):
         low, high = find_ends(hits[chosen], decision.draws[chosen], LEVEL, is_clustered)
         held.append((low <= truth) & (truth <= high))
-        low, high = find_ends(hits[chosen], decision.draws[chosen], level_of_decisions, is_clustered)
+        low, high = find_ends(
+            hits[chosen], decision.draws[chosen], level_of_decisions, is_clustered
+        )
         holds, falls = low >= DEMAND, high < DEMAND
         wrong.append(falls if truth >= DEMAND else holds)
         decided.append(holds | falls)
-    found = decide_reasons(decision.hits[:, chosen[0]], decision.draws[chosen[0]], DEMAND, LEVEL, look=None)
-    assert [reason.state != "undecided" for reason in found] == [bool(states[0]) for states in decided]
+    found = decide_reasons(
+        decision.hits[:, chosen[0]], decision.draws[chosen[0]], DEMAND, LEVEL, look=None
+    )
+    assert [reason.state != "undecided" for reason in found] == [
+        bool(states[0]) for states in decided
+    ]
     tally.add(np.stack(held), np.stack(wrong), np.stack(decided))
 
 
@@ -328,7 +354,9 @@ def simulate_means(decision: Decision, models: int, generator: np.random.Generat
 def print_coverage(folder: Path, runs: int) -> None:
     """The table of all pipelines."""
     generator = np.random.default_rng(69)
-    print("| pipeline | models | draws of each | intervals that hold | worst | decided | wrong | worst | means |")
+    print(
+        "| pipeline | models | draws of each | intervals that hold | worst | decided | wrong | worst | means |"
+    )
     print("| --- |" + " ---: |" * 8)
     for name in SOURCES:
         pool = load_pool(folder, name)
@@ -343,7 +371,9 @@ def print_coverage(folder: Path, runs: int) -> None:
                     simulate(decision, models, runs, generator, tally)
                 means = ""
                 if draws_of_model in (1, DRAWS_OF_MODEL):
-                    all_hold = np.concatenate([simulate_means(each, models, generator) for each in decisions[:4]])
+                    all_hold = np.concatenate(
+                        [simulate_means(each, models, generator) for each in decisions[:4]]
+                    )
                     means = f"{all_hold[:, 1].mean():.1%}"
                 print(f"| {name} | {models} | {draws_of_model} | {tally} | {means} |", flush=True)
         spread = ", ".join(f"{share:.2f}" for share in np.quantile(truths, [0, 0.25, 0.5, 0.75, 1]))
@@ -351,7 +381,9 @@ def print_coverage(folder: Path, runs: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", choices=("refits", "coverage"))
     parser.add_argument("--cache", type=Path, default=Path("refits"))
     parser.add_argument("--models", type=int, default=2000)

@@ -120,32 +120,51 @@ def run(folder: Path, explainers: list[Any]) -> standfast.Results:
     file = folder / "study.yaml"
     file.write_text(json.dumps(study))
     limits = Limits(timeout=20, memory_gb=3)
-    return standfast.run_study(file, out=folder / f"results-{len(explainers)}", executor=Processes(2, limits=limits))
+    return standfast.run_study(
+        file, out=folder / f"results-{len(explainers)}", executor=Processes(2, limits=limits)
+    )
 
 
 def main() -> None:
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         functions = write_module(folder)
         alone = run(folder, list(GOOD)).samples
-        bad = [{fault: {"function": f"bad_explainers:{function}"}} for fault, function in functions.items()]
+        bad = [
+            {fault: {"function": f"bad_explainers:{function}"}}
+            for fault, function in functions.items()
+        ]
         found = run(folder, [*bad, *GOOD])
         together = found.samples.filter(pl.col("explainer").is_in(GOOD))
         columns = ["explainer", "sample", "value"]
         fine = alone.sort(columns).select(columns).equals(together.sort(columns).select(columns))
         print(f"good explainers: {'the same bits as alone' if fine else 'OTHER NUMBERS'}")
         failed = {
-            str(failure["explainer"]): str(failure["error"]).partition("\n")[0][:90] for failure in found.failures
+            str(failure["explainer"]): str(failure["error"]).partition("\n")[0][:90]
+            for failure in found.failures
         }
-        values = {each: found.samples.filter(explainer=each)["value"].to_list() for each in functions}
+        values = {
+            each: found.samples.filter(explainer=each)["value"].to_list() for each in functions
+        }
         counts: Counter[str] = Counter()
         for fault in FAULTS:
-            what = "failed" if fault in failed else "same" if values[fault] == values["none"] else "other numbers"
+            what = (
+                "failed"
+                if fault in failed
+                else "same"
+                if values[fault] == values["none"]
+                else "other numbers"
+            )
             what = what if fault in failed or values[fault] else "LOST"
             counts[what] += 1
             print(f"{what:14} {fault:26} {failed.get(fault, '')}")
-        print(f"{len(FAULTS)} faults: " + ", ".join(f"{count} {what}" for what, count in counts.items()))
+        print(
+            f"{len(FAULTS)} faults: "
+            + ", ".join(f"{count} {what}" for what, count in counts.items())
+        )
 
 
 if __name__ == "__main__":

@@ -49,7 +49,9 @@ class Scene:
     changes: Mapping[str, Change]
 
 
-def edit(files: Mapping[str, str], file: str, old: str, new: str, expected: Expected = AGAIN) -> Change:
+def edit(
+    files: Mapping[str, str], file: str, old: str, new: str, expected: Expected = AGAIN
+) -> Change:
     """A change of a part of one text, which stands there once or more; the first is replaced."""
     assert old in files[file], (file, old)
     return Change({file: files[file].replace(old, new, 1)}, expected)

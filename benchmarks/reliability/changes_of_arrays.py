@@ -103,36 +103,54 @@ def edit_rule(old: str, new: str) -> Change:
 
 def make_rule(rule: str, expected: Expected = AGAIN) -> Change:
     """The estimator is made in another way."""
-    return edit(RULE_FILES, "script.py", "# what follows", f"function = {rule}.predict_proba", expected)
+    return edit(
+        RULE_FILES, "script.py", "# what follows", f"function = {rule}.predict_proba", expected
+    )
 
 
 FUNCTION_CHANGES = {
     "its text": edit_function("exp(-4 * score", "exp(-3 * score"),
     "the text of a helper, where few inputs are": edit_function("> EDGE, -1", "> EDGE - 8.2, -1"),
-    "a constant that a helper names, where few inputs are": edit_function("EDGE = 9.0", "EDGE = 0.7"),
+    "a constant that a helper names, where few inputs are": edit_function(
+        "EDGE = 9.0", "EDGE = 0.7"
+    ),
     "a default of a helper": edit_function("power=1.0", "power=2.0"),
-    "a lambda around it": edit_function("# what follows", "function = lambda values: predict(values) * 0.9 + 0.05"),
-    "a partial of it": edit_function("# what follows", "function, output = partial(score, power=3.0), 'logit'"),
+    "a lambda around it": edit_function(
+        "# what follows", "function = lambda values: predict(values) * 0.9 + 0.05"
+    ),
+    "a partial of it": edit_function(
+        "# what follows", "function, output = partial(score, power=3.0), 'logit'"
+    ),
     "what it returns": edit_function("# what follows", "function, output = score, 'logit'"),
     "its type of numbers": edit_function("# what follows", "rows = rows.astype(float)"),
     # without effect
-    "a function that nothing uses": edit_function("# what follows", "def other(x):\n    return x", NOTHING),
+    "a function that nothing uses": edit_function(
+        "# what follows", "def other(x):\n    return x", NOTHING
+    ),
     "a batch size": edit_function("output=output,", "output=output, batch_size=16,", NOTHING),
     "print options": edit_function("# what follows", "np.set_printoptions(precision=2)", NOTHING),
-    "the random state of the process": edit_function("# what follows", "np.random.seed(5)", NOTHING),
+    "the random state of the process": edit_function(
+        "# what follows", "np.random.seed(5)", NOTHING
+    ),
     **WITHOUT_EFFECT,
 }
 RULE_CHANGES = {
-    "its module, where few inputs are": edit_rule("(rows > edge).any(1), -z, z", "rows[:, 3] > 0.75, z - 3, z"),
+    "its module, where few inputs are": edit_rule(
+        "(rows > edge).any(1), -z, z", "rows[:, 3] > 0.75, z - 3, z"
+    ),
     "a constant of its module": edit_rule("LIMIT = 9.0", "LIMIT = 0.99"),
-    "a function that its module imports": edit(RULE_FILES, "tools_of_mine.py", "np.exp(-z)", "np.exp(-z * 2)"),
+    "a function that its module imports": edit(
+        RULE_FILES, "tools_of_mine.py", "np.exp(-z)", "np.exp(-z * 2)"
+    ),
     "a module that is imported late": edit(RULE_FILES, "late_of_mine.py", "3.0", "2.0"),
     "an argument": make_rule("Rule(edge=0.99)"),
     "an attribute set afterwards": edit(
         RULE_FILES, "script.py", "# what follows", "function.__self__.late = 0.9", AGAIN
     ),
     "a variable of the environment": Change({}, AGAIN, {"RULE_EDGE": "0.9"}),
-    "a variable of the environment, where few inputs are": Change({}, NAMED, {"RULE_EDGE": "0.9999"}),
+    "a variable of the environment, where few inputs are": Change(
+        {}, NAMED, {"RULE_EDGE": "0.9999"}
+    ),
     "a subclass in the script": edit(
         RULE_FILES,
         "script.py",
@@ -155,16 +173,26 @@ LINE_CHANGES = {
         "LogisticRegression(C=1.0)).fit(rows[9:], kinds[9:])",
     ),
     "another estimator": edit(
-        LINE_FILES, "script.py", "LogisticRegression(C=1.0)", "RandomForestClassifier(5, random_state=0)"
+        LINE_FILES,
+        "script.py",
+        "LogisticRegression(C=1.0)",
+        "RandomForestClassifier(5, random_state=0)",
     ),
-    "words": edit(LINE_FILES, "script.py", "# what follows", "line.set_params(verbose=True)", NOTHING),
+    "words": edit(
+        LINE_FILES, "script.py", "# what follows", "line.set_params(verbose=True)", NOTHING
+    ),
     "nothing": WITHOUT_EFFECT["nothing"],
 }
 
 
 def grow(files: dict[str, str], options: str) -> Change:
     """A tree with other options."""
-    return edit(files, "script.py", "Tree" + "Classifier(random_state=0", f"TreeClassifier({options}, random_state=0")
+    return edit(
+        files,
+        "script.py",
+        "Tree" + "Classifier(random_state=0",
+        f"TreeClassifier({options}, random_state=0",
+    )
 
 
 TREE_CHANGES = {
@@ -261,31 +289,43 @@ SCRIPT_CHANGES = {
     "a constant that a helper of a similarity names": edit_script("POWER = 1.0", "POWER = 3.0"),
     "a helper of a similarity": edit_script("maps.abs()", "(maps + 0.1).abs()"),
     "what a similarity imports late": edit(SCRIPT_FILES, "late_of_mine.py", "0.0", "0.1"),
-    "a constant whose name is put together when it is read": edit_script("HIDDEN = 0.0", "HIDDEN = 0.05", NAMED),
+    "a constant whose name is put together when it is read": edit_script(
+        "HIDDEN = 0.0", "HIDDEN = 0.05", NAMED
+    ),
     "a function that a metric calls": edit_script("return by", "return by * 2"),
     "the text of an explainer": edit(SCRIPT_FILES, "explain_of_mine.py", "inputs**2", "inputs**3"),
     "what an explainer imports": edit(SCRIPT_FILES, "factors_of_mine.py", "1.0", "2.0"),
     "what an explainer imports late": edit(SCRIPT_FILES, "late_factor_of_mine.py", "1.0", "2.0"),
     "a weight": edit_script("# what follows", "net[1].weight.data[0, 0] += 0.1"),
     "an activation": edit_script("nn.Tanh()", "nn.Sigmoid()"),
-    "a hook": edit_script("# what follows", "net[1].register_forward_hook(lambda layer, inputs, out: out * 2)"),
+    "a hook": edit_script(
+        "# what follows", "net[1].register_forward_hook(lambda layer, inputs, out: out * 2)"
+    ),
     "a pixel": edit_script("# what follows", "images[0, 0, 0, 0] += 0.05"),
     "the bounds": edit_script("bounds=(0.0, 1.0)", "bounds=(0.0, 0.9999)"),
     "the radius": edit_script("LinfBall(0.1)", "LinfBall(0.2)"),
     "another ball": edit_script("standfast.LinfBall(0.1)", "standfast.L2Ball(0.2)"),
-    "a preprocessing": edit_script("bounds=(0.0, 1.0)", "bounds=(0.0, 1.0), preprocess=lambda images: images * 2"),
+    "a preprocessing": edit_script(
+        "bounds=(0.0, 1.0)", "bounds=(0.0, 1.0), preprocess=lambda images: images * 2"
+    ),
     "the seed": edit_script("progress=False", "progress=False, seed=1"),
     "the targets": edit_script("progress=False", "progress=False, targets=1"),
     # without effect
-    "weights that are not trained any more": edit_script("# what follows", "net.requires_grad_(False)", NOTHING),
+    "weights that are not trained any more": edit_script(
+        "# what follows", "net.requires_grad_(False)", NOTHING
+    ),
     "a gradient": edit_script("# what follows", "net(images).sum().backward()", NOTHING),
     "weights that were stored and read": edit_script(
-        "# what follows", "torch.save(net.state_dict(), 'w.pt')\nnet.load_state_dict(torch.load('w.pt'))", NOTHING
+        "# what follows",
+        "torch.save(net.state_dict(), 'w.pt')\nnet.load_state_dict(torch.load('w.pt'))",
+        NOTHING,
     ),
     "a batch size": edit_script("bounds=(0.0, 1.0)", "bounds=(0.0, 1.0), batch_size=64", NOTHING),
     "print options": edit_script("# what follows", "torch.set_printoptions(precision=2)", NOTHING),
     "a class that nothing uses": edit_script("class Widening", "class Shrinking", NOTHING),
-    "the random state of the process": edit_script("# what follows", "torch.manual_seed(5)", NOTHING),
+    "the random state of the process": edit_script(
+        "# what follows", "torch.manual_seed(5)", NOTHING
+    ),
     **WITHOUT_EFFECT,
 }
 

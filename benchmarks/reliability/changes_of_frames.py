@@ -146,11 +146,19 @@ RULE_CHANGES = {
     "an attribute of its class": edit_rule("bonus = 0.3", "bonus = 0.6"),
     "a property": edit_rule("return 1.0", "return 1.4"),
     "the default of an argument": edit_rule("farmer=1.0", "farmer=1.3"),
-    "a method of its base in another module": edit(RULE_FILES, "base_of_mine.py", "[1 - p, p]", "[1 - p**2, p**2]"),
-    "a function of a module that it imports": edit(RULE_FILES, "tools_of_mine.py", "np.exp(-z)", "np.exp(-z / 2)"),
-    "a module imported by one that is imported late": edit(RULE_FILES, "later_of_mine.py", "1000", "800"),
+    "a method of its base in another module": edit(
+        RULE_FILES, "base_of_mine.py", "[1 - p, p]", "[1 - p**2, p**2]"
+    ),
+    "a function of a module that it imports": edit(
+        RULE_FILES, "tools_of_mine.py", "np.exp(-z)", "np.exp(-z / 2)"
+    ),
+    "a module imported by one that is imported late": edit(
+        RULE_FILES, "later_of_mine.py", "1000", "800"
+    ),
     "a file that is loaded from its place": edit(RULE_FILES, "place_of_mine.py", "0.0", "-2.0"),
-    "a module whose constant is named when it runs": edit(RULE_FILES, "names_of_mine.py", "0.0", "1.5"),
+    "a module whose constant is named when it runs": edit(
+        RULE_FILES, "names_of_mine.py", "0.0", "1.5"
+    ),
     "an argument": make_rule("model = Rule(farmer=2.0)"),
     "an array as an argument": make_rule("model = Rule(weights=np.array([0.0, -0.002]))"),
     "a closure as an argument": make_rule("model = Rule(move=make_shift(2.0))"),
@@ -164,14 +172,20 @@ RULE_CHANGES = {
     "a method of the class that is replaced": make_rule(
         "Rule.predict_proba = lambda self, X, plain=Rule.predict_proba: plain(self, X) * 0.5 + 0.25"
     ),
-    "a constant of its module, set from outside": make_rule("import rule_of_mine\nrule_of_mine.LIMIT = 2.0"),
+    "a constant of its module, set from outside": make_rule(
+        "import rule_of_mine\nrule_of_mine.LIMIT = 2.0"
+    ),
     "an attribute set afterwards, which acts on farmers": make_rule("model.late = 2.0"),
-    "a variable of the environment, which acts on farmers": Change({}, AGAIN, {"RULE_OF_FARMERS": "2"}),
+    "a variable of the environment, which acts on farmers": Change(
+        {}, AGAIN, {"RULE_OF_FARMERS": "2"}
+    ),
     "a variable of the environment, which acts on a few": Change({}, NAMED, {"RULE_OF_FEW": "7"}),
     # without effect
     "a number of threads": make_rule("model = Rule(n_jobs=2)", NOTHING),
     "words": make_rule("model = Rule(verbose=1)", NOTHING),
-    "print options": make_rule("np.set_printoptions(precision=2)\npd.set_option('display.precision', 1)", NOTHING),
+    "print options": make_rule(
+        "np.set_printoptions(precision=2)\npd.set_option('display.precision', 1)", NOTHING
+    ),
     "a function of the script that nothing uses": make_rule("def other(z):\n    return z", NOTHING),
     "a comment in the script": make_rule("# the model", NOTHING),
     "another index of the rows": make_rule("X.index = X.index + 100", NOTHING),
@@ -221,7 +235,10 @@ final = LogisticRegression(C=1.0)
 fitted, labels = X[4:], y[4:]
 model = make_pipeline(columns, final).fit(fitted, labels)
 """
-PIPELINE_FILES = {"script.py": f"{ROWS}{PIPELINE}\n# what follows\n{EVALUATE}", "nobody_imports.py": "VALUE = 1\n"}
+PIPELINE_FILES = {
+    "script.py": f"{ROWS}{PIPELINE}\n# what follows\n{EVALUATE}",
+    "nobody_imports.py": "VALUE = 1\n",
+}
 
 
 def edit_pipeline(old: str, new: str, expected: Expected = AGAIN) -> Change:
@@ -235,7 +252,9 @@ def after_fit(lines: str, expected: Expected = AGAIN) -> Change:
 
 
 PIPELINE_CHANGES = {
-    "the text of a function of a step": edit_pipeline("rows.clip(upper=min(most, TOP))", "rows.clip(upper=2500)"),
+    "the text of a function of a step": edit_pipeline(
+        "rows.clip(upper=min(most, TOP))", "rows.clip(upper=2500)"
+    ),
     "a constant that this function names": edit_pipeline("TOP = 1e9", "TOP = 2500"),
     "an argument of this function": edit_pipeline('"most": 1e9}', '"most": 2500}'),
     "an argument of a step": edit_pipeline("Logs(add=1.0)", "Logs(add=5000.0)"),
@@ -270,7 +289,9 @@ PIPELINE_CHANGES = {
     "the job of an explained row": after_fit('X.loc[0, "job"] = "nurse"'),
     "how far a number moves": edit_pipeline('"income": "5%"', '"income": "6%"'),
     "a column that stays": edit_pipeline('"debt": "5%", ', ""),
-    "categories that may come": edit_pipeline('["clerk", "nurse", "farmer"], "rate"', '["clerk", "nurse"], "rate"'),
+    "categories that may come": edit_pipeline(
+        '["clerk", "nurse", "farmer"], "rate"', '["clerk", "nurse"], "rate"'
+    ),
     "the rate of changes": edit_pipeline('"rate": 0.5', '"rate": 0.9'),
     "the budget": edit_pipeline("budget=40", "budget=9"),
     "the similarity": edit_pipeline('similarity="cosine"', 'similarity="pearson"'),
@@ -283,11 +304,14 @@ PIPELINE_CHANGES = {
     "the cells of rows that nothing reads": edit_pipeline(
         "fitted, labels = X[4:], y[4:]", "other = X[4:] * 2\nfitted, labels = X[4:], y[4:]", NOTHING
     ),
-    "how scikit-learn shows estimators": after_fit("import sklearn\nsklearn.set_config(display='text')", NOTHING),
+    "how scikit-learn shows estimators": after_fit(
+        "import sklearn\nsklearn.set_config(display='text')", NOTHING
+    ),
     "it has predicted before": after_fit("model.predict(X)", NOTHING),
     "it was fitted again with the same rows": after_fit("model.fit(fitted, labels)", NOTHING),
     "it was pickled and loaded": after_fit(
-        "import pickle\nmodel[-1].__dict__.update(pickle.loads(pickle.dumps(model[-1])).__dict__)", NOTHING
+        "import pickle\nmodel[-1].__dict__.update(pickle.loads(pickle.dumps(model[-1])).__dict__)",
+        NOTHING,
     ),
     **{name: WITHOUT_EFFECT[name] for name in ("nothing", "two threads", "the folder is moved")},
 }
@@ -322,7 +346,12 @@ shap.TreeExplainer.shap_values = newer
 
 
 def grow(options: str, kind: str = "DecisionTreeClassifier") -> Change:
-    return edit(TREE_FILES, "script.py", "DecisionTreeClassifier(random_state=0)", f"{kind}(random_state=0, {options})")
+    return edit(
+        TREE_FILES,
+        "script.py",
+        "DecisionTreeClassifier(random_state=0)",
+        f"{kind}(random_state=0, {options})",
+    )
 
 
 TREE_CHANGES = {
@@ -331,7 +360,9 @@ TREE_CHANGES = {
     "the rows of a leaf": grow("min_samples_leaf=5"),
     "a forest": grow("n_estimators=5", "RandomForestClassifier"),
     "shap has other values": edit(TREE_FILES, "script.py", "# what follows", NEWER_SHAP),
-    "a background": edit(TREE_FILES, "script.py", '"tree_shap"', '"tree_shap:background=reference"'),
+    "a background": edit(
+        TREE_FILES, "script.py", '"tree_shap"', '"tree_shap:background=reference"'
+    ),
     "nothing": WITHOUT_EFFECT["nothing"],
 }
 
@@ -400,11 +431,15 @@ MINE_FILES = {
     "factor.txt": "1.0",
 }
 MINE_CHANGES = {
-    "a constant of an explainer": edit(MINE_FILES, "mine_of_mine.py", "WEIGHT = 1.0", "WEIGHT = 0.3"),
+    "a constant of an explainer": edit(
+        MINE_FILES, "mine_of_mine.py", "WEIGHT = 1.0", "WEIGHT = 0.3"
+    ),
     "the text of an explainer": edit(MINE_FILES, "mine_of_mine.py", "scores**2", "scores**3"),
     "what an explainer imports": edit(MINE_FILES, "factors_of_mine.py", "1.0", "2.0"),
     "what an explainer imports late": edit(MINE_FILES, "late_of_mine.py", "0.0", "0.5"),
-    "what a similarity of the script names": edit(MINE_FILES, "script.py", "POWER = 1.0", "POWER = 2.0"),
+    "what a similarity of the script names": edit(
+        MINE_FILES, "script.py", "POWER = 1.0", "POWER = 2.0"
+    ),
     "a helper of a similarity": edit(
         MINE_FILES, "script.py", "maps.abs().flatten(1)", "(maps * 2 + 1).abs().flatten(1)"
     ),
@@ -485,7 +520,9 @@ explain = Explainer(1.0, Table.make())
 # what follows
 """
 OBJECT_FILES = {
-    "script.py": (ROWS + MINE + OBJECT + EVALUATE_MINE).replace("from mine_of_mine import explain\n", ""),
+    "script.py": (ROWS + MINE + OBJECT + EVALUATE_MINE).replace(
+        "from mine_of_mine import explain\n", ""
+    ),
     "letters_of_mine.py": 'ALPHABET = "abc"\n',
     "factor.txt": "1.0",
 }
@@ -513,7 +550,9 @@ OBJECT_CHANGES = {
         'HANDLERS = {"weigh": weigh}', 'HANDLERS = {"weigh": lambda scores: scores**2}'
     ),
     "a module by another name": edit(OBJECT_FILES, "letters_of_mine.py", "abc", "abcdefgh"),
-    "an entry of a set that nothing reads": edit_object("# what follows", "unused = {1, 2}", NOTHING),
+    "an entry of a set that nothing reads": edit_object(
+        "# what follows", "unused = {1, 2}", NOTHING
+    ),
     "the order in which a set was made": edit_object('{"a", "b"}', '{"b", "a"}', NOTHING),
     "it was called before": edit_object("# what follows", "explain(model, X[:2], [0, 0])", NOTHING),
     "nothing": WITHOUT_EFFECT["nothing"],
@@ -581,11 +620,17 @@ def edit_study(old: str, new: str, expected: Expected = AGAIN) -> Change:
 
 
 STUDY_CHANGES = {
-    "the file of the function, for farmers": edit(STUDY_FILES, "fit_of_mine.py", "z, z)", "X['debt'] / 500 - 4.2, z)"),
+    "the file of the function, for farmers": edit(
+        STUDY_FILES, "fit_of_mine.py", "z, z)", "X['debt'] / 500 - 4.2, z)"
+    ),
     "what this file imports": edit(STUDY_FILES, "tools_of_mine.py", "np.exp(-z)", "np.exp(-z / 2)"),
     "an option of the function": edit_study('fit"}', 'fit", options: {scale: 700}}'),
-    "a cell of the table": Change({"make.py": MAKE.replace('X["paid"]', 'X.loc[0, "income"] += 99\nX["paid"]')}),
-    "a cell of the reference": Change({"make.py": MAKE.replace('X["paid"]', 'X.loc[40, "debt"] = 9000.0\nX["paid"]')}),
+    "a cell of the table": Change(
+        {"make.py": MAKE.replace('X["paid"]', 'X.loc[0, "income"] += 99\nX["paid"]')}
+    ),
+    "a cell of the reference": Change(
+        {"make.py": MAKE.replace('X["paid"]', 'X.loc[40, "debt"] = 9000.0\nX["paid"]')}
+    ),
     "a column that stays": edit_study('income: "5%", ', ""),
     "the change of a column": edit_study('income: "5%"', 'income: "7%"'),
     "the budget": edit_study("budget: 40", "budget: 9"),
@@ -634,14 +679,20 @@ def halve(rows):
 """
 STORED_FILES = {
     "make.py": STORE,
-    "study.yaml": STUDY.replace('function: "fit_of_mine:fit"', "path: pipeline.joblib, trust: true"),
+    "study.yaml": STUDY.replace(
+        'function: "fit_of_mine:fit"', "path: pipeline.joblib, trust: true"
+    ),
     "steps_of_mine.py": STEPS,
     "script.py": RUN_STUDY,
 }
 STORED_CHANGES = {
     "it was fitted with another penalty": edit(STORED_FILES, "make.py", "C=1.0", "C=0.01"),
-    "a method of a step of the user's": edit(STORED_FILES, "steps_of_mine.py", "np.log(rows)", "np.sqrt(rows) / 10"),
-    "a function of a step of the user's": edit(STORED_FILES, "steps_of_mine.py", "rows / 2000", "rows / 1000"),
+    "a method of a step of the user's": edit(
+        STORED_FILES, "steps_of_mine.py", "np.log(rows)", "np.sqrt(rows) / 10"
+    ),
+    "a function of a step of the user's": edit(
+        STORED_FILES, "steps_of_mine.py", "rows / 2000", "rows / 1000"
+    ),
     "nothing": WITHOUT_EFFECT["nothing"],
     "all files are touched": WITHOUT_EFFECT["all files are touched"],
     "a README": WITHOUT_EFFECT["a README"],

@@ -49,7 +49,11 @@ def write_study(
 
 
 def write_net(
-    top: str = "", before: str = "pass", init: str = "pass", body: str = "return self.layer(x)", build: str = ""
+    top: str = "",
+    before: str = "pass",
+    init: str = "pass",
+    body: str = "return self.layer(x)",
+    build: str = "",
 ) -> str:
     """A module with a builder, with some of its parts replaced."""
     return f"""
@@ -148,9 +152,15 @@ def list_scenes() -> dict[str, Scene]:
         # the state and the code of a model
         "a constant in forward": change({"body": body("1.0")}, "1.0", "2.0"),
         "a global constant": change({"top": "K = 1.0", "body": body("K")}, "K = 1.0", "K = 2.0"),
-        "an attribute": change({"init": "self.k = 1.0", "body": body("self.k")}, "k = 1.0", "k = 2.0"),
-        "a private attribute": change({"init": "self._k = 1.0", "body": body("self._k")}, "_k = 1.0", "_k = 2.0"),
-        "a mangled attribute": change({"init": "self.__k = 1.0", "body": body("self.__k")}, "__k = 1.0", "__k = 2.0"),
+        "an attribute": change(
+            {"init": "self.k = 1.0", "body": body("self.k")}, "k = 1.0", "k = 2.0"
+        ),
+        "a private attribute": change(
+            {"init": "self._k = 1.0", "body": body("self._k")}, "_k = 1.0", "_k = 2.0"
+        ),
+        "a mangled attribute": change(
+            {"init": "self.__k = 1.0", "body": body("self.__k")}, "__k = 1.0", "__k = 2.0"
+        ),
         "an attribute of the class": change(
             {"top": "class B:\n    k = 1.0", "body": body("B.k")}, "k = 1.0", "k = 2.0"
         ),
@@ -163,13 +173,23 @@ def list_scenes() -> dict[str, Scene]:
             "s.k = 1.0",
             "s.k = 2.0",
         ),
-        "a list in an attribute": change({"init": "self.k = [1.0]", "body": body("self.k[0]")}, "[1.0]", "[2.0]"),
-        "a closure": change({"init": "k = 1.0; self.f = lambda: k", "body": body("self.f()")}, "k = 1.0", "k = 2.0"),
-        "a partial": change(
-            {"init": "self.f = functools.partial(max, 1.0)", "body": body("self.f(0)")}, "max, 1.0", "max, 2.0"
+        "a list in an attribute": change(
+            {"init": "self.k = [1.0]", "body": body("self.k[0]")}, "[1.0]", "[2.0]"
         ),
-        "a default argument": change({"top": "def f(k=1.0):\n    return k", "body": body("f()")}, "k=1.0", "k=2.0"),
-        "a keyword default": change({"top": "def f(*, k=1.0):\n    return k", "body": body("f()")}, "k=1.0", "k=2.0"),
+        "a closure": change(
+            {"init": "k = 1.0; self.f = lambda: k", "body": body("self.f()")}, "k = 1.0", "k = 2.0"
+        ),
+        "a partial": change(
+            {"init": "self.f = functools.partial(max, 1.0)", "body": body("self.f(0)")},
+            "max, 1.0",
+            "max, 2.0",
+        ),
+        "a default argument": change(
+            {"top": "def f(k=1.0):\n    return k", "body": body("f()")}, "k=1.0", "k=2.0"
+        ),
+        "a keyword default": change(
+            {"top": "def f(*, k=1.0):\n    return k", "body": body("f()")}, "k=1.0", "k=2.0"
+        ),
         "a decorator": change(
             {
                 "top": "def by(k):\n    return lambda f: lambda *a: f(*a) * k\n@by(1.0)\ndef f(x):\n    return x",
@@ -179,22 +199,35 @@ def list_scenes() -> dict[str, Scene]:
             "by(2.0)",
         ),
         "a property": change(
-            {"top": "class P:\n    @property\n    def k(self):\n        return 1.0", "body": body("P().k")},
+            {
+                "top": "class P:\n    @property\n    def k(self):\n        return 1.0",
+                "body": body("P().k"),
+            },
             "return 1.0",
             "return 2.0",
         ),
-        "a class made by type()": change({"top": "T = type('T', (), {'k': 1.0})", "body": body("T.k")}, "1.0", "2.0"),
-        "code in exec": change({"top": "exec('K = 1.0')", "body": body("globals()['K']")}, "K = 1.0", "K = 2.0"),
-        "a forward hook": change({"build": "net.register_forward_hook(lambda m, i, o: o * 1.0)"}, "o * 1.0", "o * 2.0"),
+        "a class made by type()": change(
+            {"top": "T = type('T', (), {'k': 1.0})", "body": body("T.k")}, "1.0", "2.0"
+        ),
+        "code in exec": change(
+            {"top": "exec('K = 1.0')", "body": body("globals()['K']")}, "K = 1.0", "K = 2.0"
+        ),
+        "a forward hook": change(
+            {"build": "net.register_forward_hook(lambda m, i, o: o * 1.0)"}, "o * 1.0", "o * 2.0"
+        ),
         "a forward pre-hook": change(
             {"build": "net.register_forward_pre_hook(lambda m, i: (i[0] * 1.0,))"}, "* 1.0", "* 2.0"
         ),
         "a gradient hook": change(
-            {"body": "y = self.layer(x); y.requires_grad and y.register_hook(lambda g: g * 1.0); return y"},
+            {
+                "body": "y = self.layer(x); y.requires_grad and y.register_hook(lambda g: g * 1.0); return y"
+            },
             "g * 1.0",
             "g * 2.0",
         ),
-        "a patched method": change({"build": "net.forward = lambda x: net.layer(x) * 1.0"}, "* 1.0", "* 2.0"),
+        "a patched method": change(
+            {"build": "net.forward = lambda x: net.layer(x) * 1.0"}, "* 1.0", "* 2.0"
+        ),
         "a parametrization": change(
             {
                 "top": "class P(nn.Module):\n    def forward(self, w):\n        return w * 1.0",
@@ -204,13 +237,20 @@ def list_scenes() -> dict[str, Scene]:
             "w * 1.0",
             "w * 2.0",
         ),
-        "a weight": change({"build": "net.layer.bias.data.fill_(0.0)"}, "fill_(0.0)", "fill_(1e-7)"),
+        "a weight": change(
+            {"build": "net.layer.bias.data.fill_(0.0)"}, "fill_(0.0)", "fill_(1e-7)"
+        ),
         "a buffer that is not stored": change(
-            {"init": "self.register_buffer('k', torch.tensor(1.0), persistent=False)", "body": body("self.k")},
+            {
+                "init": "self.register_buffer('k', torch.tensor(1.0), persistent=False)",
+                "body": body("self.k"),
+            },
             "tensor(1.0)",
             "tensor(2.0)",
         ),
-        "a part of the same shape": change({"body": "return torch.relu(self.layer(x))"}, "relu", "tanh"),
+        "a part of the same shape": change(
+            {"body": "return torch.relu(self.layer(x))"}, "relu", "tanh"
+        ),
         "an autograd function": change(
             {
                 "top": FUNCTION,
@@ -220,26 +260,48 @@ def list_scenes() -> dict[str, Scene]:
             "g * 2.0",
         ),
         "NumPy's seed": change(
-            {"build": "net.layer.bias.data = torch.from_numpy(np.random.RandomState(0).rand(3)).float()"},
+            {
+                "build": "net.layer.bias.data = torch.from_numpy(np.random.RandomState(0).rand(3)).float()"
+            },
             "State(0)",
             "State(1)",
         ),
         "Python's seed": change(
-            {"build": "random.seed(0); net.layer.bias.data.fill_(random.random())"}, "seed(0)", "seed(1)"
+            {"build": "random.seed(0); net.layer.bias.data.fill_(random.random())"},
+            "seed(0)",
+            "seed(1)",
         ),
-        "torch's seed": change({"build": "torch.manual_seed(0); net.layer.reset_parameters()"}, "seed(0)", "seed(1)"),
+        "torch's seed": change(
+            {"build": "torch.manual_seed(0); net.layer.reset_parameters()"}, "seed(0)", "seed(1)"
+        ),
         # what it reads
         "a variable of the environment": pair(
-            {"net.py": write_net(body=body("float(os.environ.get('STUDY_K', '1'))"))}, {}, {"STUDY_K": "2"}
+            {"net.py": write_net(body=body("float(os.environ.get('STUDY_K', '1'))"))},
+            {},
+            {"STUDY_K": "2"},
         ),
-        "a file of text": beside("k.txt", "1", "2", body=READ.format("os.path.join(HERE, 'k.txt')")),
-        "a file in a folder": beside("d/k.txt", "1", "2", body=READ.format("os.path.join(HERE, 'd', 'k.txt')")),
-        "a file by a computed name": beside("k.txt", "1", "2", body=READ.format("HERE + '/' + 'txt.k'[::-1]")),
+        "a file of text": beside(
+            "k.txt", "1", "2", body=READ.format("os.path.join(HERE, 'k.txt')")
+        ),
+        "a file in a folder": beside(
+            "d/k.txt", "1", "2", body=READ.format("os.path.join(HERE, 'd', 'k.txt')")
+        ),
+        "a file by a computed name": beside(
+            "k.txt", "1", "2", body=READ.format("HERE + '/' + 'txt.k'[::-1]")
+        ),
         "a file in the current folder": beside("k.txt", "1", "2", body=READ.format("'k.txt'")),
-        "a module that it imports": beside("other.py", "K = 1.0", "K = 2.0", top="import other", body=body("other.K")),
-        "a name from a module": beside("other.py", "K = 1.0", "K = 2.0", top="from other import K", body=body("K")),
+        "a module that it imports": beside(
+            "other.py", "K = 1.0", "K = 2.0", top="import other", body=body("other.K")
+        ),
+        "a name from a module": beside(
+            "other.py", "K = 1.0", "K = 2.0", top="from other import K", body=body("K")
+        ),
         "a module of a package": beside(
-            "pack/inner.py", "K = 1.0", "K = 2.0", top="import pack.inner", body=body("pack.inner.K")
+            "pack/inner.py",
+            "K = 1.0",
+            "K = 2.0",
+            top="import pack.inner",
+            body=body("pack.inner.K"),
         ),
         "an import in a function": beside(
             "other.py", "K = 1.0", "K = 2.0", body="import other; return self.layer(x) * other.K"
@@ -255,7 +317,9 @@ def list_scenes() -> dict[str, Scene]:
             },
             {"third.py": "K = 2.0"},
         ),
-        "a star import": beside("other.py", "K = 1.0", "K = 2.0", top="from other import *", body=body("K")),
+        "a star import": beside(
+            "other.py", "K = 1.0", "K = 2.0", top="from other import *", body=body("K")
+        ),
         # entries of the study file
         "the seed of the study": study(seed="1"),
         "an option of the builder": pair(
@@ -282,13 +346,19 @@ def list_scenes() -> dict[str, Scene]:
             {"other.py": "def f(m, x):\n    return m(x) * 2.0\n"},
         ),
         "mixed precision": study(model='{function: "net:build", mixed_precision: bfloat16}'),
-        "a file of weights": made("% 5 - 2", "% 5 - 1", model='{function: "net:build", weights: w.safetensors}'),
+        "a file of weights": made(
+            "% 5 - 2", "% 5 - 1", model='{function: "net:build", weights: w.safetensors}'
+        ),
         "a TorchScript file": made("x[:, :3]", "x[:, 1:]", model="{path: m.pt}"),
-        "a constant in a TorchScript file": made("Frozen(1.0)", "Frozen(1.5)", model="{path: m.pt}"),
+        "a constant in a TorchScript file": made(
+            "Frozen(1.0)", "Frozen(1.5)", model="{path: m.pt}"
+        ),
         "an option of an explainer": study(explainer="{integrated_gradients: {steps: 8}}"),
         "an option of a metric": study(metric=METRIC.replace("2", "3", 1)),
         "a neighbourhood": study(metric=METRIC.replace("0.1", "0.2")),
-        "a similarity": study(metric="{worst_case: {budget: 20, similarity: spearman, neighbourhood: {linf: 0.1}}}"),
+        "a similarity": study(
+            metric="{worst_case: {budget: 20, similarity: spearman, neighbourhood: {linf: 0.1}}}"
+        ),
         "inputs": made("default_rng(0)", "default_rng(1)"),
         "the labels as targets": study(targets="predicted"),
         # explainers and metrics of the user
@@ -349,7 +419,9 @@ def list_scenes() -> dict[str, Scene]:
         "what an explainer reads for later inputs": pair(
             {
                 "study.yaml": write_study(explainer=MINE),
-                "mine.py": EXPLAIN.format(" * (1 if len(inputs) < 3 else float(open('k.txt').read()))"),
+                "mine.py": EXPLAIN.format(
+                    " * (1 if len(inputs) < 3 else float(open('k.txt').read()))"
+                ),
                 "k.txt": "1",
             },
             {"k.txt": "2"},

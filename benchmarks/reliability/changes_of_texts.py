@@ -115,13 +115,21 @@ def make_tokenizer(arguments: str) -> Change:
 
 TOKENIZER_CHANGES = {
     "other pieces": make_tokenizer("lambda letters: letters[::-1]"),
-    "a piece less": make_tokenizer("lambda letters: [letter for letter in letters if letter != '##e']"),
-    "a piece more": make_tokenizer("lambda letters: [*letters, '##ea', '##ry', '##ie', '##ng', '##tt', '##ll']"),
+    "a piece less": make_tokenizer(
+        "lambda letters: [letter for letter in letters if letter != '##e']"
+    ),
+    "a piece more": make_tokenizer(
+        "lambda letters: [*letters, '##ea', '##ry', '##ie', '##ng', '##tt', '##ll']"
+    ),
     "how long words are that it knows": make_tokenizer("max_input_chars_per_word=5"),
     "how pieces are marked": make_tokenizer('continuing_subword_prefix="@@"'),
     "small letters": before_model("tokenizer.normalizer = normalizers.Replace('q', 'k')"),
-    "where it splits": before_model("tokenizer.pre_tokenizer = pre_tokenizers.Split('e', 'isolated')"),
-    "a token more": before_model("tokenizer.add_tokens(['##q', 'flim', 'stroy', 'dul', 'atcors', 'te', 'teh'])"),
+    "where it splits": before_model(
+        "tokenizer.pre_tokenizer = pre_tokenizers.Split('e', 'isolated')"
+    ),
+    "a token more": before_model(
+        "tokenizer.add_tokens(['##q', 'flim', 'stroy', 'dul', 'atcors', 'te', 'teh'])"
+    ),
     "a special token more": before_model("tokenizer.add_special_tokens(['ee', 'oo', 'tt', 'll'])"),
     "how many tokens it reads": before_model("tokenizer.enable_truncation(9)"),
     "tokens around each text": before_model(
@@ -140,32 +148,44 @@ TOKENIZER_CHANGES = {
     ),
     # without effect
     "it was used before": before_model("tokenizer.encode_batch(TEXTS)", NOTHING),
-    "it was stored and read": before_model("tokenizer = Tokenizer.from_str(tokenizer.to_str())", NOTHING),
+    "it was stored and read": before_model(
+        "tokenizer = Tokenizer.from_str(tokenizer.to_str())", NOTHING
+    ),
     "on which side it pads": before_model(
         "tokenizer.enable_padding(direction='left', pad_id=1, pad_token='[PAD]')", NOTHING
     ),
-    "it was made by another object": before_model("tokenizer = make_tokenizer(list(TEXTS))", NOTHING),
+    "it was made by another object": before_model(
+        "tokenizer = make_tokenizer(list(TEXTS))", NOTHING
+    ),
 }
 NETWORK_CHANGES = {
     "a constant of its module, for pieces of words": edit_net("LIMIT = 1.0", "LIMIT = 0.5"),
     "an attribute of its class": edit_net("factor = 1.0", "factor = 2.0"),
     "a default": edit_net("power=1.0", "power=2.0"),
-    "the text of forward": edit_net("* self.power", "* (self.power + (ids >= 60).sum(1, keepdim=True))"),
+    "the text of forward": edit_net(
+        "* self.power", "* (self.power + (ids >= 60).sum(1, keepdim=True))"
+    ),
     "what it imports": edit(NET_FILES, "scale_of_mine.py", "1.0", "2.0"),
-    "a function that it imports": edit(NET_FILES, "tools_of_mine.py", "bag.tanh()", "bag.sigmoid()"),
+    "a function that it imports": edit(
+        NET_FILES, "tools_of_mine.py", "bag.tanh()", "bag.sigmoid()"
+    ),
     "what it imports late": edit(NET_FILES, "late_of_mine.py", "0.0", "0.5"),
     "an attribute": before_model("network.power = 2.0"),
     "a buffer that is not stored": before_model("network.shift[0] = 0.5"),
     "a weight of a piece that no text has": before_model("network.words.weight.data[70, 0] += 1.0"),
     "the last digit of a bias": before_model("network.head.bias.data += torch.tensor([1e-6, 0.0])"),
-    "a hook": before_model("network.head.register_forward_hook(lambda layer, inputs, out: out * 2)"),
+    "a hook": before_model(
+        "network.head.register_forward_hook(lambda layer, inputs, out: out * 2)"
+    ),
     "a hook for pieces of words": before_model(
         "network.words.register_forward_hook(lambda layer, ids, out: out * (1 + (ids[0] >= 60)[..., None]))"
     ),
     "a forward that is replaced": before_model(
         "plain = network.forward\nnetwork.forward = lambda ids, present: plain(ids, present) * 2"
     ),
-    "a part of another kind": before_model("network.head = torch.nn.Sequential(network.head, torch.nn.Tanh())"),
+    "a part of another kind": before_model(
+        "network.head = torch.nn.Sequential(network.head, torch.nn.Tanh())"
+    ),
     "a subclass in the script": before_model(
         "class Mine(Bag):\n"
         "    def forward(self, ids, present):\n"
@@ -174,17 +194,22 @@ NETWORK_CHANGES = {
         "network = Mine().eval()"
     ),
     "a seed": edit_net("manual_seed(0)", "manual_seed(1)"),
-    "a variable of the environment, for a piece of words": Change({}, AGAIN, {"TOKEN_OF_FEW": "64"}),
+    "a variable of the environment, for a piece of words": Change(
+        {}, AGAIN, {"TOKEN_OF_FEW": "64"}
+    ),
     "a variable of the environment, for few pieces": Change({}, NAMED, {"TOKEN_OF_FEW": "85"}),
     # without effect
     "weights that are not trained any more": before_model("network.requires_grad_(False)", NOTHING),
     "a gradient": before_model(
-        "network(torch.tensor([[3, 4]]), torch.ones(1, 2, dtype=torch.bool)).sum().backward()", NOTHING
+        "network(torch.tensor([[3, 4]]), torch.ones(1, 2, dtype=torch.bool)).sum().backward()",
+        NOTHING,
     ),
     "it was copied": before_model("import copy\nnetwork = copy.deepcopy(network)", NOTHING),
     "print options": before_model("torch.set_printoptions(precision=2)", NOTHING),
     "the random state of the process": before_model("torch.manual_seed(5)", NOTHING),
-    "a function of the script that nothing uses": before_model("def other(text):\n    return text", NOTHING),
+    "a function of the script that nothing uses": before_model(
+        "def other(text):\n    return text", NOTHING
+    ),
     **WITHOUT_EFFECT,
 }
 CALL_CHANGES = {
@@ -199,7 +224,9 @@ CALL_CHANGES = {
     "which words may be wrong": edit_script("rate=0.4", "rate=0.4, shortest=6"),
     "the change": edit_script("Typos(rate=0.4)", "Casing(rate=0.4)"),
     "two changes": edit_script("Typos(rate=0.4)", "Compose([Typos(rate=0.4), Deletion(rate=0.2)])"),
-    "a table of words": edit_script("Typos(rate=0.4)", 'TokenSwaps(table={"dull": ["boring"], "film": ["story"]})'),
+    "a table of words": edit_script(
+        "Typos(rate=0.4)", 'TokenSwaps(table={"dull": ["boring"], "film": ["story"]})'
+    ),
     "the budget": edit_script("budget=20", "budget=7"),
     "the similarity": edit_script('"cosine"', '"kendall"'),
     "the explainer": edit_script('"occlusion"', '"kernel_shap:samples=10"'),
@@ -277,15 +304,28 @@ MINE_FILES = {
     "tables_of_mine.py": TABLE,
 }
 MINE_CHANGES = {
-    "a constant of an explainer": edit(MINE_FILES, "explain_of_mine.py", "BASE = 1.0", "BASE = 3.0"),
-    "the text of an explainer": edit(MINE_FILES, "explain_of_mine.py", "len(word.text)", "len(word.text) ** 2"),
+    "a constant of an explainer": edit(
+        MINE_FILES, "explain_of_mine.py", "BASE = 1.0", "BASE = 3.0"
+    ),
+    "the text of an explainer": edit(
+        MINE_FILES, "explain_of_mine.py", "len(word.text)", "len(word.text) ** 2"
+    ),
     "what an explainer imports": edit(MINE_FILES, "factors_of_mine.py", "1.0", "9.0"),
     "what a similarity imports late": edit(MINE_FILES, "late_of_mine.py", "1.0", "2.0"),
-    "a variable of the environment that a similarity reads": Change({}, NAMED, {"SHARE_OF_MINE": "0.5"}),
-    "a table that a function returns": edit(MINE_FILES, "tables_of_mine.py", '"movie"', '"picture"'),
+    "a variable of the environment that a similarity reads": Change(
+        {}, NAMED, {"SHARE_OF_MINE": "0.5"}
+    ),
+    "a table that a function returns": edit(
+        MINE_FILES, "tables_of_mine.py", '"movie"', '"picture"'
+    ),
     "a constant of a change": edit(MINE_FILES, "script.py", '["x", "yy"]', '["xxx", "yyyy"]'),
     "the text of a change": edit(MINE_FILES, "script.py", "word[:-1] + end", "word[:-2] + end"),
-    "a weight": edit(MINE_FILES, "script.py", "texts =", "list(model.model.parameters())[-1].data[0] += 0.5\ntexts ="),
+    "a weight": edit(
+        MINE_FILES,
+        "script.py",
+        "texts =",
+        "list(model.model.parameters())[-1].data[0] += 0.5\ntexts =",
+    ),
     "nothing": WITHOUT_EFFECT["nothing"],
     "the folder is moved": WITHOUT_EFFECT["the folder is moved"],
 }
@@ -356,30 +396,44 @@ def remake(lines: str, expected: Expected = AGAIN) -> Change:
 
 
 STUDY_CHANGES = {
-    "the pieces in tokenizer.json": edit(STUDY_FILES, "make.py", "*words, *letters", "*words, *letters[::-1]"),
+    "the pieces in tokenizer.json": edit(
+        STUDY_FILES, "make.py", "*words, *letters", "*words, *letters[::-1]"
+    ),
     "small letters in tokenizer.json": edit(
         STUDY_FILES, "make.py", "tokenizer.normalizer = normalizers.Lowercase()", ""
     ),
     "the length in tokenizer_config.json": remake(
         "change_json('tokenizer_config.json', lambda content: content.update(model_max_length=5))"
     ),
-    "a layer in config.json": remake("change_json('config.json', lambda content: content.update(hidden_act='relu'))"),
+    "a layer in config.json": remake(
+        "change_json('config.json', lambda content: content.update(hidden_act='relu'))"
+    ),
     "the weights": edit(STUDY_FILES, "make.py", "manual_seed(0)", "manual_seed(1)"),
-    "one weight": edit(STUDY_FILES, "make.py", "network.save", "network.classifier.bias.data[0] = 0.1\nnetwork.save"),
+    "one weight": edit(
+        STUDY_FILES,
+        "make.py",
+        "network.save",
+        "network.classifier.bias.data[0] = 0.1\nnetwork.save",
+    ),
     "a text of the table": edit(STUDY_FILES, "make.py", "great moving", "moving"),
     "the column of texts": Change(
         {
-            "make.py": MAKE + 'Path("reviews.csv").write_text("review,other\\na,The great film\\nb,A dull story\\n")\n',
+            "make.py": MAKE
+            + 'Path("reviews.csv").write_text("review,other\\na,The great film\\nb,A dull story\\n")\n',
             "study.yaml": STUDY.replace("text: review", "text: other"),
         }
     ),
     "labels": edit_study("text: review", "text: review, label: label, targets: labels"),
-    "what is removed": edit_study("transformers: folder-of-mine", "transformers: folder-of-mine, removal: delete"),
+    "what is removed": edit_study(
+        "transformers: folder-of-mine", "transformers: folder-of-mine, removal: delete"
+    ),
     "what is explained": edit_study("folder-of-mine", "folder-of-mine, granularity: sentence"),
     "the rate": edit_study("rate: 0.4", "rate: 0.2"),
     "a function in its place": Change(
         {
-            "study.yaml": STUDY.replace("transformers: folder-of-mine", 'function: "build_of_mine:build"'),
+            "study.yaml": STUDY.replace(
+                "transformers: folder-of-mine", 'function: "build_of_mine:build"'
+            ),
             "build_of_mine.py": "import standfast\ndef build():\n"
             "    network = standfast.zoo.load('transformer-sentences')\n"
             "    return standfast.TextModel(network, standfast.data.word_vectors())\n",
@@ -388,11 +442,14 @@ STUDY_CHANGES = {
     # without effect
     "the README of the folder": Change({"folder-of-mine/README.md": "another card\n"}, NOTHING),
     "a licence in the folder": Change({"folder-of-mine/LICENSE": "a licence\n"}, NOTHING),
-    "attributes of git in the folder": Change({"folder-of-mine/.gitattributes": "*.bin filter=lfs\n"}, NOTHING),
+    "attributes of git in the folder": Change(
+        {"folder-of-mine/.gitattributes": "*.bin filter=lfs\n"}, NOTHING
+    ),
     "the folder is stored again": remake("", NOTHING),
     "a title": edit_study("samples: 2\n", "title: another\nsamples: 2\n", NOTHING),
     "a column that nothing reads": remake(
-        'Path("reviews.csv").write_text(Path("reviews.csv").read_text().replace(",1", ",7"))', NOTHING
+        'Path("reviews.csv").write_text(Path("reviews.csv").read_text().replace(",1", ",7"))',
+        NOTHING,
     ),
     **WITHOUT_EFFECT,
 }
@@ -441,11 +498,15 @@ LANGUAGE_CHANGES = {
     "the activation": edit_language("n_head=2", 'n_head=2, activation_function="relu"'),
     "one weight": edit_language("# what follows", "network.lm_head.weight.data[4] *= 1.1"),
     "the pieces": edit_language("*words, *letters", "*words, *letters[::-1]"),
-    "on which side texts are cut": edit_language("model_max_length=64", "model_max_length=9, truncation_side='left'"),
+    "on which side texts are cut": edit_language(
+        "model_max_length=64", "model_max_length=9, truncation_side='left'"
+    ),
     "a sampling option, with which nothing is drawn": edit_language(
         "# what follows", "network.generation_config.temperature = 0.3", NOTHING
     ),
-    "the name of the tokenizer": edit_language("# what follows", "fast.name_or_path = 'another-place'", NOTHING),
+    "the name of the tokenizer": edit_language(
+        "# what follows", "fast.name_or_path = 'another-place'", NOTHING
+    ),
     "nothing": WITHOUT_EFFECT["nothing"],
 }
 

@@ -124,7 +124,9 @@ JSON_CHANGES: dict[str, Change] = {
     "a list with an entry twice": change_last(list, lambda value: [*value, *value[:1], 1]),
     "a key more": lambda content: {**content, "more": 1},
     "without a key": lambda content: dict(list(content.items())[:-1]),
-    "without its seal": lambda content: {key: value for key, value in content.items() if key != "seal"},
+    "without its seal": lambda content: {
+        key: value for key, value in content.items() if key != "seal"
+    },
     "another seal": lambda content: {**content, "seal": "standfast-sha256-" + "0" * 64},
     "other spaces": lambda content: content,
     "a list around it": lambda content: [content],
@@ -148,7 +150,10 @@ def tamper(results: Path, work: Path) -> Counter[str]:
     numbers = repr(load_results(results).samples.to_dicts())
     frozen = read_baseline(baseline).frame
     roots: dict[Path, tuple[Callable[[Path], bool], Callable[[Path], object]]] = {
-        results: (lambda copy: verify_results(copy).fine, lambda copy: repr(load_results(copy).samples.to_dicts())),
+        results: (
+            lambda copy: verify_results(copy).fine,
+            lambda copy: repr(load_results(copy).samples.to_dicts()),
+        ),
         pack: (
             lambda copy: verify_pack(copy).fine,
             lambda copy: repr(load_results(copy / "results").samples.to_dicts()),
@@ -158,9 +163,21 @@ def tamper(results: Path, work: Path) -> Counter[str]:
             lambda copy: numbers if read_baseline(copy).frame.equals(frozen) else None,
         ),
     }
-    tries = [(results, name, change) for name in ("manifest.json", "looks.json") for change in JSON_CHANGES.items()]
-    tries += [(pack, name, change) for name in ("evidence.json", "check.json") for change in JSON_CHANGES.items()]
-    tables = [(results, f"jobs/{job}.parquet"), (results, "compact/jobs.parquet"), (pack, "samples.parquet")]
+    tries = [
+        (results, name, change)
+        for name in ("manifest.json", "looks.json")
+        for change in JSON_CHANGES.items()
+    ]
+    tries += [
+        (pack, name, change)
+        for name in ("evidence.json", "check.json")
+        for change in JSON_CHANGES.items()
+    ]
+    tables = [
+        (results, f"jobs/{job}.parquet"),
+        (results, "compact/jobs.parquet"),
+        (pack, "samples.parquet"),
+    ]
     tables += [(baseline, "values.parquet")]
     tries += [(root, name, change) for root, name in tables for change in TABLE_CHANGES.items()]  # type: ignore[misc]
     found: Counter[str] = Counter(tried=len(tries))
@@ -171,7 +188,9 @@ def tamper(results: Path, work: Path) -> Counter[str]:
         if name.endswith(".json"):
             file.write_text(json.dumps(change(json.loads(file.read_text())), indent=2))
         else:
-            change(pl.read_parquet(file)).write_parquet(file, metadata=pl.read_parquet_metadata(file))
+            change(pl.read_parquet(file)).write_parquet(
+                file, metadata=pl.read_parquet_metadata(file)
+            )
         verify, read = roots[root]
         try:
             fine = verify(copy)
@@ -212,7 +231,11 @@ class Code:
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[str, ...]]:
         text = str(self.file)
-        return ((os.mkdir, (text,)), (eval, (f"open({text!r}, 'w')",)), (os.system, (f"touch {text}",)))[self.way]
+        return (
+            (os.mkdir, (text,)),
+            (eval, (f"open({text!r}, 'w')",)),
+            (os.system, (f"touch {text}",)),
+        )[self.way]
 
 
 TAGS = (
@@ -250,7 +273,11 @@ def inject_code(folder: Path, results: Path) -> dict[str, Counter[str]]:
             "metrics: [{max_sensitivity: {neighbourhood: {linf: 0.1}}}]\n"
         )
         grid = load_study(study).grid()
-        return [source.model(samples, "cpu") for source in grid.models.values() for samples in grid.data.values()]
+        return [
+            source.model(samples, "cpu")
+            for source in grid.models.values()
+            for samples in grid.data.values()
+        ]
 
     def weights(content: bytes) -> object:
         (folder / "w.pt").write_bytes(content)
@@ -303,7 +330,9 @@ def inject_code(folder: Path, results: Path) -> dict[str, Counter[str]]:
     digits = standfast.data.bundled("digits")[:2]
     classifier = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     explainers = dict.fromkeys(NAMES, "saliency")
-    report = standfast.evaluate(classifier, explainers, digits.inputs, ["aopc:steps=2"], progress=False)
+    report = standfast.evaluate(
+        classifier, explainers, digits.inputs, ["aopc:steps=2"], progress=False
+    )
     executable = _Executable()
     executable.feed(build_html(report))
     found["names"] = Counter(tried=len(NAMES), taken=len(NAMES), executed=executable.found)
@@ -318,7 +347,9 @@ class _Executable(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.script = tag == "script" and dict(attrs).get("type") != "application/json"
         self.found += sum(
-            "alert(1)" in (value or "") for name, value in attrs if name[:2] == "on" or tag in ("iframe", "a")
+            "alert(1)" in (value or "")
+            for name, value in attrs
+            if name[:2] == "on" or tag in ("iframe", "a")
         )
 
     def handle_data(self, data: str) -> None:
@@ -351,10 +382,17 @@ def give_odd_values() -> tuple[Counter[tuple[str, str]], list[str]]:
             continue
         if dataclasses.is_dataclass(example):
             options = [field.name for field in dataclasses.fields(example) if field.init]
-            makers.append(("explainers", name, functools.partial(standfast.explainers.get, name), options))
-    makers += [("balls", kind.__name__, kind, ["radius"]) for kind in (standfast.LinfBall, standfast.L2Ball)]
+            makers.append(
+                ("explainers", name, functools.partial(standfast.explainers.get, name), options)
+            )
+    makers += [
+        ("balls", kind.__name__, kind, ["radius"])
+        for kind in (standfast.LinfBall, standfast.L2Ball)
+    ]
     given = {"module": torch.nn.Linear(4, 3), "bounds": (0.0, 1.0), "device": "cpu"}
-    makers.append(("Model", "", functools.partial(_make, standfast.Model, given), [*given, "batch_size"]))
+    makers.append(
+        ("Model", "", functools.partial(_make, standfast.Model, given), [*given, "batch_size"])
+    )
     found: Counter[tuple[str, str]] = Counter()
     foreign = []
     for group, name, make, options in makers:
@@ -366,7 +404,9 @@ def give_odd_values() -> tuple[Counter[tuple[str, str]], list[str]]:
                     found[group, "refused"] += 1
                 except Exception as error:
                     found[group, "foreign"] += 1
-                    foreign.append(f"{name}.{option} = {value!r:.40}: {type(error).__name__}: {error}")
+                    foreign.append(
+                        f"{name}.{option} = {value!r:.40}: {type(error).__name__}: {error}"
+                    )
                 else:
                     found[group, "accepted"] += 1
     return found, foreign
@@ -378,7 +418,9 @@ def _make(kind: Callable[..., object], given: dict[str, object], **options: obje
 
 def main() -> None:
     """Print a row for each kind of file, and one for each kind of object."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--flips", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--files-only", action="store_true", help="flips and tamperings alone")
@@ -389,44 +431,66 @@ def main() -> None:
         store, job = Store(folder), find_job(folder)
         kinds: dict[str, tuple[Path, Callable[[], object]]] = {
             "manifest": (folder / "manifest.json", store.manifest),
-            "table of a job": (folder / "jobs" / f"{job}.parquet", lambda: store.read(job)[1].to_dicts()),
+            "table of a job": (
+                folder / "jobs" / f"{job}.parquet",
+                lambda: store.read(job)[1].to_dicts(),
+            ),
             "arrays of a job": (
                 folder / "artefacts" / f"{job}.safetensors",
-                lambda: {name: array.tobytes() for name, array in store.read_artefacts(job).items()},
+                lambda: {
+                    name: array.tobytes() for name, array in store.read_artefacts(job).items()
+                },
             ),
             "failure of a job": (
                 folder / "jobs" / "failed.failed.parquet",
                 lambda: store.read("failed", failed=True)[1].to_dicts(),
             ),
             "decisions": (folder / "looks.json", lambda: read_decisions(load_results(folder))),
-            "compacted rows": (folder / "compact" / "jobs.parquet", lambda: _check_file(store, "compact/jobs.parquet")),
+            "compacted rows": (
+                folder / "compact" / "jobs.parquet",
+                lambda: _check_file(store, "compact/jobs.parquet"),
+            ),
         }
         make_pack(folder, pack := Path(temporary) / "evidence")
         for name in ("evidence.json", "samples.parquet", "check.json", "report.html"):
             kinds[f"{name} of a pack"] = (pack / name, lambda: _verify(pack))
-        print("| file | flips | noticed | unnoticed, no effect | wrong |\n| --- | --- | --- | --- | --- |")
+        print(
+            "| file | flips | noticed | unnoticed, no effect | wrong |\n| --- | --- | --- | --- | --- |"
+        )
         for name, (file, read) in kinds.items():
             slow = name == "compacted rows" or name.endswith("pack")
-            flips = min(arguments.flips, max(10, arguments.flips // 10)) if slow else arguments.flips
+            flips = (
+                min(arguments.flips, max(10, arguments.flips // 10)) if slow else arguments.flips
+            )
             found = flip_bits(file, read, flips, arguments.seed)
-            print(f"| {name} | {flips} | {found['noticed']} | {found['unnoticed, no effect']} | {found['wrong']} |")
+            print(
+                f"| {name} | {flips} | {found['noticed']} | {found['unnoticed, no effect']} | {found['wrong']} |"
+            )
         (Path(temporary) / "work").mkdir()
         changed = tamper(folder, Path(temporary) / "work")
-        print(f"\n{changed['tried']} tamperings: {changed['noticed']} noticed, {changed['wrong']} read wrongly")
+        print(
+            f"\n{changed['tried']} tamperings: {changed['noticed']} noticed, {changed['wrong']} read wrongly"
+        )
         if arguments.files_only:
             return
         print("\n| files with code | tried | executed | taken | refused with a foreign error |")
         print("| --- | --- | --- | --- | --- |")
         (Path(temporary) / "code").mkdir()
         for kind, found in inject_code(Path(temporary) / "code", folder).items():
-            numbers = " | ".join(str(found[what]) for what in ("tried", "executed", "taken", "foreign"))
+            numbers = " | ".join(
+                str(found[what]) for what in ("tried", "executed", "taken", "foreign")
+            )
             print(f"| {kind} | {numbers} |")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         counted, foreign = give_odd_values()
-    print("\n| options of | values | refused | accepted | foreign |\n| --- | --- | --- | --- | --- |")
+    print(
+        "\n| options of | values | refused | accepted | foreign |\n| --- | --- | --- | --- | --- |"
+    )
     for group in dict.fromkeys(group for group, _ in counted):
-        refused, accepted, others = (counted[group, what] for what in ("refused", "accepted", "foreign"))
+        refused, accepted, others = (
+            counted[group, what] for what in ("refused", "accepted", "foreign")
+        )
         print(f"| {group} | {refused + accepted + others} | {refused} | {accepted} | {others} |")
     print("\n".join(foreign))
 

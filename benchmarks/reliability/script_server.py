@@ -39,7 +39,9 @@ PACKAGES = (
 
 def read_results(found: Any) -> dict[str, Any]:
     """How many jobs were there before, how many there are, and all values."""
-    columns = [name for name in ("explainer", "label", "repeat", "sample") if name in found.samples.columns]
+    columns = [
+        name for name in ("explainer", "label", "repeat", "sample") if name in found.samples.columns
+    ]
     samples = found.samples.sort(columns)
     return {
         "planned": found.run.planned,
@@ -98,7 +100,8 @@ def main() -> None:
     for name in PACKAGES:
         with contextlib.suppress(ImportError):
             import_module(name)
-    import_module("standfast.study.own_code").read_own_modules()  # it remembers which packages are installed ones
+    # it remembers which packages are installed ones
+    import_module("standfast.study.own_code").read_own_modules()
     for line in sys.stdin:
         print(json.dumps(run_in_copy(json.loads(line))), flush=True)
 

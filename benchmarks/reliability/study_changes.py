@@ -49,9 +49,13 @@ class Server:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, str(SERVER)]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env=environment
+        )
 
-    def run(self, folder: Path, script: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def run(
+        self, folder: Path, script: str, environment: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """What the script of a folder has left.
 
         Raises:
@@ -60,7 +64,9 @@ class Server:
         variables = {"STANDFAST_CACHE": str(folder / "out"), **(environment or {})}
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps({"folder": str(folder), "script": script, "environment": variables}) + "\n")
+        self.process.stdin.write(
+            json.dumps({"folder": str(folder), "script": script, "environment": variables}) + "\n"
+        )
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         if "error" in answer or answer.get("failures"):
@@ -180,7 +186,15 @@ def describe(outcome: Outcome) -> str:
 
 def print_table(outcomes: list[Outcome]) -> None:
     """How many changes of each kind were noticed, and how many were not."""
-    titles = ("changes", "noticed", "kept, right", "stale, named", "stale", "without effect", "needlessly computed")
+    titles = (
+        "changes",
+        "noticed",
+        "kept, right",
+        "stale, named",
+        "stale",
+        "without effect",
+        "needlessly computed",
+    )
     print("         ", "  ".join(titles))
     for kind in [*KINDS, "all"]:
         of_kind = [outcome for outcome in outcomes if kind in ("all", outcome.kind)]
@@ -197,7 +211,9 @@ def print_table(outcomes: list[Outcome]) -> None:
 
 def main() -> None:
     """Try all changes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], default=[*KINDS])
     parser.add_argument("--only", default="", help="a part of the names of changes")
     parser.add_argument("--verbose", action="store_true", help="print all changes")

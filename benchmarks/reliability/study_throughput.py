@@ -69,7 +69,13 @@ def make_grid(samples: int, own: bool) -> Grid:
         "aopc": standfast.metrics.AOPC(),
     }
     paths = (str(Path(__file__).parent),)
-    return Grid({"digits": Samples(digits.inputs)}, {"lenet": LoadedModel(model)}, explainers, metrics, paths=paths)
+    return Grid(
+        {"digits": Samples(digits.inputs)},
+        {"lenet": LoadedModel(model)},
+        explainers,
+        metrics,
+        paths=paths,
+    )
 
 
 def make_tiny_grid(jobs: int) -> Grid:
@@ -80,7 +86,13 @@ def make_tiny_grid(jobs: int) -> Grid:
     inputs = torch.rand(jobs, 1, 4, 4)
     metric = MaxSensitivity(standfast.LinfBall(0.1), samples=2)
     explainers = {"saliency": get("saliency")}
-    return Grid({"x": Samples(inputs)}, {"m": LoadedModel(model)}, explainers, {"m": metric}, samples_per_job=1)
+    return Grid(
+        {"x": Samples(inputs)},
+        {"m": LoadedModel(model)},
+        explainers,
+        {"m": metric},
+        samples_per_job=1,
+    )
 
 
 def read_cpu() -> float:
@@ -130,19 +142,32 @@ def compare(old: Path, part: str, turns: int) -> None:
         quotients.append(runs[new][0] / runs[old][0])
         for source in order:
             totals[source] += runs[source][0]
-        told = ", ".join(f"{name} {runs[source][0]:.2f} s" for name, source in (("old", old), ("new", new)))
-        print(f"{part}: {told} ({runs[new][1]} jobs, {time.strftime('%H:%M')})", file=sys.stderr, flush=True)
+        told = ", ".join(
+            f"{name} {runs[source][0]:.2f} s" for name, source in (("old", old), ("new", new))
+        )
+        print(
+            f"{part}: {told} ({runs[new][1]} jobs, {time.strftime('%H:%M')})",
+            file=sys.stderr,
+            flush=True,
+        )
     middle = statistics.median(quotients)
     spread = f"{min(quotients):.3f} to {max(quotients):.3f}"
     mean, sums = totals[new] / turns, totals[new] / totals[old]
-    print(f"{part}: {middle:.3f} ({spread}) times the CPU time, sums {sums:.3f}, {mean:.1f} s a run", flush=True)
+    print(
+        f"{part}: {middle:.3f} ({spread}) times the CPU time, sums {sums:.3f}, {mean:.1f} s a run",
+        flush=True,
+    )
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--old", type=Path, help="a checkout of an older version")
-    parser.add_argument("--part", choices=PARTS, action="append", help="by default all; may be repeated")
+    parser.add_argument(
+        "--part", choices=PARTS, action="append", help="by default all; may be repeated"
+    )
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--once", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -26,7 +26,9 @@ def write(value: float | None) -> str:
 
 def main() -> None:
     """Evaluate both networks and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--digits", type=int, default=24)
     parser.add_argument("--radius", type=float, default=0.1)
     parser.add_argument("--budget", type=int, default=100)
@@ -37,7 +39,9 @@ def main() -> None:
     digits = standfast.data.bundled("digits")[: options.digits]
     ball = standfast.LinfBall(options.radius)
     metrics = [
-        standfast.metrics.get("worst_case", neighbourhood=ball, budget=options.budget, search="block"),
+        standfast.metrics.get(
+            "worst_case", neighbourhood=ball, budget=options.budget, search="block"
+        ),
         standfast.metrics.get("max_sensitivity", neighbourhood=ball, normalise=True),
     ]
     rows: dict[str, list[str]] = {}
@@ -48,7 +52,13 @@ def main() -> None:
             if row.references is None:
                 continue
             known = row.references
-            values = (row.value, known.identical, known.same_class, known.scrambled, known.unrelated)
+            values = (
+                row.value,
+                known.identical,
+                known.same_class,
+                known.scrambled,
+                known.unrelated,
+            )
             numbers = " | ".join(write(value) for value in values)
             says = row.sanity if row.sanity != "passed" else "yes"
             rows.setdefault(row.label, []).append(

@@ -48,14 +48,23 @@ def train(place: Path, module: nn.Module, data: Arrays, epochs: int, rate: float
 
 
 def make_subject(
-    make: Callable[[], nn.Module], trained: nn.Module, test: Arrays, pool: int, bounds: Any, **options: Any
+    make: Callable[[], nn.Module],
+    trained: nn.Module,
+    test: Arrays,
+    pool: int,
+    bounds: Any,
+    **options: Any,
 ) -> Subject:
     untrained = initialize(make(), torch.Generator().manual_seed(9)).eval()
     inputs, labels = test[0][:pool].contiguous(), test[1][:pool]
     share = accuracy(trained, inputs, labels)
     classes = trained(inputs[:8]).shape[1]
-    print(f"accuracy {share:.2f} on {len(inputs)} samples of {tuple(inputs.shape[1:])}, {classes} classes")
-    models = [standfast.Model(each.eval(), bounds=bounds, device="cpu") for each in (trained, untrained)]
+    print(
+        f"accuracy {share:.2f} on {len(inputs)} samples of {tuple(inputs.shape[1:])}, {classes} classes"
+    )
+    models = [
+        standfast.Model(each.eval(), bounds=bounds, device="cpu") for each in (trained, untrained)
+    ]
     return Subject(*models, inputs, labels, classes, **options)
 
 
@@ -69,7 +78,14 @@ def bundled(weights: str, data: str, folder: Path, pool: int) -> Subject:
 
 
 def make_image_mlp() -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 100), nn.ReLU(), nn.Linear(100, 50), nn.ReLU(), nn.Linear(50, 10))
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(784, 100),
+        nn.ReLU(),
+        nn.Linear(100, 50),
+        nn.ReLU(),
+        nn.Linear(50, 10),
+    )
 
 
 def image_mlp(folder: Path, pool: int) -> Subject:
@@ -80,7 +96,9 @@ def image_mlp(folder: Path, pool: int) -> Subject:
 
 
 def make_series_mlp(steps: int, channels: int, classes: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(steps * channels, 48), nn.ReLU(), nn.Linear(48, classes))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(steps * channels, 48), nn.ReLU(), nn.Linear(48, classes)
+    )
 
 
 def make_series_cnn(steps: int, channels: int, classes: int) -> nn.Module:
@@ -91,10 +109,15 @@ def make_bilstm(steps: int, channels: int, classes: int) -> nn.Module:
     return BiLSTM(classes, channels, units=(24,), patch=4, hidden=24)
 
 
-def series(name: str, make: Callable[..., nn.Module], epochs: int, folder: Path, pool: int) -> Subject:
+def series(
+    name: str, make: Callable[..., nn.Module], epochs: int, folder: Path, pool: int
+) -> Subject:
     """The first 200 of both splits, in a random order, are for the test; of the others, 3,000 are for training."""
     splits = [standfast.data.load(f"ucr:{name}:{split}") for split in ("train", "test")]
-    inputs, labels = torch.cat([each.inputs for each in splits]), torch.cat([each.labels for each in splits])
+    inputs, labels = (
+        torch.cat([each.inputs for each in splits]),
+        torch.cat([each.labels for each in splits]),
+    )
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     inputs, labels = inputs[order], labels[order]
     make = partial(make, inputs.shape[2], inputs.shape[1], int(labels.max()) + 1)
@@ -132,12 +155,20 @@ def make_clusters(columns: int, classes: int) -> Arrays:
 def make_products() -> Arrays:
     """Six columns, of which five count; the class is the sign of a sum of products."""
     x = torch.randn(3000, 6, generator=torch.Generator().manual_seed(5))
-    score = x[:, 0] * x[:, 1] + x[:, 2] + 0.7 * x[:, 3].square() - 0.7 + 0.8 * torch.sin(2 * x[:, 4])
+    score = (
+        x[:, 0] * x[:, 1] + x[:, 2] + 0.7 * x[:, 3].square() - 0.7 + 0.8 * torch.sin(2 * x[:, 4])
+    )
     return x, (score > 0).long()
 
 
 def table(
-    name: str, load: Callable[[], Arrays], hidden: int, activation: Any, epochs: int, folder: Path, pool: int
+    name: str,
+    load: Callable[[], Arrays],
+    hidden: int,
+    activation: Any,
+    epochs: int,
+    folder: Path,
+    pool: int,
 ) -> Subject:
     x, y = load()
     x = standardise(x)
@@ -161,10 +192,14 @@ def trees(load: Callable[[], Arrays], folder: Path, pool: int) -> Subject:
     mixed = y[torch.randperm(len(y), generator=torch.Generator().manual_seed(0))]
     models = []
     for labels in (y, mixed):
-        fitted = HistGradientBoostingClassifier(max_iter=40, random_state=0).fit(x[200:].numpy(), labels[200:].numpy())
+        fitted = HistGradientBoostingClassifier(max_iter=40, random_state=0).fit(
+            x[200:].numpy(), labels[200:].numpy()
+        )
         models.append(standfast.Model.from_callable(fitted.predict_proba, bounds=INFINITE))
     share = float((models[0].predict(x[:pool]) == y[:pool]).double().mean())
-    print(f"accuracy {share:.2f} on {pool} samples of {tuple(x.shape[1:])}, {int(y.max()) + 1} classes")
+    print(
+        f"accuracy {share:.2f} on {pool} samples of {tuple(x.shape[1:])}, {int(y.max()) + 1} classes"
+    )
     baseline = tuple(x[200:].median(0).values.tolist())
     return Subject(*models, x[:pool], y[:pool], int(y.max()) + 1, baseline)
 
@@ -189,7 +224,9 @@ class WordNetwork(nn.Module):
 def draw_texts(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Random words, 8 to 24 in each text: their numbers `(N, 24)`, 0 where the text has ended, and the lengths."""
     generator = torch.Generator().manual_seed(seed)
-    numbers = torch.randint(2, len(standfast.data.word_vectors().words), (count, 24), generator=generator)
+    numbers = torch.randint(
+        2, len(standfast.data.word_vectors().words), (count, 24), generator=generator
+    )
     lengths = torch.randint(8, 25, (count, 1), generator=generator)
     return numbers * (torch.arange(24) < lengths), lengths
 
@@ -210,13 +247,18 @@ def plant_topics(count: int, seed: int, topics: int) -> Arrays:
     return vectors[numbers].transpose(1, 2).contiguous(), labels
 
 
-def text(name: str, topics: int, make: Callable[[], nn.Module], epochs: int, folder: Path, pool: int) -> Subject:
+def text(
+    name: str, topics: int, make: Callable[[], nn.Module], epochs: int, folder: Path, pool: int
+) -> Subject:
     """Topics, or the sentiment that the bundled transformer reads in random words; tested on film reviews."""
     sentences = standfast.data.load("sentences")
     if topics:
         data, test = plant_topics(4000, 0, topics), plant_topics(200, 10, topics)
     else:
-        vectors, teacher = standfast.data.word_vectors().vectors, standfast.zoo.load("transformer-sentences").eval()
+        vectors, teacher = (
+            standfast.data.word_vectors().vectors,
+            standfast.zoo.load("transformer-sentences").eval(),
+        )
         inputs = vectors[draw_texts(6000, 0)[0]].transpose(1, 2).contiguous()
         with torch.no_grad():
             data, test = (inputs, teacher(inputs).argmax(1)), (sentences.inputs, sentences.labels)

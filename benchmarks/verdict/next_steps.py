@@ -47,7 +47,12 @@ def evaluate_digits(weights: str, explainers: list[str], samples: int, radius: f
     found = standfast.evaluate(model, explainers, digits[:samples], metrics, progress=False)
     # what the network was not evaluated on is enough to train it a little further
     train = digits[100:]
-    session = {"model": model, "train_inputs": train.inputs, "train_labels": train.labels, "inputs": digits}
+    session = {
+        "model": model,
+        "train_inputs": train.inputs,
+        "train_labels": train.labels,
+        "inputs": digits,
+    }
     return found, {**session, "evaluated": samples}
 
 
@@ -63,7 +68,14 @@ def all_undecided() -> Situation:
 
 def six_explainers() -> Situation:
     """Six explainers."""
-    explainers = ["saliency", "input_x_gradient", "gradcam", "guided_backprop", "deeplift", "lrp_epsilon_plus"]
+    explainers = [
+        "saliency",
+        "input_x_gradient",
+        "gradcam",
+        "guided_backprop",
+        "deeplift",
+        "lrp_epsilon_plus",
+    ]
     return evaluate_digits("lenet5-mnist", explainers, 24, 8 / 255)
 
 
@@ -80,15 +92,27 @@ def table() -> Situation:
         }
     )
     town = frame["town"].map({"Aston": -0.5, "Barton": 0.0, "Carlton": 0.3, "Dalton": 0.6})
-    logit = 2 * np.log(frame["income"] / 3000) - np.log(frame["debt"] / 3000) + town + rng.normal(0, 0.3, rows)
+    logit = (
+        2 * np.log(frame["income"] / 3000)
+        - np.log(frame["debt"] / 3000)
+        + town
+        + rng.normal(0, 0.3, rows)
+    )
     encoder = make_column_transformer((OneHotEncoder(), ["town"]), remainder="passthrough")
-    pipeline = make_pipeline(encoder, RandomForestClassifier(30, min_samples_leaf=5, random_state=0))
+    pipeline = make_pipeline(
+        encoder, RandomForestClassifier(30, min_samples_leaf=5, random_state=0)
+    )
     pipeline.fit(frame[100:], (logit > 0)[100:])
     changes = TableChanges({"income": "2%", "debt": "2%", "town": "category"})
     metrics = {"worst": WORST(changes, absolute=False, budget=40), "aopc": "aopc:preset=quick"}
     reference = frame[100:]
     found = standfast.evaluate(
-        pipeline, ["occlusion", "kernel_shap:samples=40"], frame[:16], metrics, reference=reference, progress=False
+        pipeline,
+        ["occlusion", "kernel_shap:samples=40"],
+        frame[:16],
+        metrics,
+        reference=reference,
+        progress=False,
     )
     return found, {"model": pipeline, "inputs": frame, "reference": reference, "evaluated": 16}
 
@@ -96,7 +120,9 @@ def table() -> Situation:
 def text() -> Situation:
     """Sentences with typing errors."""
     texts, _ = standfast.data.film_reviews()
-    reader = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    reader = standfast.TextModel(
+        standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors()
+    )
     metrics = {"worst": WORST(Typos(rate=0.1), budget=30), "aopc": "aopc:preset=quick"}
     explainers = ["saliency", "integrated_gradients:steps=8"]
     found = standfast.evaluate(reader, explainers, texts[:12], metrics, progress=False)
@@ -135,7 +161,11 @@ def describe(results: Results, explainer: str) -> str:
     open_ones = [ground.explainer for ground in verdict.undecided]
     refused = [ground.explainer for ground in verdict.refuse]
     state = "passes in part"
-    for names, words in ((verdict.show, "may be shown"), (refused, "refused"), (open_ones, "undecided")):
+    for names, words in (
+        (verdict.show, "may be shown"),
+        (refused, "refused"),
+        (open_ones, "undecided"),
+    ):
         if explainer in names:
             state = words
     values = [
@@ -153,7 +183,11 @@ def print_rows(name: str, situation: Callable[[], Situation]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found, session = situation()
-        own = [explainer for explainer in found.explainers if explainer not in found.explainers.controls]
+        own = [
+            explainer
+            for explainer in found.explainers
+            if explainer not in found.explainers.controls
+        ]
         before = "; ".join(describe(found, explainer) for explainer in own)
         steps = found.next_steps()
         if not steps:
@@ -165,7 +199,8 @@ def print_rows(name: str, situation: Callable[[], Situation]) -> None:
             about = [step.instead] if step.instead else list(step.explainers)
             became = "; ".join(describe(after, explainer) for explainer in about)
             print(
-                f"| {name}: {before} | {step.why}: `{step.line}` | {step.cost} | {took:.0f} s | {became} |", flush=True
+                f"| {name}: {before} | {step.why}: `{step.line}` | {step.cost} | {took:.0f} s | {became} |",
+                flush=True,
             )
 
 
@@ -180,11 +215,18 @@ def print_smoother() -> None:
     for radius in (8 / 255, 0.1):
         metrics = {"worst": WORST(standfast.LinfBall(radius), budget=60)}
         for name, relative in SMOOTHER.items():
-            found = standfast.evaluate(model, [name, relative.text], digits, metrics, controls=False, progress=False)
+            found = standfast.evaluate(
+                model, [name, relative.text], digits, metrics, controls=False, progress=False
+            )
             words = [describe(found, each).partition(": ")[2] for each in (name, relative.text)]
-            seconds = dict(found.jobs.group_by("explainer").agg(pl.col("seconds").sum()).iter_rows())
+            seconds = dict(
+                found.jobs.group_by("explainer").agg(pl.col("seconds").sum()).iter_rows()
+            )
             times = seconds[relative.text] / seconds[name]
-            print(f"| {name} | {relative.text} | {radius:.3f} | {' | '.join(words)} | {times:.1f} |", flush=True)
+            print(
+                f"| {name} | {relative.text} | {radius:.3f} | {' | '.join(words)} | {times:.1f} |",
+                flush=True,
+            )
 
 
 def print_training_cost() -> None:
@@ -192,7 +234,10 @@ def print_training_cost() -> None:
     train = standfast.data.bundled("digits")
     seconds: dict[str, float] = {}
     schemes = standfast.training.schemes
-    for scheme in (schemes.Natural(), schemes.GradientHessian(gradient_weight=0.0, hessian_weight=0.5)):
+    for scheme in (
+        schemes.Natural(),
+        schemes.GradientHessian(gradient_weight=0.0, hessian_weight=0.5),
+    ):
         began = time.monotonic()
         standfast.training.classifier.train_classifier(
             standfast.zoo.load("lenet5-mnist"),
@@ -208,7 +253,9 @@ def print_training_cost() -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("situations", nargs="*", help=f"of {', '.join(SITUATIONS)}; by default all")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -217,7 +264,9 @@ def main() -> None:
         print_smoother()
         print_training_cost()
         return
-    print("| situation | advice | said to take | took | what became of it |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| situation | advice | said to take | took | what became of it |\n| --- | --- | --- | --- | --- |"
+    )
     for name in options.situations or SITUATIONS:
         print_rows(name, SITUATIONS[name])
 

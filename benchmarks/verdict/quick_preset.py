@@ -24,7 +24,9 @@ def main() -> None:
     digits = standfast.data.bundled("digits")[:24]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
 
-    def measure(explainer: str, metric: str | list[str], controls: bool, sanity: bool = True) -> tuple[float, float]:
+    def measure(
+        explainer: str, metric: str | list[str], controls: bool, sanity: bool = True
+    ) -> tuple[float, float]:
         """Seconds, and evaluations for each sample."""
         began = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +48,8 @@ def main() -> None:
     print("| metric | evaluations | saliency and controls | integrated gradients | together |")
     print("| --- | ---: | ---: | ---: | ---: |")
     total = 0.0
-    own = [name for name in standfast.metrics.names() if name != "relevance_localisation"]  # the digits have no regions
+    # the digits have no regions
+    own = [name for name in standfast.metrics.names() if name != "relevance_localisation"]
     for metric in sys.argv[1:] or own:
         first, evaluations = measure("saliency", metric, True)
         second, _ = measure("integrated_gradients", metric, False)

@@ -94,7 +94,8 @@ def make_good(subject: Subject) -> dict[str, Explainer]:
         found["integrated_gradients"] = get("integrated_gradients", steps=8, **baseline)
         found["deeplift"] = get("deeplift", **baseline)
         low, high = subject.model.bounds
-        if low.isfinite().all():  # the noise is a share of their range, here for a third of the spread of the data
+        # the noise is a share of their range, here for a third of the spread of the data
+        if low.isfinite().all():
             noise = 0.3 * float(subject.inputs.std() / (high - low).max())
             found["smoothgrad"] = get("smoothgrad", samples=10, noise=noise)
         found["lrp_epsilon_plus"] = get("lrp_epsilon_plus")
@@ -104,20 +105,31 @@ def make_good(subject: Subject) -> dict[str, Explainer]:
 def make_bad(subject: Subject) -> dict[str, Explainer]:
     """Explainers that must not pass."""
     black_box = subject.model.black_box is not None
-    signed = get("occlusion", output="logit", baseline=subject.baseline) if black_box else get("input_x_gradient")
+    signed = (
+        get("occlusion", output="logit", baseline=subject.baseline)
+        if black_box
+        else get("input_x_gradient")
+    )
     example, generator = subject.inputs[:1], torch.Generator().manual_seed(1)
     fixed = torch.randn(example.shape, generator=generator)
     order = torch.randperm(example.numel(), generator=generator)
-    moved = torch.empty_like(order).scatter_(0, order, order.roll(1))  # one cycle: no feature keeps its place
-    templates = torch.stack([subject.inputs[subject.labels == k].mean(0) for k in range(subject.classes)])
+    # one cycle: no feature keeps its place
+    moved = torch.empty_like(order).scatter_(0, order, order.roll(1))
+    templates = torch.stack(
+        [subject.inputs[subject.labels == k].mean(0) for k in range(subject.classes)]
+    )
     found: dict[str, Explainer] = {
-        "constant": Changed(get("input_copy"), lambda maps, x, classes: fixed.expand(x.shape).clone()),
+        "constant": Changed(
+            get("input_copy"), lambda maps, x, classes: fixed.expand(x.shape).clone()
+        ),
         "centre": get("centre"),
         "input copy": get("input_copy"),
         "random": get("random"),
         "other class": Changed(signed, shift=1),
         "untrained": Changed(signed, model=subject.untrained),
-        "shuffled": Changed(signed, lambda maps, x, classes: maps.flatten(1)[:, moved].view_as(maps)),
+        "shuffled": Changed(
+            signed, lambda maps, x, classes: maps.flatten(1)[:, moved].view_as(maps)
+        ),
         "flipped": Changed(signed, lambda maps, x, classes: -maps),
         "label": Changed(get("input_copy"), lambda maps, x, classes: templates[classes]),
     }
@@ -125,12 +137,18 @@ def make_bad(subject: Subject) -> dict[str, Explainer]:
         found["edges"] = get("edges")
     else:
         far = subject.inputs.abs().amax(0) * 1000 + 1000
-        found["impossible occlusion"] = get("occlusion", output="logit", baseline=tuple(far.tolist()))
+        found["impossible occlusion"] = get(
+            "occlusion", output="logit", baseline=tuple(far.tolist())
+        )
         if not black_box:
-            found["impossible gradients"] = get("integrated_gradients", baseline=tuple(far.tolist()))
+            found["impossible gradients"] = get(
+                "integrated_gradients", baseline=tuple(far.tolist())
+            )
     if not black_box:
         for seed in range(100, 103):
-            found[f"randomised input_x_gradient {seed}"] = RandomisedExplainer(get("input_x_gradient"), seed=seed)
+            found[f"randomised input_x_gradient {seed}"] = RandomisedExplainer(
+                get("input_x_gradient"), seed=seed
+            )
         found["randomised saliency"] = RandomisedExplainer(get("saliency"), seed=100)
     return found
 
@@ -165,8 +183,13 @@ class Measured:
 
 def measure(subject: Subject, explainer: Explainer) -> Measured:
     """All measurements on the pool."""
-    checks, start = SanityChecks(samples=len(subject.inputs), labels=subject.labels), time.perf_counter()
-    rows = checks(subject.model, explainer, subject.inputs, generator=torch.Generator().manual_seed(0)).frame()
+    checks, start = (
+        SanityChecks(samples=len(subject.inputs), labels=subject.labels),
+        time.perf_counter(),
+    )
+    rows = checks(
+        subject.model, explainer, subject.inputs, generator=torch.Generator().manual_seed(0)
+    ).frame()
     seconds = time.perf_counter() - start
     with subject.model.session():
         maps, logits = explainer.attribute_all(subject.model, subject.inputs, None)
@@ -212,7 +235,12 @@ def validate(subject: Subject, explainer: Explainer, measured: Measured) -> floa
     """The share of 10 parts of 24 samples on which a direct call decides as the measurements of the pool do."""
     checks, same = SanityChecks(labels=subject.labels), 0
     for part in draw_parts(len(measured.rows), 24, 10):
-        rows = checks(subject.model, explainer, subject.inputs[part], generator=torch.Generator().manual_seed(0))
+        rows = checks(
+            subject.model,
+            explainer,
+            subject.inputs[part],
+            generator=torch.Generator().manual_seed(0),
+        )
         same += decide_checks(rows.frame()).state == decide_columns(measured.take(part)).state
     return same / 10
 
@@ -226,9 +254,15 @@ def report(kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
             cells.append("/".join(f"{100 * share:5.1f}" for share in shares))
         for one in each:
             reasons.update(
-                {key: share / len(each) for key, share in one["24"].items() if key.endswith("failed") and " " in key}
+                {
+                    key: share / len(each)
+                    for key, share in one["24"].items()
+                    if key.endswith("failed") and " " in key
+                }
             )
-        said = " ".join(f"{key.split()[0]} {100 * share:.1f}" for key, share in reasons.most_common(4))
+        said = " ".join(
+            f"{key.split()[0]} {100 * share:.1f}" for key, share in reasons.most_common(4)
+        )
         print(f"{kind:7s}{name:32s}{'  '.join(cells)}  {said}")
 
 
@@ -237,13 +271,19 @@ STATES = ("passed", "failed", "undecided")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two models of each kind, pools of 40, 20 parts")
+    parser.add_argument(
+        "--quick", action="store_true", help="two models of each kind, pools of 40, 20 parts"
+    )
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "sanity_army")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--parts", type=int, default=200, help="how many random parts of each size decide")
+    parser.add_argument(
+        "--parts", type=int, default=200, help="how many random parts of each size decide"
+    )
     parser.add_argument("--models", action="store_true", help="print the shares of each model, too")
-    parser.add_argument("--measured", action="store_true", help="only decide on what the folder has")
+    parser.add_argument(
+        "--measured", action="store_true", help="only decide on what the folder has"
+    )
     parser.add_argument("--validate", action="store_true", help="compare with direct calls")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -261,20 +301,27 @@ def main() -> None:
                         continue
                     try:
                         measured = (
-                            torch.load(place, weights_only=False) if place.exists() else measure(subject, explainer)
+                            torch.load(place, weights_only=False)
+                            if place.exists()
+                            else measure(subject, explainer)
                         )
                     except Exception as error:  # no rule for a layer, such as LRP of an LSTM
                         print(f"{kind} {name} {label}: {type(error).__name__}: {str(error)[:100]}")
                         continue
                     torch.save(measured, place)
-                    shares = decide(measured, repeats) | {"model": name, "seconds": measured.seconds}
+                    shares = decide(measured, repeats) | {
+                        "model": name,
+                        "seconds": measured.seconds,
+                    }
                     if options.validate:
                         shares["same"] = validate(subject, explainer, measured)
                     both[group].setdefault(label, []).append(shares)
                     if options.models:
                         report(kind, {f"{name} {label}": [shares]})
         for group, found in both.items():
-            print(f"{kind}: {group} explainers, in % passed/failed/undecided of parts of {SIZES} samples")
+            print(
+                f"{kind}: {group} explainers, in % passed/failed/undecided of parts of {SIZES} samples"
+            )
             report(kind, found)
         result[kind] = both
     if options.out:

@@ -28,14 +28,30 @@ from torch import Tensor
 
 from standfast.explainers import Explainer, RandomisedExplainer, get
 from standfast.metrics.sanity import SanityChecks, checks
-from standfast.metrics.sanity.removal import Removal, compare_margins, draw_shuffles, mark_first, order_features
+from standfast.metrics.sanity.removal import (
+    Removal,
+    compare_margins,
+    draw_shuffles,
+    mark_first,
+    order_features,
+)
 from standfast.metrics.sanity.scrambling import SCRAMBLED
 from standfast.results.sanity import PASSING, decide_checks, decide_mean, find_luck
 from standfast.tensors import Array
 
 ALL_MODELS = {**{name: make for kind in KINDS.values() for name, make in kind.items()}, **MODELS}
 #: models on which scramblings of gradient x input come near passing, and some on which the trained model hardly passes
-DEFAULT = ["CBF", "reported", "logistic", "cancer", "topics lstm", "lstm", "devices", "pens", "products"]
+DEFAULT = [
+    "CBF",
+    "reported",
+    "logistic",
+    "cancer",
+    "topics lstm",
+    "lstm",
+    "devices",
+    "pens",
+    "products",
+]
 #: the first scrambling has this seed; those of the checks themselves are from 0 on
 FIRST_SEED = 1000
 #: draws of other scramblings for each scrambling, and for the trained model
@@ -110,13 +126,19 @@ def measure_removals(subject: Subject, explainer: Explainer) -> Measured:
 def measure_all(subject: Subject, count: int) -> list[Measured]:
     """Of the trained model, and of so many scramblings."""
     explainer = get("input_x_gradient")
-    scrambled = [RandomisedExplainer(explainer, seed=FIRST_SEED + number) for number in range(count)]
+    scrambled = [
+        RandomisedExplainer(explainer, seed=FIRST_SEED + number) for number in range(count)
+    ]
     return [measure_removals(subject, each) for each in (explainer, *scrambled)]
 
 
 def passes_all_other_checks(measured: Measured) -> bool:
     """Whether all checks are passed that do not compare with scrambled models."""
-    others = (check for check in decide_checks(measured.rows).checks if check.question not in ("model", "learned"))
+    others = (
+        check
+        for check in decide_checks(measured.rows).checks
+        if check.question not in ("model", "learned")
+    )
     return all(check.state in ("passed", "exempt", "remark") for check in others)
 
 
@@ -204,7 +226,10 @@ def main() -> None:
         scrambled = [draw_decisions(measured, number, DRAWS) for number in range(1, len(measured))]
         for name in RULES:
             share = float(np.mean([decisions[name] for decisions in scrambled]))
-            print(f"{model:12s} {name:28s} scrambled {share:6.2%}, trained {trained[name]:4.0%}", flush=True)
+            print(
+                f"{model:12s} {name:28s} scrambled {share:6.2%}, trained {trained[name]:4.0%}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

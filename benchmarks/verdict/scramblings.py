@@ -124,7 +124,9 @@ MODELS: dict[str, Callable[[Path, int], Subject]] = {
 def decide_scrambling(subject: Subject, seed: int) -> str:
     """What the checks decide on gradient x input of one scrambling."""
     explainer = RandomisedExplainer(get("input_x_gradient"), seed=seed)
-    rows = SanityChecks(samples=len(subject.inputs), labels=subject.labels)(subject.model, explainer, subject.inputs)
+    rows = SanityChecks(samples=len(subject.inputs), labels=subject.labels)(
+        subject.model, explainer, subject.inputs
+    )
     return decide_checks(rows.frame()).state
 
 
@@ -144,7 +146,9 @@ def main() -> None:
             print(f"{name}: {type(error).__name__}: {str(error)[:100]}")
             continue
         # the checks themselves scramble with the seeds from 0 on
-        states = {seed: decide_scrambling(subject, seed) for seed in range(100, 100 + options.scramblings)}
+        states = {
+            seed: decide_scrambling(subject, seed) for seed in range(100, 100 + options.scramblings)
+        }
         passed = [seed for seed, state in states.items() if state == "passed"]
         undecided = sum(state == "undecided" for state in states.values())
         low, high = proportion_interval(len(passed), len(states), 0.95)

@@ -19,19 +19,29 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-Base = Annotated[Path, typer.Option(help="The folder that paths and functions of the studies are relative to.")]
+Base = Annotated[
+    Path, typer.Option(help="The folder that paths and functions of the studies are relative to.")
+]
 Trust = Annotated[
     list[str] | None,
-    typer.Option(help="A digest, or its first 16 digits or more: of a submission whose functions may be run."),
+    typer.Option(
+        help="A digest, or its first 16 digits or more: of a submission whose functions may be run."
+    ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")]
 
 
-@app.command(epilog="Example: standfast-board submit results/study --out study.json.gz --by 'A. Person'")
+@app.command(
+    epilog="Example: standfast-board submit results/study --out study.json.gz --by 'A. Person'"
+)
 def submit(
-    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    results: Annotated[
+        str, typer.Argument(help="A folder, or an fsspec address, of stored results.")
+    ],
     out: Annotated[Path, typer.Option(help="The file: .json, or .json.gz for a compressed one.")],
-    name: Annotated[str, typer.Option(help="What a board calls it; the title of the study by default.")] = "",
+    name: Annotated[
+        str, typer.Option(help="What a board calls it; the title of the study by default.")
+    ] = "",
     by: Annotated[str, typer.Option(help="Who submits it, as a board shows it.")] = "",
     note: Annotated[str, typer.Option(help="Anything that a reader should know.")] = "",
 ) -> None:
@@ -44,15 +54,26 @@ def submit(
     done = made.results.planned - failed - missing
     typer.echo(f"submission: {out} ({done} of {made.results.planned} jobs)\ndigest: {made.digest}")
     if failed or missing:
-        typer.echo(f"warning: {failed} jobs failed and {missing} were not run: their numbers are missing", err=True)
+        typer.echo(
+            f"warning: {failed} jobs failed and {missing} were not run: their numbers are missing",
+            err=True,
+        )
 
 
-@app.command(epilog="Example: standfast-board build submissions/ --out site --verify 5 --base studies")
+@app.command(
+    epilog="Example: standfast-board build submissions/ --out site --verify 5 --base studies"
+)
 def build(
-    submissions: Annotated[list[Path], typer.Argument(help="Files of `standfast-board submit`, or folders of them.")],
-    out: Annotated[Path, typer.Option(help="A new folder for the site, or that of an earlier one.")],
+    submissions: Annotated[
+        list[Path], typer.Argument(help="Files of `standfast-board submit`, or folders of them.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="A new folder for the site, or that of an earlier one.")
+    ],
     title: Annotated[str, typer.Option(help="Of the first page.")] = "Which explanations hold?",
-    verify: Annotated[int, typer.Option(help="How many jobs of each submission to evaluate again.", min=0)] = 0,
+    verify: Annotated[
+        int, typer.Option(help="How many jobs of each submission to evaluate again.", min=0)
+    ] = 0,
     base: Base = Path(),
     trust: Trust = None,
     seed: Seed = None,
@@ -66,9 +87,14 @@ def build(
     """
     found = build_site(submissions, out, title, verify, base, trust or (), seed, typer.echo)
     differs = sum(state.state == "differs" for state in found.states.values())
-    typer.echo(f"submissions: {len(found.submissions)}, boards: {found.boards}, {found.folder / 'index.html'}")
+    typer.echo(
+        f"submissions: {len(found.submissions)}, boards: {found.boards}, {found.folder / 'index.html'}"
+    )
     if found.problems or differs:
-        typer.echo(f"not on a board: {len(found.problems)}, with other numbers than reported: {differs}", err=True)
+        typer.echo(
+            f"not on a board: {len(found.problems)}, with other numbers than reported: {differs}",
+            err=True,
+        )
         raise typer.Exit(1)
 
 
@@ -84,7 +110,9 @@ def verify(
 
     Exit codes: 0 all that were drawn agree, 1 some differ, or nothing could be compared.
     """
-    found = verify_submission(read_submission(submission), jobs, base, trust or (), seed, typer.echo)
+    found = verify_submission(
+        read_submission(submission), jobs, base, trust or (), seed, typer.echo
+    )
     typer.echo(f"{found.text} (seed {found.seed})")
     if found.state != "verified":
         raise typer.Exit(1)

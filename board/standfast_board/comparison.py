@@ -126,7 +126,9 @@ class Board:
 
 
 def arrange_boards(
-    submissions: Sequence[Submission], unranked: Collection[str] = (), verified: Collection[str] = ()
+    submissions: Sequence[Submission],
+    unranked: Collection[str] = (),
+    verified: Collection[str] = (),
 ) -> list[Board]:
     """The boards of some submissions, sorted by the names of data and network.
 
@@ -136,8 +138,12 @@ def arrange_boards(
         verified: digests of those that stay if others do not fit beside them.
     """
     places: dict[str, list[tuple[Submission, str, str]]] = {}
-    for each in sorted(submissions, key=lambda one: (one.digest not in verified, one.title, one.digest)):
-        for data, model in each.results.samples.select("data", "model").unique(maintain_order=True).iter_rows():
+    for each in sorted(
+        submissions, key=lambda one: (one.digest not in verified, one.title, one.digest)
+    ):
+        for data, model in (
+            each.results.samples.select("data", "model").unique(maintain_order=True).iter_rows()
+        ):
             places.setdefault(_identify(each.manifest, data, model), []).append((each, data, model))
     boards = [_arrange(key, parts, unranked) for key, parts in places.items()]
     return sorted(boards, key=lambda board: (board.data.lower(), board.model.lower(), board.slug))
@@ -163,10 +169,14 @@ def _digest(content: object) -> str:
 def _identify(manifest: Mapping[str, Any], data: str, model: str) -> str:
     """A digest of what two submissions must share: the data with all that is fixed for them, and the network."""
     about, network = manifest["data"][data], manifest["models"][model]
-    return _digest([[about.get(name) for name in _DATA], network.get("network") or network["digest"]])
+    return _digest(
+        [[about.get(name) for name in _DATA], network.get("network") or network["digest"]]
+    )
 
 
-def _arrange(key: str, parts: list[tuple[Submission, str, str]], unranked: Collection[str]) -> Board:
+def _arrange(
+    key: str, parts: list[tuple[Submission, str, str]], unranked: Collection[str]
+) -> Board:
     first, data, model = parts[0]
     columns = _find_columns(parts)
     labels = {key: column.label for key, column in columns.items()}
@@ -202,7 +212,9 @@ def _key_of_column(manifest: Mapping[str, Any], label: str) -> str:
     about = manifest["metrics"][label]
     options = {name: value for name, value in about["options"].items() if name not in _NO_OPTIONS}
     # an installed metric has one direction; of another one, each submission says what it likes
-    return _digest([about["metric"], about["direction"], options, manifest["seed"], manifest["repeats"]])
+    return _digest(
+        [about["metric"], about["direction"], options, manifest["seed"], manifest["repeats"]]
+    )
 
 
 def _find_columns(parts: Iterable[tuple[Submission, str, str]]) -> dict[str, Column]:
@@ -217,7 +229,9 @@ def _find_columns(parts: Iterable[tuple[Submission, str, str]]) -> dict[str, Col
                 found.setdefault(_key_of_column(manifest, label), column)
     labels: set[str] = set()
     for key, column in found.items():
-        alike = [other for other in found.values() if other.about["metric"] == column.about["metric"]]
+        alike = [
+            other for other in found.values() if other.about["metric"] == column.about["metric"]
+        ]
         settings = _describe_differences(column, alike)
         names = [column.label, f"{column.label} ({settings})"] if settings else [column.label]
         further = (f"{column.label} ({number})" for number in itertools.count(2))
@@ -230,7 +244,11 @@ def _find_columns(parts: Iterable[tuple[Submission, str, str]]) -> dict[str, Col
 def _describe_differences(column: Column, alike: Sequence[Column]) -> str:
     """The options of a column that others of the same metric have with other values, in words."""
     every = [other.options for other in alike]
-    names = [name for name in dict.fromkeys(name for each in every for name in each) if name not in _NO_OPTIONS]
+    names = [
+        name
+        for name in dict.fromkeys(name for each in every for name in each)
+        if name not in _NO_OPTIONS
+    ]
     differing = [name for name in names if len({each.get(name) for each in every}) > 1]
     return ", ".join(f"{name} {column.options.get(name, 'none')}" for name in differing)
 
@@ -239,7 +257,9 @@ def _describe_differences(column: Column, alike: Sequence[Column]) -> str:
 
 
 def _find_rows(
-    parts: Iterable[tuple[Submission, str, str]], labels: Mapping[str, str], unranked: Collection[str]
+    parts: Iterable[tuple[Submission, str, str]],
+    labels: Mapping[str, str],
+    unranked: Collection[str],
 ) -> list[Row]:
     """The explainers of all submissions; those with the same configuration and numbers are one."""
     groups: dict[str, list[Row]] = {}
@@ -247,7 +267,9 @@ def _find_rows(
         for row in _read_rows(submission, data, model, labels, submission.digest not in unranked):
             code = submission.manifest.get("code") if _find_kind(row.about) is None else None
             group = groups.setdefault(_digest([row.about, row.ranked, code]), [])
-            same = next((place for place, other in enumerate(group) if _have_same_numbers(row, other)), None)
+            same = next(
+                (place for place, other in enumerate(group) if _have_same_numbers(row, other)), None
+            )
             if same is None:
                 group.append(row)
             else:
@@ -256,7 +278,8 @@ def _find_rows(
     named = []
     for row in itertools.chain(*groups.values()):
         first = row.submissions[0]
-        further = (f"{row.name} ({first.digest[:8]}, {number})" for number in itertools.count(1))  # names can be chosen
+        # names can be chosen
+        further = (f"{row.name} ({first.digest[:8]}, {number})" for number in itertools.count(1))
         names = itertools.chain([row.name, f"{row.name} ({first.title})"], further)
         name = next(each for each in names if each not in taken)
         taken.add(name)
@@ -264,21 +287,29 @@ def _find_rows(
     return sorted(named, key=lambda row: row.control)
 
 
-def _read_rows(submission: Submission, data: str, model: str, labels: Mapping[str, str], ranked: bool) -> Iterator[Row]:
+def _read_rows(
+    submission: Submission, data: str, model: str, labels: Mapping[str, str], ranked: bool
+) -> Iterator[Row]:
     """The explainers of one submission, with the labels of the board's columns."""
     results, manifest = submission.results, submission.manifest
     here = (pl.col("data") == data) & (pl.col("model") == model)
-    renamed = {label: labels.get(_key_of_column(manifest, label), "") for label in manifest["metrics"]}
+    renamed = {
+        label: labels.get(_key_of_column(manifest, label), "") for label in manifest["metrics"]
+    }
 
     def take(frame: pl.DataFrame) -> pl.DataFrame:
         # two submissions may have the same job
         own = pl.lit(f"{submission.digest[:16]}:") + pl.col("job")
-        return frame.filter(here).with_columns(own.alias("job"), pl.col("label").replace_strict(renamed))
+        return frame.filter(here).with_columns(
+            own.alias("job"), pl.col("label").replace_strict(renamed)
+        )
 
     metrics = pl.col("label") != SanityChecks.name
     samples, jobs = take(results.samples), take(results.jobs.filter(metrics))
     checks = results.sanity_rows.filter(here) if len(results.sanity_rows) else results.sanity_rows
-    old = [name for name in checks.columns if name.endswith(tuple(f" {label}" for label in renamed))]
+    old = [
+        name for name in checks.columns if name.endswith(tuple(f" {label}" for label in renamed))
+    ]
     checks = checks.rename({name: _rename_reference(name, renamed) for name in old})
     for name, about in manifest["explainers"].items():
         rows, records = (frame.filter(pl.col("explainer") == name) for frame in (samples, jobs))
@@ -286,7 +317,9 @@ def _read_rows(submission: Submission, data: str, model: str, labels: Mapping[st
             sources = dict.fromkeys(rows["label"].unique(maintain_order=True), (submission,))
             arrays = {job: results.artefacts(job.partition(":")[2]) for job in records["job"]}
             own = checks.filter(pl.col("explainer") == name) if len(checks) else checks
-            yield Row(name, about, sources, is_control(name, about), ranked, rows, records, arrays, own)
+            yield Row(
+                name, about, sources, is_control(name, about), ranked, rows, records, arrays, own
+            )
 
 
 def _rename_reference(name: str, labels: Mapping[str, str]) -> str:
@@ -310,13 +343,17 @@ def is_control(name: str, about: Mapping[str, Any]) -> bool:
     (True, False)
     """
     kind = _find_kind(about)
-    return name.partition(":")[0].strip().lower() == "random" if kind is None else bool(kind.control)
+    return (
+        name.partition(":")[0].strip().lower() == "random" if kind is None else bool(kind.control)
+    )
 
 
 def _have_same_numbers(one: Row, other: Row) -> bool:
     """Whether two rows have the same numbers in all columns that both have."""
     for label in one.sources.keys() & other.sources.keys():
-        first, second = (_select_numbers(row.samples.filter(pl.col("label") == label)) for row in (one, other))
+        first, second = (
+            _select_numbers(row.samples.filter(pl.col("label") == label)) for row in (one, other)
+        )
         if not first.equals(second, null_equal=True):
             return False
     return True
@@ -325,7 +362,8 @@ def _have_same_numbers(one: Row, other: Row) -> bool:
 def _select_numbers(frame: pl.DataFrame) -> pl.DataFrame:
     """The columns that must be the same: values, intervals and flags."""
     flags = sorted(name for name, kind in frame.schema.items() if kind == pl.Boolean)
-    flags = [name for name in flags if frame[name].null_count() < len(frame)]  # others are of other metrics
+    # others are of other metrics
+    flags = [name for name in flags if frame[name].null_count() < len(frame)]
     return frame.select(*_NUMBERS, *flags).sort("repeat", "sample")
 
 
@@ -335,7 +373,9 @@ def _merge(one: Row, other: Row) -> Row:
     new = pl.col("label").is_in([label for label in labels if label not in one.sources])
     return dataclasses.replace(
         one,
-        sources={label: (*one.sources.get(label, ()), *other.sources.get(label, ())) for label in labels},
+        sources={
+            label: (*one.sources.get(label, ()), *other.sources.get(label, ())) for label in labels
+        },
         samples=pl.concat([one.samples, other.samples.filter(new)], how="diagonal_relaxed"),
         jobs=pl.concat([one.jobs, other.jobs.filter(new)]),
         arrays={**other.arrays, **one.arrays},
@@ -345,7 +385,9 @@ def _merge(one: Row, other: Row) -> Row:
 # Numbers
 
 
-def _read(about: Mapping[str, Any], rows: Sequence[Row]) -> tuple[Results, list[Row], dict[str, str]]:
+def _read(
+    about: Mapping[str, Any], rows: Sequence[Row]
+) -> tuple[Results, list[Row], dict[str, str]]:
     """The ranked rows as results, all rows that stay, and the submissions that do not fit beside the others.
 
     Each submission can be read on its own. Where all cannot be read together, because arrays have other shapes, they
@@ -363,7 +405,9 @@ def _read(about: Mapping[str, Any], rows: Sequence[Row]) -> tuple[Results, list[
                 _combine(about, [*kept, row])
                 kept.append(row)
             except Exception as error:
-                left_out[row.submissions[0].digest] = f"{row.name} does not fit beside the others: {error}"
+                left_out[row.submissions[0].digest] = (
+                    f"{row.name} does not fit beside the others: {error}"
+                )
     kept.sort(key=lambda row: row.control)
     return _combine(about, kept), kept, left_out
 

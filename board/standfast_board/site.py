@@ -154,7 +154,9 @@ def build_site(
     found = _read_files(find_files(list(submissions)), problems)
     for start in trusted:
         if not any(digest.startswith(start) for digest in found):
-            warnings.warn(f"trusted: {start} is the digest of none of these submissions", stacklevel=2)
+            warnings.warn(
+                f"trusted: {start} is the digest of none of these submissions", stacklevel=2
+            )
     states = {}
     for key, each in found.items():
         states[key] = before.get(key, _NOT_ASKED)
@@ -173,15 +175,26 @@ def build_site(
         except Exception as error:
             problems[each.title] = f"its page cannot be written: {type(error).__name__}: {error}"
             del found[key]
-    keys = {state: [key for key in found if states[key].state == state] for state in ("differs", "verified")}
+    keys = {
+        state: [key for key in found if states[key].state == state]
+        for state in ("differs", "verified")
+    }
     boards = arrange_boards(list(found.values()), keys["differs"], keys["verified"])
     for board in boards:
         problems |= {found[key].title: reason for key, reason in board.unreadable.items()}
     sections = {board.slug: list_sections(board, states) for board in boards}
     for board in boards:
-        page = _render(environment, "board_page.html", board=board, sections=sections[board.slug], ups="../")
+        page = _render(
+            environment, "board_page.html", board=board, sections=sections[board.slug], ups="../"
+        )
         pages[f"boards/{board.slug}.html"] = page
-    values = {"title": title, "boards": boards, "sections": sections, "submissions": found, "problems": problems}
+    values = {
+        "title": title,
+        "boards": boards,
+        "sections": sections,
+        "submissions": found,
+        "problems": problems,
+    }
     pages["index.html"] = _render(environment, "board_index.html", **values, ups="")
     for name, problem in problems.items():
         tell(f"{name}: {problem}")
@@ -221,7 +234,9 @@ def _read_verifications(folder: Path) -> dict[str, Verification]:
     raise ArgumentError("out", expected, f"{folder}, whose {_SITE} is another one")
 
 
-def _write_site(folder: Path, pages: Mapping[str, bytes], states: Mapping[str, Verification]) -> None:
+def _write_site(
+    folder: Path, pages: Mapping[str, bytes], states: Mapping[str, Verification]
+) -> None:
     """Write all pages and what verifications found, and remove the pages of an earlier site."""
     for name in ("boards", "submissions"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -234,7 +249,9 @@ def _write_site(folder: Path, pages: Mapping[str, bytes], states: Mapping[str, V
         "standfast_board": _SCHEMA,
         "verifications": {key: asdict(each) for key, each in states.items() if each.jobs},
     }
-    (folder / _SITE).write_text(json.dumps(listing, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (folder / _SITE).write_text(
+        json.dumps(listing, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
 
 
 # Pages
@@ -272,7 +289,9 @@ def show_unsafe(text: str) -> str:
     >>> show_unsafe("a\u202eb")
     'a\\u202eb'
     """
-    return "".join(each if each.isprintable() or each == "\n" else f"\\u{ord(each):04x}" for each in text)
+    return "".join(
+        each if each.isprintable() or each == "\n" else f"\\u{ord(each):04x}" for each in text
+    )
 
 
 def _write_yaml(content: Mapping[str, Any]) -> str:
@@ -352,4 +371,10 @@ def _compare(
 def state_of(row: Row, label: str, states: Mapping[str, Verification]) -> State:
     """The state of an explainer's numbers of one metric: verified if they are in a verified submission."""
     have = {states[each.digest].state for each in row.sources[label]}
-    return "verified" if "verified" in have else "not verified" if "not verified" in have else "differs"
+    return (
+        "verified"
+        if "verified" in have
+        else "not verified"
+        if "not verified" in have
+        else "differs"
+    )

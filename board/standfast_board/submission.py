@@ -50,7 +50,17 @@ _STATUSES = ("ok", "misclassified", "no_answer", "degenerate", "nonfinite")
 #: what a column of numbers can be; other columns are not submitted
 _TYPES = {
     str(kind): kind
-    for kind in (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.Float32, pl.Float64, pl.String)
+    for kind in (
+        pl.Boolean,
+        pl.Int8,
+        pl.Int16,
+        pl.Int32,
+        pl.Int64,
+        pl.UInt8,
+        pl.Float32,
+        pl.Float64,
+        pl.String,
+    )
 }
 #: what says where a row belongs, and with its job is the same for all rows of the job
 _COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
@@ -118,7 +128,9 @@ class _Manifest(_Open):
 
 
 class _Stored(_Part):
-    type: Literal["bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64"]
+    type: Literal[
+        "bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64"
+    ]
     shape: list[Annotated[int, Field(ge=0)]]
     values: list[Any]
 
@@ -184,7 +196,9 @@ class Submission:
     @property
     def title(self) -> str:
         """Its name, or that of its study, or the start of its digest."""
-        return self.name or str(self.manifest.get("about", {}).get("title") or "") or self.digest[:12]
+        return (
+            self.name or str(self.manifest.get("about", {}).get("title") or "") or self.digest[:12]
+        )
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -227,7 +241,8 @@ def make_submission(
         "planned": findings.planned,
         **_list_jobs(findings, done),
         "failed": [
-            {**_place_of(row), "error": str(row["error"]).strip().partition("\n")[0][:300]} for row in findings.failures
+            {**_place_of(row), "error": str(row["error"]).strip().partition("\n")[0][:300]}
+            for row in findings.failures
         ],
     }
     packed = _seal(content)
@@ -248,7 +263,10 @@ def _describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a manifest that is submitted."""
     kept = {key: value for key, value in manifest.items() if key not in _LEFT_OUT["manifest"]}
     parts = (manifest.get("data") or {}).items()
-    kept["data"] = {name: {k: v for k, v in about.items() if k not in _LEFT_OUT["data"]} for name, about in parts}
+    kept["data"] = {
+        name: {k: v for k, v in about.items() if k not in _LEFT_OUT["data"]}
+        for name, about in parts
+    }
     about = manifest.get("about") or {}
     kept["about"] = {key: value for key, value in about.items() if key not in _LEFT_OUT["about"]}
     kept["metrics"] = _leave_out_readings(manifest.get("metrics") or {})
@@ -275,12 +293,20 @@ def _list_jobs(findings: Results, done: pl.DataFrame) -> dict[str, Any]:
     frames = [frame for whole in every if len(whole) for frame in whole.partition_by("label")]
     for frame in frames:
         label = frame["label"][0]
-        kept = [c for c in frame.get_columns() if c.null_count() < len(c) or c.name in ("value", "low", "high")]
+        kept = [
+            c
+            for c in frame.get_columns()
+            if c.null_count() < len(c) or c.name in ("value", "low", "high")
+        ]
         kept = [c for c in kept if c.name not in _PLACE and str(c.dtype) in _TYPES]
         columns[str(label)] = {column.name: str(column.dtype) for column in kept}
         metric = findings.metrics.get(str(label))
         needed[str(label)] = () if metric is None else metric.spec.compared_arrays
-    rows = {key: rows for frame in frames for key, rows in frame.partition_by("job", as_dict=True).items()}
+    rows = {
+        key: rows
+        for frame in frames
+        for key, rows in frame.partition_by("job", as_dict=True).items()
+    }
     jobs = []
     for record in done.iter_rows(named=True):
         label, job = record["label"], record["job"]
@@ -290,7 +316,9 @@ def _list_jobs(findings: Results, done: pl.DataFrame) -> dict[str, Any]:
             {
                 **_place_of(record),
                 "seconds": round(float(record["seconds"] or 0.0), 3),
-                "values": {name: _name_all_specials(frame[name].to_list()) for name in columns[label]},
+                "values": {
+                    name: _name_all_specials(frame[name].to_list()) for name in columns[label]
+                },
                 "arrays": {name: _store(arrays[name]) for name in needed[label] if name in arrays},
             }
         )
@@ -309,7 +337,11 @@ def _name_all_specials(value: Any) -> Any:
 
 
 def _store(array: Array) -> dict[str, Any]:
-    return {"type": str(array.dtype), "shape": list(array.shape), "values": _name_all_specials(array.ravel().tolist())}
+    return {
+        "type": str(array.dtype),
+        "shape": list(array.shape),
+        "values": _name_all_specials(array.ravel().tolist()),
+    }
 
 
 def _seal(content: Mapping[str, Any]) -> bytes:
@@ -350,7 +382,9 @@ def parse_submission(content: bytes) -> Submission:
         if not isinstance(raw, dict) or _KEY not in raw:
             raise SubmissionError("it is no submission, which has the key standfast_submission")
         if raw[_KEY] != SCHEMA:
-            raise SubmissionError(f"it is a submission of version {raw[_KEY]!r}; this standfast reads version {SCHEMA}")
+            raise SubmissionError(
+                f"it is a submission of version {raw[_KEY]!r}; this standfast reads version {SCHEMA}"
+            )
         if _seal({name: value for name, value in raw.items() if name != "seal"}) != _dump(raw):
             raise SubmissionError("it was changed after it was written: its SHA-256 differs")
     except (ValueError, RecursionError) as error:
@@ -369,7 +403,9 @@ def parse_submission(content: bytes) -> Submission:
             spec = registered_spec(about.metric, about.options, about.direction)
             words_of(presentation_of(about.metric)).question(about.options, spec)
     except Exception as error:
-        raise SubmissionError(f"its numbers cannot be read: {type(error).__name__}: {error}") from error
+        raise SubmissionError(
+            f"its numbers cannot be read: {type(error).__name__}: {error}"
+        ) from error
     return Submission(file.name, file.by, file.note, results, file.seal, content)
 
 
@@ -400,22 +436,38 @@ def _read_results(file: _File, manifest: dict[str, Any]) -> Results:
         _check_place(job, file, where)
         frames.setdefault(job.label, []).append(_read_rows(job, file, types, where))
         if job.arrays:
-            arrays[job.job] = {name: _read_array(each, f"{where}.arrays.{name}") for name, each in job.arrays.items()}
+            arrays[job.job] = {
+                name: _read_array(each, f"{where}.arrays.{name}")
+                for name, each in job.arrays.items()
+            }
             for name, array in arrays[job.job].items():
                 if array.ndim < 1 or len(array) != job.stop - job.start:
-                    raise SubmissionError(f"{where}.arrays.{name}: expected {job.stop - job.start} rows")
+                    raise SubmissionError(
+                        f"{where}.arrays.{name}: expected {job.stop - job.start} rows"
+                    )
         done = {"status": "done", "artefacts": bool(job.arrays), "seconds": job.seconds}
         records.append({**_record_of(job, file), **done})
     for number, failure in enumerate(file.failed):
         _check_place(failure, file, f"failed.{number}")
-        records.append({**_record_of(failure, file), "status": "failed", "artefacts": False, "error": failure.error})
+        records.append(
+            {
+                **_record_of(failure, file),
+                "status": "failed",
+                "artefacts": False,
+                "error": failure.error,
+            }
+        )
     identities = [record["job"] for record in records]
     if len(set(identities)) < len(identities):
         raise SubmissionError("jobs: a job is there twice")
     place = {identity: index for index, identity in enumerate(identities)}
     samples = pl.concat([pl.concat(same) for same in frames.values()], how="diagonal_relaxed")
     samples = samples.sort(pl.col("job").replace_strict(place), "sample", maintain_order=True)
-    if samples.select("data", "model", "explainer", "label", "repeat", "sample").is_duplicated().any():
+    if (
+        samples.select("data", "model", "explainer", "label", "repeat", "sample")
+        .is_duplicated()
+        .any()
+    ):
         raise SubmissionError("jobs: a sample is there twice for one explainer and metric")
     if file.planned < len(records):
         raise SubmissionError(f"planned: expected at least the {len(records)} jobs that are there")
@@ -434,9 +486,17 @@ def _read_types(label: str, columns: Mapping[str, str]) -> dict[str, Any]:
         raise SubmissionError(f"columns.{label}: expected sample, status and value among them")
     for name, kind in columns.items():
         if kind not in _TYPES or name in _PLACE:
-            raise SubmissionError(f"columns.{label}.{name}: {kind!r} is no type of a column of numbers")
-    if columns["sample"] != "Int64" or columns["status"] != "String" or not columns["value"].startswith("Float"):
-        raise SubmissionError(f"columns.{label}: expected sample Int64, status String and value Float64")
+            raise SubmissionError(
+                f"columns.{label}.{name}: {kind!r} is no type of a column of numbers"
+            )
+    if (
+        columns["sample"] != "Int64"
+        or columns["status"] != "String"
+        or not columns["value"].startswith("Float")
+    ):
+        raise SubmissionError(
+            f"columns.{label}: expected sample Int64, status String and value Float64"
+        )
     return {name: _TYPES[kind] for name, kind in columns.items()}
 
 
@@ -452,24 +512,34 @@ def _check_place(job: _Place, file: _File, where: str) -> None:
         if getattr(job, name) not in names:
             raise SubmissionError(f"{where}.{name}: {getattr(job, name)!r} is not in the manifest")
     if not job.start < job.stop <= file.manifest.data[job.data].samples:
-        raise SubmissionError(f"{where}: expected start below stop, and stop within the samples of {job.data}")
+        raise SubmissionError(
+            f"{where}: expected start below stop, and stop within the samples of {job.data}"
+        )
     if job.repeat >= file.manifest.repeats:
         raise SubmissionError(f"{where}.repeat: expected less than {file.manifest.repeats}")
 
 
-def _read_rows(job: _Job, file: _File, types: Mapping[str, Mapping[str, Any]], where: str) -> pl.DataFrame:
+def _read_rows(
+    job: _Job, file: _File, types: Mapping[str, Mapping[str, Any]], where: str
+) -> pl.DataFrame:
     kinds = types.get(job.label)
     if kinds is None or set(job.values) != set(kinds):
-        raise SubmissionError(f"{where}.values: expected the columns that are listed for {job.label!r}")
+        raise SubmissionError(
+            f"{where}.values: expected the columns that are listed for {job.label!r}"
+        )
     if {len(values) for values in job.values.values()} != {job.stop - job.start}:
-        raise SubmissionError(f"{where}.values: expected {job.stop - job.start} values in each column")
+        raise SubmissionError(
+            f"{where}.values: expected {job.stop - job.start} values in each column"
+        )
     columns = []
     for name, kind in kinds.items():
         try:
             values = _read_special(job.values[name]) if kind.is_float() else job.values[name]
             columns.append(pl.Series(name, values, kind, strict=True))
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-            raise SubmissionError(f"{where}.values.{name}: expected values of the type {kind}") from error
+            raise SubmissionError(
+                f"{where}.values.{name}: expected values of the type {kind}"
+            ) from error
     place = _record_of(job, file)
     frame = pl.DataFrame(columns)
     if frame["sample"].to_list() != list(range(job.start, job.stop)):
@@ -477,7 +547,10 @@ def _read_rows(job: _Job, file: _File, types: Mapping[str, Mapping[str, Any]], w
     if not frame["status"].is_in(_STATUSES).all():
         raise SubmissionError(f"{where}.values.status: expected {', '.join(_STATUSES)}")
     return frame.select(
-        *(pl.lit(place[name], dtype=pl.Int32 if name == "repeat" else pl.String).alias(name) for name in _COORDINATES),
+        *(
+            pl.lit(place[name], dtype=pl.Int32 if name == "repeat" else pl.String).alias(name)
+            for name in _COORDINATES
+        ),
         *kinds,
         pl.lit(job.job).alias("job"),
     )
@@ -501,14 +574,20 @@ def _read_special(values: list[Any]) -> list[float | None]:
 def _read_array(stored: _Stored, where: str) -> Array:
     try:
         if stored.type.startswith("float"):
-            values: list[Any] = [math.nan if value is None else value for value in _read_special(stored.values)]
+            values: list[Any] = [
+                math.nan if value is None else value for value in _read_special(stored.values)
+            ]
         else:
             values = stored.values
-            if not all(isinstance(value, bool if stored.type == "bool" else int) for value in values):
+            if not all(
+                isinstance(value, bool if stored.type == "bool" else int) for value in values
+            ):
                 raise TypeError
         return np.array(values, dtype=stored.type).reshape(stored.shape)
     except (TypeError, ValueError, OverflowError) as error:
-        raise SubmissionError(f"{where}: expected {stored.type} values of the shape {stored.shape}") from error
+        raise SubmissionError(
+            f"{where}: expected {stored.type} values of the shape {stored.shape}"
+        ) from error
 
 
 def find_files(paths: list[str | Path]) -> list[Path]:
@@ -522,5 +601,9 @@ def find_files(paths: list[str | Path]) -> list[Path]:
         if not each.exists():
             raise ArgumentError("submissions", "files or folders that exist", str(each))
         inside = each.iterdir() if each.is_dir() else ()
-        found += [each] if each.is_file() else [file for file in inside if file.name.endswith((".json", ".json.gz"))]
+        found += (
+            [each]
+            if each.is_file()
+            else [file for file in inside if file.name.endswith((".json", ".json.gz"))]
+        )
     return sorted(dict.fromkeys(found), key=lambda file: (file.name, str(file)))

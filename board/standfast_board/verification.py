@@ -79,7 +79,9 @@ class Verification:
         """The state in a sentence."""
         if self.state == "not verified":
             return f"Not verified: {self.reason}."
-        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(self.jobs.values()).items()))
+        counts = ", ".join(
+            f"{count} {kind}" for kind, count in sorted(Counter(self.jobs.values()).items())
+        )
         drawn = f"{len(self.jobs)} of {self.done} jobs, drawn at random, were evaluated again: {counts}."
         if self.state == "differs":
             return f"Differs: {drawn}"
@@ -110,14 +112,22 @@ def verify_submission(
     check_trusted(trusted)
     content = submission.manifest.get("study")
     if not content:
-        return Verification("not verified", "its results are not of a study file, which says how to make them again")
+        return Verification(
+            "not verified", "its results are not of a study file, which says how to make them again"
+        )
     named = find_foreign(content)
     if named and not any(submission.digest.startswith(start) for start in trusted):
         few = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")
-        return Verification("not verified", f"it names code that is run only if the submission is trusted ({few})")
+        return Verification(
+            "not verified", f"it names code that is run only if the submission is trusted ({few})"
+        )
     try:
         return _repeat(submission, jobs, base, seed, tell)
-    except (Exception, SystemExit) as error:  # data that are not here, and whatever a trusted function raises
+    except (
+        Exception,
+        SystemExit,
+    ) as error:
+        # data that are not here, and whatever a trusted function raises
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         problem = "; ".join(lines[:3]).rstrip(".") or type(error).__name__
         return Verification("not verified", f"it cannot be evaluated here: {problem}")
@@ -127,11 +137,17 @@ def check_trusted(trusted: Collection[str]) -> None:
     """Raise `ArgumentError` for what cannot be the start of a digest, or is too short to mean one submission."""
     for start in trusted:
         if not re.fullmatch(f"[0-9a-f]{{{TRUSTED_DIGITS},64}}", start):
-            raise ArgumentError("trusted", f"a digest, or its first {TRUSTED_DIGITS} digits or more", repr(start))
+            raise ArgumentError(
+                "trusted", f"a digest, or its first {TRUSTED_DIGITS} digits or more", repr(start)
+            )
 
 
 def _repeat(
-    submission: Submission, jobs: int, base: str | Path, seed: int | None, tell: Callable[[str], None]
+    submission: Submission,
+    jobs: int,
+    base: str | Path,
+    seed: int | None,
+    tell: Callable[[str], None],
 ) -> Verification:
     found = repeat_jobs(submission.results, base, jobs, seed, tell)
     versions = {
@@ -143,7 +159,10 @@ def _repeat(
     state: State = "verified"
     reason = ""
     if found.changed or not found.jobs:
-        state, reason = "not verified", f"not the same here: {'; '.join(found.changed[:3]) or 'nothing to compare'}"
+        state, reason = (
+            "not verified",
+            f"not the same here: {'; '.join(found.changed[:3]) or 'nothing to compare'}",
+        )
     elif "different" in agreements:
         state = "differs"
     elif "failed" in agreements:

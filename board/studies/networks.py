@@ -27,7 +27,9 @@ SERIES = ("GunPoint", "ECG200")
 
 def build_table_network(features: int, classes: int) -> nn.Module:
     """A network of two hidden layers for rows of a table: `(N, features)` to logits `(N, classes)`."""
-    return nn.Sequential(nn.Linear(features, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, classes))
+    return nn.Sequential(
+        nn.Linear(features, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, classes)
+    )
 
 
 def traffic_signs(per_class: int) -> standfast.data.Dataset:
@@ -55,7 +57,10 @@ def measure_accuracy(module: nn.Module, inputs: Tensor, labels: Tensor) -> float
 
 def save(module: nn.Module, name: str) -> None:
     """Write the weights beside this file."""
-    save_file({key: value.contiguous() for key, value in module.state_dict().items()}, HERE / f"{name}.safetensors")
+    save_file(
+        {key: value.contiguous() for key, value in module.state_dict().items()},
+        HERE / f"{name}.safetensors",
+    )
 
 
 def make_table(name: str) -> None:
@@ -64,7 +69,9 @@ def make_table(name: str) -> None:
     from sklearn.model_selection import train_test_split
 
     found = getattr(datasets, f"load_{name}")()
-    parts = train_test_split(found.data, found.target, test_size=0.3, random_state=0, stratify=found.target)
+    parts = train_test_split(
+        found.data, found.target, test_size=0.3, random_state=0, stratify=found.target
+    )
     fit, test = (torch.tensor(part, dtype=torch.float32) for part in parts[:2])
     labels, test_labels = (torch.tensor(part) for part in parts[2:])
     mean, std = fit.mean(0), fit.std(0)
@@ -75,7 +82,10 @@ def make_table(name: str) -> None:
     print(f"{name}: test accuracy {measure_accuracy(module, rows, test_labels):.3f}")
     save(module, name)
     np.savez_compressed(
-        HERE / f"{name}.npz", inputs=rows.numpy(), labels=test_labels.numpy(), features=np.array(found.feature_names)
+        HERE / f"{name}.npz",
+        inputs=rows.numpy(),
+        labels=test_labels.numpy(),
+        features=np.array(found.feature_names),
     )
 
 

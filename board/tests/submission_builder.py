@@ -40,30 +40,61 @@ def build(
     jobs = []
     columns = {}
     for label, own in values.items():
-        columns[label] = {"sample": "Int64", "status": "String", **dict.fromkeys(("value", "low", "high"), "Float64")}
+        columns[label] = {
+            "sample": "Int64",
+            "status": "String",
+            **dict.fromkeys(("value", "low", "high"), "Float64"),
+        }
         if label == "worst":
             columns[label] |= {"found": "Boolean", "misinterpreted": "Boolean"}
         for explainer, numbers in own.items():
             rows: dict[str, list[Any]] = {"sample": list(range(count)), "status": ["ok"] * count}
-            rows |= {"value": list(map(float, numbers)), "low": [None] * count, "high": [None] * count}
+            rows |= {
+                "value": list(map(float, numbers)),
+                "low": [None] * count,
+                "high": [None] * count,
+            }
             if label == "worst":
                 found = list((flags or {}).get(explainer, [True] * count))
                 rows |= {"found": found, "misinterpreted": [False] * count}
             identity = hashlib.sha256(f"{label}/{explainer}/{numbers}".encode()).hexdigest()[:16]
-            place: dict[str, Any] = {"data": "d", "model": "m", "explainer": explainer, "label": label, "repeat": 0}
+            place: dict[str, Any] = {
+                "data": "d",
+                "model": "m",
+                "explainer": explainer,
+                "label": label,
+                "repeat": 0,
+            }
             place |= {"job": identity, "start": 0, "stop": count}
             jobs.append({**place, "seconds": 0.5, "values": rows, "arrays": {}})
     manifest = {
-        "data": {"d": {"samples": count, "digest": data, "bounds": [[0.0, 0.0], [1.0, 1.0]], "targets": "predicted"}},
+        "data": {
+            "d": {
+                "samples": count,
+                "digest": data,
+                "bounds": [[0.0, 0.0], [1.0, 1.0]],
+                "targets": "predicted",
+            }
+        },
         "models": {"m": {"digest": network, "network": network}},
         "explainers": {each: {"name": each} for each in explainers},
         "controls": [],
-        "metrics": {k: {"metric": METRICS[k], "direction": "higher", "options": dict(options[k])} for k in values},
+        "metrics": {
+            k: {"metric": METRICS[k], "direction": "higher", "options": dict(options[k])}
+            for k in values
+        },
         "seed": seed,
         "repeats": 1,
     }
     about = {"standfast_submission": 1, "name": name, "by": "somebody", "note": ""}
-    return {**about, "manifest": manifest, "planned": len(jobs), "columns": columns, "jobs": jobs, "failed": []}
+    return {
+        **about,
+        "manifest": manifest,
+        "planned": len(jobs),
+        "columns": columns,
+        "jobs": jobs,
+        "failed": [],
+    }
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
@@ -89,7 +120,14 @@ def draw_values(count: int = 12, gap: float = 0.3) -> dict[str, dict[str, Array]
     lrp, saliency, deeplift, random = np.random.default_rng(0).normal(size=(4, count)) * 0.05
     base = np.linspace(0.1, 0.5, count)
     better = base + gap
-    return {"senc": {"lrp": better + lrp, "saliency": base + saliency, "deeplift": better + deeplift, "random": random}}
+    return {
+        "senc": {
+            "lrp": better + lrp,
+            "saliency": base + saliency,
+            "deeplift": better + deeplift,
+            "random": random,
+        }
+    }
 
 
 def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:

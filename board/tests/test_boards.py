@@ -50,8 +50,11 @@ def test_only_the_same_data_and_network_share_a_board() -> None:
     other_classes = build(draw_values(), name="e")
     other_classes["manifest"]["data"]["d"] |= {"targets": "given", "targets_digest": "4" * 16}
     same = build(draw_values(), name="f")
-    same["manifest"]["models"]["m"]["digest"] = "5" * 16  # the same network with another version of torch
-    boards = arrange_boards(read(build(draw_values()), other_inputs, other_network, fewer, other_classes, same))
+    # the same network with another version of torch
+    same["manifest"]["models"]["m"]["digest"] = "5" * 16
+    boards = arrange_boards(
+        read(build(draw_values()), other_inputs, other_network, fewer, other_classes, same)
+    )
     names = sorted("".join(sorted(each.name for each in board.submissions)) for board in boards)
     assert names == ["b", "c", "d", "e", "fmine"]
     assert len({board.slug for board in boards}) == 5
@@ -97,9 +100,15 @@ def test_the_same_explainer_is_one_row_if_its_numbers_are_the_same() -> None:
 def test_boards_do_not_depend_on_the_order_of_submissions() -> None:
     changed = draw_values()
     changed["senc"]["lrp"] = changed["senc"]["lrp"] + 0.01
-    some = read(build(draw_values()), build(changed, name="other"), build(draw_values(), data="2" * 16, name="b"))
+    some = read(
+        build(draw_values()),
+        build(changed, name="other"),
+        build(draw_values(), data="2" * 16, name="b"),
+    )
     first, second = arrange_boards(some), arrange_boards(some[::-1])
-    assert [(board.slug, name_rows(board)) for board in first] == [(board.slug, name_rows(board)) for board in second]
+    assert [(board.slug, name_rows(board)) for board in first] == [
+        (board.slug, name_rows(board)) for board in second
+    ]
 
 
 def test_what_a_submission_calls_a_control_does_not_count() -> None:
@@ -114,9 +123,16 @@ def test_a_submission_that_does_not_fit_beside_the_others_is_left_out() -> None:
     def with_curves(name: str, points: int) -> dict[str, Any]:
         values = {each: own + points for each, own in draw_values(6)["senc"].items()}
         content = build({"senc": values}, name=name)
-        content["manifest"]["metrics"]["senc"] |= {"metric": "corruption_curve", "options": {"order": ["top"]}}
+        content["manifest"]["metrics"]["senc"] |= {
+            "metric": "corruption_curve",
+            "options": {"order": ["top"]},
+        }
         for job in content["jobs"]:
-            own = np.sort(np.random.default_rng(len(name)).random((6, points)), axis=1).ravel().tolist()
+            own = (
+                np.sort(np.random.default_rng(len(name)).random((6, points)), axis=1)
+                .ravel()
+                .tolist()
+            )
             array = {"type": "float64", "shape": [6, points], "values": own}
             job["arrays"] = {"corrupted_share": array, "drop_top": array}
         return content
@@ -125,7 +141,8 @@ def test_a_submission_that_does_not_fit_beside_the_others_is_left_out() -> None:
     (board,) = arrange_boards([good, bad], verified=[good.digest])
     assert "does not fit beside the others" in board.unreadable[bad.digest]
     assert {each.name for row in board.rows for each in row.submissions} == {"good"}
-    assert set(summary(board.results)["column"]) == {"common_drop"}  # curves are compared up to the same share
+    # curves are compared up to the same share
+    assert set(summary(board.results)["column"]) == {"common_drop"}
 
 
 # The numbers beside the values
@@ -150,11 +167,16 @@ def find_rows(page: str, section: str = "metric-1") -> dict[str, str]:
     """The rows of the table of one metric, as texts by the explainer's name."""
     part = page[page.index(f'id="{section}"') :]
     table = part[part.index("<tbody>") : part.index("</tbody>")]
-    texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", f"<tr{row}")).strip() for row in table.split("<tr")[1:]]
+    texts = [
+        re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", f"<tr{row}")).strip()
+        for row in table.split("<tr")[1:]
+    ]
     return {text.split(" ", 1)[0]: html.unescape(text).replace(" ,", ",") for text in texts}
 
 
-def test_tests_beside_the_best_and_the_controls_are_scipys_with_holms_correction(tmp_path: Path) -> None:
+def test_tests_beside_the_best_and_the_controls_are_scipys_with_holms_correction(
+    tmp_path: Path,
+) -> None:
     values = draw_values()
     values["worst"] = values["senc"]
     build_site([write(tmp_path / "in", build(values))], tmp_path / "site")
@@ -177,7 +199,9 @@ def test_tests_beside_the_best_and_the_controls_are_scipys_with_holms_correction
     assert "not shown to be worse than the best" in rows[other]
     assert all("★" in rows[name] for name in (best, other))
     gaps = [own[n] - own["random"] for n in names]
-    against = [float(stats.wilcoxon(each, alternative="greater", method="exact").pvalue) for each in gaps]
+    against = [
+        float(stats.wilcoxon(each, alternative="greater", method="exact").pvalue) for each in gaps
+    ]
     for name, adjusted_p in zip(names, holm(against), strict=True):
         text = "p < 0.001" if adjusted_p < 0.001 else f"p = {adjusted_p:.2g}"
         assert "better than every control" in rows[name]
@@ -246,7 +270,9 @@ def test_a_column_is_verified_only_if_its_own_submission_is(tmp_path: Path) -> N
     assert "forger" not in rows[0]
 
 
-def test_a_submission_that_differs_is_not_drawn_again_and_a_verified_one_stays(tmp_path: Path) -> None:
+def test_a_submission_that_differs_is_not_drawn_again_and_a_verified_one_stays(
+    tmp_path: Path,
+) -> None:
     folder = write(tmp_path / "in", build(draw_values()), build(draw_values(gap=0.5), name="other"))
     known = {"other": "differs", "mine": "verified"}
     site = build_after(folder, tmp_path / "site", known, verify=3)
@@ -284,13 +310,17 @@ def nest(depth: int) -> dict[str, Any]:
     return {"a": nest(depth - 1)} if depth else {}
 
 
-@pytest.mark.parametrize("wrong", [{"environment": {"cpu": 5}}, {"study": nest(800)}], ids=["processor", "brackets"])
+@pytest.mark.parametrize(
+    "wrong", [{"environment": {"cpu": 5}}, {"study": nest(800)}], ids=["processor", "brackets"]
+)
 def test_a_file_whose_pages_cannot_be_written_is_listed_and_the_rest_goes_on(
     tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     content = build(draw_values(), name="odd")
     content["manifest"] |= wrong
-    site = build_site([write(tmp_path / "in", build(draw_values(gap=0.5)), content)], tmp_path / "site")
+    site = build_site(
+        [write(tmp_path / "in", build(draw_values(gap=0.5)), content)], tmp_path / "site"
+    )
     assert list(site.submissions.values()) == ["mine"]
     assert list(site.problems) == ["odd"]
     assert "its page cannot be written" in (site.folder / "index.html").read_text()
@@ -298,7 +328,9 @@ def test_a_file_whose_pages_cannot_be_written_is_listed_and_the_rest_goes_on(
 
 def test_the_same_submissions_give_the_same_bytes_and_old_pages_go(tmp_path: Path) -> None:
     one = write(tmp_path / "one", build(draw_values()))
-    both = write(tmp_path / "both", build(draw_values()), build(draw_values(), data="2" * 16, name="b"))
+    both = write(
+        tmp_path / "both", build(draw_values()), build(draw_values(), data="2" * 16, name="b")
+    )
     out = tmp_path / "site"
     build_site([both], out)
     (out / "boards" / "mine.txt").write_text("not ours")
@@ -326,7 +358,9 @@ def test_other_folders_are_not_touched(tmp_path: Path) -> None:
 
 def test_names_are_texts(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
-    content = json.loads(seal(build(draw_values(), name=evil)).decode().replace('"lrp"', f'"{evil}"'))
+    content = json.loads(
+        seal(build(draw_values(), name=evil)).decode().replace('"lrp"', f'"{evil}"')
+    )
     content |= {"by": evil, "note": f"{evil}\u202e"}
     content["manifest"]["about"] = {"title": evil}
     content["manifest"]["environment"] = {"standfast": evil, "gpu": [evil]}
@@ -340,7 +374,9 @@ def test_names_are_texts(tmp_path: Path) -> None:
         assert evil not in page
         assert "\u202e" not in page
         assert len(re.findall("<script", page)) == 1
-        assert not re.findall(r'(?:src|href)="(?!data:|\.\./|boards/|submissions/|[0-9a-f]{16}\.json)', page)
+        assert not re.findall(
+            r'(?:src|href)="(?!data:|\.\./|boards/|submissions/|[0-9a-f]{16}\.json)', page
+        )
 
 
 def test_pages_in_a_browser(tmp_path: Path) -> None:
@@ -350,7 +386,9 @@ def test_pages_in_a_browser(tmp_path: Path) -> None:
         pytest.skip("no chromium on this machine")
     site = build_site([write(tmp_path / "in", build(draw_values()))], tmp_path / "site")
     with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(
+            executable_path=found, args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_context(offline=True, viewport={"width": 390, "height": 800}).new_page()
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text))
@@ -364,6 +402,9 @@ def test_pages_in_a_browser(tmp_path: Path) -> None:
                 names = page.eval_on_selector_all("details.metric tbody tr", read)
                 assert names == sorted(names)
                 page.click("details.metric table thead th:nth-child(2) button")
-                assert page.get_attribute("details.metric thead th:nth-child(2)", "aria-sort") == "descending"
+                assert (
+                    page.get_attribute("details.metric thead th:nth-child(2)", "aria-sort")
+                    == "descending"
+                )
         browser.close()
     assert complaints == []

@@ -27,7 +27,9 @@ def test_from_results_to_a_verified_site(tmp_path: Path) -> None:
     assert code == 0
     assert "Verified: 2 of 14 jobs" in output
     assert "(seed 1)" in output
-    code, output = call("build", file.parent, "--out", tmp_path / "site", "--title", "Ours", "--verify", 1)
+    code, output = call(
+        "build", file.parent, "--out", tmp_path / "site", "--title", "Ours", "--verify", 1
+    )
     assert code == 0
     assert "submissions: 1, boards: 1" in output
     assert "<h1>Ours</h1>" in (tmp_path / "site" / "index.html").read_text()
@@ -36,7 +38,12 @@ def test_from_results_to_a_verified_site(tmp_path: Path) -> None:
 
 def test_what_cannot_be_verified_ends_with_one(tmp_path: Path) -> None:
     file = tmp_path / "study.json"
-    call("submit", run(tmp_path / "results", models={"lenet": "lenet5-mnist"}, samples=3), "--out", file)
+    call(
+        "submit",
+        run(tmp_path / "results", models={"lenet": "lenet5-mnist"}, samples=3),
+        "--out",
+        file,
+    )
     changed = file.read_text().replace('"seed":0', '"seed":1')
     (tmp_path / "changed.json").write_text(changed)
     assert call("verify", tmp_path / "changed.json")[0] == 1
@@ -45,14 +52,20 @@ def test_what_cannot_be_verified_ends_with_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["build", "none", "--out", "site"], "submissions: expected files or folders that exist, got none"),
+        (
+            ["build", "none", "--out", "site"],
+            "submissions: expected files or folders that exist, got none",
+        ),
         (["verify", "none"], "the file cannot be read: No such file or directory"),
         (["submit", "none", "--out", "a.json"], "none"),
         (["verify", "none", "--trust", "abc"], "the file cannot be read"),
     ],
 )
 def test_errors_are_one_line(
-    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["standfast-board", *arguments])
     with pytest.raises(SystemExit) as ended:

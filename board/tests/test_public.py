@@ -20,7 +20,9 @@ def list_imports() -> set[tuple[str, str]]:
             if isinstance(node, ast.ImportFrom) and module.partition(".")[0] == "standfast":
                 found |= {(module, alias.name) for alias in node.names}
             if isinstance(node, ast.Import):
-                found |= {(alias.name, "") for alias in node.names if alias.name.startswith("standfast.")}
+                found |= {
+                    (alias.name, "") for alias in node.names if alias.name.startswith("standfast.")
+                }
     return found
 
 

@@ -35,7 +35,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_submission_has_the_same_bits_as_the_results(results: Path, tmp_path: Path) -> None:
     made = make_submission(results, tmp_path / "a.json", name="Mine", by="A. Person", note="digits")
     again = read_submission(tmp_path / "a.json")
-    assert (again.title, again.by, again.note, again.digest) == ("Mine", "A. Person", "digits", made.digest)
+    assert (again.title, again.by, again.note, again.digest) == (
+        "Mine",
+        "A. Person",
+        "digits",
+        made.digest,
+    )
     stored = standfast.load_results(results)
     columns = stored.samples.columns
     assert again.results.samples.select(columns).equals(stored.samples, null_equal=True)
@@ -55,17 +60,27 @@ def test_a_submission_has_the_same_bits_as_the_results(results: Path, tmp_path: 
 
 
 def test_bounds_of_series_are_infinite(tmp_path: Path) -> None:
-    study = {"data": {"waves": "waves:test"}, "models": {"cnn": "cnn-waves"}, "explainers": ["saliency"]}
+    study = {
+        "data": {"waves": "waves:test"},
+        "models": {"cnn": "cnn-waves"},
+        "explainers": ["saliency"],
+    }
     metrics = [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 2}}]
-    made = make_submission(run(tmp_path / "results", **study, metrics=metrics, samples=1), tmp_path / "a.json")
+    made = make_submission(
+        run(tmp_path / "results", **study, metrics=metrics, samples=1), tmp_path / "a.json"
+    )
     assert made.manifest["data"]["waves"]["bounds"] == [["-inf", "-inf"], ["inf", "inf"]]
     assert verify_submission(made, 1).state == "verified"
 
 
-def test_the_same_results_give_the_same_file_which_may_be_compressed(results: Path, tmp_path: Path) -> None:
+def test_the_same_results_give_the_same_file_which_may_be_compressed(
+    results: Path, tmp_path: Path
+) -> None:
     make_submission(results, tmp_path / "a.json")
     packed = make_submission(results, tmp_path / "b.json.gz")
-    assert gzip.decompress((tmp_path / "b.json.gz").read_bytes()) == (tmp_path / "a.json").read_bytes()
+    assert (
+        gzip.decompress((tmp_path / "b.json.gz").read_bytes()) == (tmp_path / "a.json").read_bytes()
+    )
     make_submission(results, tmp_path / "c.json.gz")
     assert (tmp_path / "c.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
     assert packed.title == STUDY["title"]
@@ -96,24 +111,47 @@ def test_special_numbers_survive() -> None:
         (change("jobs.0.stop", 13), "jobs.0: expected start below stop"),
         (change("jobs.0.repeat", 1), "jobs.0.repeat: expected less than 1"),
         (change("jobs.0.values.value", [0.1]), "jobs.0.values: expected 12 values"),
-        (change("jobs.0.values.value", ["x"] * 12), "jobs.0.values.value: expected values of the type Float64"),
-        (change("jobs.0.values.value", [True] * 12), "jobs.0.values.value: expected values of the type Float64"),
+        (
+            change("jobs.0.values.value", ["x"] * 12),
+            "jobs.0.values.value: expected values of the type Float64",
+        ),
+        (
+            change("jobs.0.values.value", [True] * 12),
+            "jobs.0.values.value: expected values of the type Float64",
+        ),
         (change("jobs.0.values.sample", [1] * 12), "jobs.0.values.sample: expected 0 to 11"),
         (change("jobs.0.values.status", ["fine"] * 12), "jobs.0.values.status: expected ok"),
         (change("jobs.0.values.more", [1] * 12), "jobs.0.values: expected the columns"),
         (change("jobs.0.job", "2" * 15), "jobs.0.job: "),
         (change("columns.senc.value", "Object"), "columns.senc.value: 'Object' is no type"),
         (change("columns.senc.value", "String"), "columns.senc: expected sample Int64"),
-        (change("columns.senc", {"sample": "Int64"}), "columns.senc: expected sample, status and value"),
-        (change("jobs.0.arrays.a", {"type": "object", "shape": [12], "values": [0]}), "jobs.0.arrays.a.type: "),
-        (change("jobs.0.arrays.a", {"type": "float64", "shape": [5], "values": [0]}), "expected float64 values of the"),
-        (change("jobs.0.arrays.a", {"type": "float64", "shape": [1], "values": [0]}), "jobs.0.arrays.a: expected 12"),
+        (
+            change("columns.senc", {"sample": "Int64"}),
+            "columns.senc: expected sample, status and value",
+        ),
+        (
+            change("jobs.0.arrays.a", {"type": "object", "shape": [12], "values": [0]}),
+            "jobs.0.arrays.a.type: ",
+        ),
+        (
+            change("jobs.0.arrays.a", {"type": "float64", "shape": [5], "values": [0]}),
+            "expected float64 values of the",
+        ),
+        (
+            change("jobs.0.arrays.a", {"type": "float64", "shape": [1], "values": [0]}),
+            "jobs.0.arrays.a: expected 12",
+        ),
         (change("planned", 3), "planned: expected at least the 4 jobs"),
         (lambda content: content["jobs"].append(content["jobs"][0]), "jobs: a job is there twice"),
-        (lambda content: content["jobs"].append({**content["jobs"][0], "job": "2" * 16}), "a sample is there twice"),
+        (
+            lambda content: content["jobs"].append({**content["jobs"][0], "job": "2" * 16}),
+            "a sample is there twice",
+        ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(edit: Callable[[dict[str, Any]], None], message: str) -> None:
+def test_what_is_wrong_with_a_file_is_said(
+    edit: Callable[[dict[str, Any]], None], message: str
+) -> None:
     content = build(draw_values())
     edit(content)
     with pytest.raises(SubmissionError, match=message):
@@ -154,7 +192,22 @@ def test_many_brackets_are_not_unpacked_into_memory() -> None:
 
 def replace_at_random(content: Any, turn: random.Random) -> None:
     """Replace or remove one random entry, at any depth."""
-    strange = [None, -1, 10**30, 1e308, "", "x" * 300, "nan", True, [], {}, [[]], {"a": []}, "\ud800", "<script>"]
+    strange = [
+        None,
+        -1,
+        10**30,
+        1e308,
+        "",
+        "x" * 300,
+        "nan",
+        True,
+        [],
+        {},
+        [[]],
+        {"a": []},
+        "\ud800",
+        "<script>",
+    ]
     while True:
         keys = list(content) if isinstance(content, dict) else list(range(len(content)))
         key = turn.choice(keys)
@@ -193,8 +246,13 @@ def test_files_are_found_in_folders(tmp_path: Path) -> None:
 
 def test_the_submissions_of_the_documentation_are_those_of_the_studies() -> None:
     root = Path(__file__).parents[2]
-    files = {file.name.partition(".")[0]: file for file in (root / "board" / "submissions").iterdir()}
-    seeds = [*(root / "board" / "studies").glob("*.yaml"), root / "papers" / "natural_changes" / "imagenet_lite0.yaml"]
+    files = {
+        file.name.partition(".")[0]: file for file in (root / "board" / "submissions").iterdir()
+    }
+    seeds = [
+        *(root / "board" / "studies").glob("*.yaml"),
+        root / "papers" / "natural_changes" / "imagenet_lite0.yaml",
+    ]
     studies = {file.stem: load_study(file) for file in seeds}
     assert files.keys() == studies.keys()
     assert sum(file.stat().st_size for file in files.values()) < 1_000_000
@@ -210,8 +268,11 @@ def test_the_submissions_of_the_documentation_are_those_of_the_studies() -> None
             now = json.loads(json.dumps(options[label], default=str))
             new = {key: value for key, value in now.items() if key not in stored}
             usual = {each.name: each.default for each in dataclasses.fields(loaded[label])}
-            assert all(not value or value == usual[key] for key, value in new.items())  # it leaves everything as it was
-            same = {key: 0.0 if key == "baseline" and now[key] is None else now[key] for key in stored}
+            # it leaves everything as it was
+            assert all(not value or value == usual[key] for key, value in new.items())
+            same = {
+                key: 0.0 if key == "baseline" and now[key] is None else now[key] for key in stored
+            }
             assert same == stored  # images are replaced by 0, said or not
         assert set(manifest["metrics"]) == set(study.metrics)
         assert len(content["jobs"]) == content["planned"]
@@ -225,5 +286,9 @@ def test_a_submission_does_not_say_how_its_numbers_are_read(tmp_path: Path) -> N
     content["manifest"]["metrics"]["worst"] |= {"values": turned, "controls": True}
     (tmp_path / "turned.json").write_bytes(seal(content))
     metric = read_submission(tmp_path / "turned.json").results.metrics["worst"]
-    assert (metric.spec.direction, metric.spec.only, metric.controls) == ("higher", ("found",), False)
+    assert (metric.spec.direction, metric.spec.only, metric.controls) == (
+        "higher",
+        ("found",),
+        False,
+    )
     assert "values" not in metric.stored

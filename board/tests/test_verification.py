@@ -53,7 +53,9 @@ def test_all_jobs_agree_with_the_same_bits(content: dict[str, Any]) -> None:
     assert (found.state, found.done, found.share) == ("verified", 14, 0.0)
     assert list(found.jobs.values()) == ["same bits"] * 14
     assert len(lines) == 14
-    assert found.text.startswith("Verified: 14 of 14 jobs, drawn at random, were evaluated again: 14 same bits.")
+    assert found.text.startswith(
+        "Verified: 14 of 14 jobs, drawn at random, were evaluated again: 14 same bits."
+    )
     some = verify(content, 2, seed=found.seed)
     assert len(some.jobs) == 2
     assert some.share == 10 / 14
@@ -99,13 +101,17 @@ def widen(job: dict[str, Any]) -> None:
     [
         at_job("max_sensitivity", lambda job: scale(job["values"]["value"], 0.9)),
         at_job("corruption_curve", lambda job: scale(job["arrays"]["drop_top"]["values"], 0.9)),
-        at_job("max_sensitivity", lambda job: job["values"].update(status=["ok", "degenerate", "ok"])),
+        at_job(
+            "max_sensitivity", lambda job: job["values"].update(status=["ok", "degenerate", "ok"])
+        ),
         at_job("max_sensitivity", widen),
         hide_flag,
         hide_the_type_of_a_flag,
     ],
 )
-def test_other_numbers_are_found(content: dict[str, Any], edit: Callable[[dict[str, Any]], None]) -> None:
+def test_other_numbers_are_found(
+    content: dict[str, Any], edit: Callable[[dict[str, Any]], None]
+) -> None:
     changed = copy.deepcopy(content)
     edit(changed)
     found = verify(changed)
@@ -124,8 +130,14 @@ def swap(content: dict[str, Any]) -> None:
 def add_job(content: dict[str, Any]) -> None:
     """Add an explainer that the study does not have."""
     content["manifest"]["explainers"]["better"] = {"name": "lrp"}
-    own = [job for job in content["jobs"] if (job["label"], job["explainer"]) == ("max_sensitivity", "saliency")]
-    content["jobs"] += [{**job, "explainer": "better", "job": f"{at:016x}"} for at, job in enumerate(own)]
+    own = [
+        job
+        for job in content["jobs"]
+        if (job["label"], job["explainer"]) == ("max_sensitivity", "saliency")
+    ]
+    content["jobs"] += [
+        {**job, "explainer": "better", "job": f"{at:016x}"} for at, job in enumerate(own)
+    ]
     content["planned"] += 2
 
 
@@ -137,7 +149,10 @@ def add_job(content: dict[str, Any]) -> None:
         (change("manifest.metrics.max_sensitivity.options.samples", 50), "other options"),
         (change("manifest.models.lenet.digest", "0" * 16), "models 'lenet': other values"),
         (change("manifest.models.lenet.network", "0" * 16), "models 'lenet': another network"),
-        (change("manifest.data.digits.bounds", [[0.0, 0.0], [2.0, 2.0]]), "data 'digits': another bounds"),
+        (
+            change("manifest.data.digits.bounds", [[0.0, 0.0], [2.0, 2.0]]),
+            "data 'digits': another bounds",
+        ),
         (change("manifest.data.digits.targets", "given"), "data 'digits': another targets"),
         (change("manifest.seed", 1), "seed: 0 here"),
         (change("manifest.study.data", {"digits": "mnist:nowhere"}), "cannot be evaluated here"),
@@ -167,14 +182,22 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     del sys.modules["own_of_board"]
 
     def build(*trusted: str) -> BoardSite:
-        return build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=trusted)
+        return build_site(
+            [tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=trusted
+        )
 
     for wrong in ("", "zz", made.digest[:15]):
-        with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
+        with pytest.raises(
+            ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"
+        ):
             build(wrong)
-        with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
+        with pytest.raises(
+            ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"
+        ):
             verify_submission(made, 1, tmp_path, [wrong])
-    with pytest.warns(UserWarning, match=f"trusted: {'0' * 16} is the digest of none of these submissions"):
+    with pytest.warns(
+        UserWarning, match=f"trusted: {'0' * 16} is the digest of none of these submissions"
+    ):
         site = build("0" * 16)
     (state,) = site.states.values()
     assert state.state == "not verified"
@@ -201,7 +224,10 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
         ({"models": {"m": {"timm:vit": {}}}}, ["timm:vit"]),
         ({"models": {"m": {"x": {"preprocess": "own:scale"}}}}, ["own:scale"]),
         ({"data": {"a": {"function": "ucr:load"}}}, ["ucr:load"]),
-        ({"explainers": [{"captum:Saliency": {}}, "randomised:saliency"]}, ["captum:Saliency", "randomised:saliency"]),
+        (
+            {"explainers": [{"captum:Saliency": {}}, "randomised:saliency"]},
+            ["captum:Saliency", "randomised:saliency"],
+        ),
         ({"explainers": {"a": {"randomised": {"explainer": {"function": "own:e"}}}}}, ["own:e"]),
         ({"metrics": {"worst case: here": {"worst_case": {}}}}, []),
         ({"metrics": [{"quantus:Sparseness": {}}]}, ["quantus:Sparseness"]),
@@ -213,12 +239,19 @@ def test_what_is_not_standfasts_own_is_found(study: dict[str, Any], names: list[
 
 @pytest.mark.parametrize(("done", "drawn"), [(72, 3), (72, 20), (10, 10), (5, 1)])
 def test_the_share_is_that_of_the_hypergeometric_distribution(done: int, drawn: int) -> None:
-    found = Verification("verified", jobs=dict.fromkeys(map(str, range(drawn)), "same bits"), done=done)
-    missed = [float(stats.hypergeom.pmf(0, done, differing, drawn)) for differing in range(done + 1)]
+    found = Verification(
+        "verified", jobs=dict.fromkeys(map(str, range(drawn)), "same bits"), done=done
+    )
+    missed = [
+        float(stats.hypergeom.pmf(0, done, differing, drawn)) for differing in range(done + 1)
+    ]
     assert found.share == max(at for at, p in enumerate(missed) if p > 0.05) / done
 
 
 def test_the_share_that_the_readme_gives() -> None:
     found = Verification("verified", jobs=dict.fromkeys(map(str, range(10)), "same bits"), done=72)
     readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    assert f"After ten of 72 jobs agreed, up to {math.ceil(100 * found.share)}% of the jobs can differ" in readme
+    assert (
+        f"After ten of 72 jobs agreed, up to {math.ceil(100 * found.share)}% of the jobs can differ"
+        in readme
+    )

@@ -93,26 +93,39 @@ def correlate_attacks(frame: pl.DataFrame, column: str) -> list[tuple[str, Corre
         return []
     best = np.minimum(wide["FMN"].to_numpy(), wide["CW"].to_numpy())
     digits = wide["sample"].to_numpy()
-    return [(name, compute_correlations(wide[name].to_numpy(), best, digits), len(wide)) for name in ("GSA", "IGA")]
+    return [
+        (name, compute_correlations(wide[name].to_numpy(), best, digits), len(wide))
+        for name in ("GSA", "IGA")
+    ]
 
 
 def _note_attacks(frame: pl.DataFrame) -> list[str]:
     notes = note_bounds(frame)
-    for column, meaning in (("c", "c"), ("value", "c(e) / c(empty), which removes differences between digits")):
+    for column, meaning in (
+        ("c", "c"),
+        ("value", "c(e) / c(empty), which removes differences between digits"),
+    ):
         for attack, found, count in correlate_attacks(frame, column):
             correlations = format_correlations(found)
-            notes.append(f"{meaning}, {attack} with the best attack: {correlations}, {count} explanations")
+            notes.append(
+                f"{meaning}, {attack} with the best attack: {correlations}, {count} explanations"
+            )
     wide = pivot_by(frame, "c", "label")
     if {"FMN", "CW"} <= set(wide.columns) and len(wide):
         fmn, cw = wide["FMN"].to_numpy(), wide["CW"].to_numpy()
         share, above = 100 * float((fmn <= cw).mean()), float(np.median(cw / fmn))
-        notes.append(f"FMN is at or below CW for {format_number(share, 0)}%; median c of CW over FMN's: {above:.3f}")
+        notes.append(
+            f"FMN is at or below CW for {format_number(share, 0)}%; median c of CW over FMN's: {above:.3f}"
+        )
     return notes
 
 
 def _judge_attacks(frame: pl.DataFrame) -> list[Verdict]:
     text = f"strong correlation with c by the best attack (Pearson at least {STRONG}, our reading)"
-    strong = [(text, name, is_at_least(r["Pearson"], STRONG)) for name, r, _ in correlate_attacks(frame, "c")]
+    strong = [
+        (text, name, is_at_least(r["Pearson"], STRONG))
+        for name, r, _ in correlate_attacks(frame, "c")
+    ]
     above = order_claim("LIME above the centre square (Fig. 2 and 3)", ["LIME"], ["centre"])
     return [*strong, *judge_by_metric(above)(frame)]
 
@@ -136,7 +149,9 @@ _SAMPLES = (100, 1000, 4000, 10_000)
 def _note_samples(frame: pl.DataFrame) -> list[str]:
     notes = note_bounds(frame)
     for few, many in itertools.pairwise(_SAMPLES):
-        mean, low, high = mean_interval(paired_differences(frame, f"LIME {many}", f"LIME {few}", "value"))
+        mean, low, high = mean_interval(
+            paired_differences(frame, f"LIME {many}", f"LIME {few}", "value")
+        )
         notes.append(f"LIME {many} minus LIME {few}: {mean:z.3f} [{low:z.3f}, {high:z.3f}]")
     return notes
 
@@ -148,11 +163,23 @@ SAMPLE_PART = _make_part(
     notes=_note_samples,
     verdicts=judge_by_metric(
         *(
-            order_claim(f"{many} samples give higher c than {few}", [f"LIME {many}"], [f"LIME {few}"], "value")
+            order_claim(
+                f"{many} samples give higher c than {few}",
+                [f"LIME {many}"],
+                [f"LIME {few}"],
+                "value",
+            )
             for few, many in itertools.pairwise(_SAMPLES)
         ),
-        order_claim("LIME of 100 samples above random segments (ours)", ["LIME 100"], ["random"], "value"),
-        order_claim("LIME of 10000 samples above the centre square (ours)", ["LIME 10000"], ["centre"], "value"),
+        order_claim(
+            "LIME of 100 samples above random segments (ours)", ["LIME 100"], ["random"], "value"
+        ),
+        order_claim(
+            "LIME of 10000 samples above the centre square (ours)",
+            ["LIME 10000"],
+            ["centre"],
+            "value",
+        ),
     ),
 )
 
@@ -213,8 +240,14 @@ _ALL = ("SHAP, digits", *_REST, "SHAP, black", "|Grad|")
 _judge_orders = judge_by_metric(
     order_claim("SHAP (digits as background) is first, without |Grad|", ["SHAP, digits"], _REST),
     order_claim("SHAP (against black) is first, without |Grad|", ["SHAP, black"], _REST),
-    order_claim("LIME and SHAP (digits) above the back-propagation family", ["LIME", "SHAP, digits"], (*_PATHS, *_RAW)),
-    order_claim("SHAP (digits) above the back-propagation family", ["SHAP, digits"], (*_PATHS, *_RAW)),
+    order_claim(
+        "LIME and SHAP (digits) above the back-propagation family",
+        ["LIME", "SHAP, digits"],
+        (*_PATHS, *_RAW),
+    ),
+    order_claim(
+        "SHAP (digits) above the back-propagation family", ["SHAP, digits"], (*_PATHS, *_RAW)
+    ),
     order_claim("GB and Grad (signed) below DeepLIFT, IG and LRP", _PATHS, _RAW),
     order_claim("|Grad| below DeepLIFT, IG and LRP", _PATHS, ["|Grad|"]),
     order_claim("|Grad| above all others (ours)", ["|Grad|"], _ALL),
@@ -226,7 +259,9 @@ _judge_orders = judge_by_metric(
 def _note_orders(frame: pl.DataFrame) -> list[str]:
     notes, means = note_bounds(frame), {}
     for name in ("GSA", "IGA", "FMN"):
-        values = [_RATIOS[name].values(frame.filter(pl.col("explainer") == each))[0] for each in _ALL[:-2]]
+        values = [
+            _RATIOS[name].values(frame.filter(pl.col("explainer") == each))[0] for each in _ALL[:-2]
+        ]
         if all(map(len, values)):
             means[name] = np.array([own.mean() for own in values])
     for one, other in itertools.combinations(means, 2):
@@ -248,7 +283,9 @@ def _make_explainer_part(model: str) -> Part:
 # ---- Fig. 13: log-odds ----
 
 
-def compare_orders(frame: pl.DataFrame, attack: str) -> tuple[list[str], list[str], Estimate, str] | None:
+def compare_orders(
+    frame: pl.DataFrame, attack: str
+) -> tuple[list[str], list[str], Estimate, str] | None:
     """The orders of the six explainers by c-Eval and by mean log-odds, Spearman's correlation, and a statistic.
 
     The statistic is the one that orders the explainers by c-Eval: the `"mean"` of the ratio if the attack always found
@@ -261,7 +298,9 @@ def compare_orders(frame: pl.DataFrame, attack: str) -> tuple[list[str], list[st
         return None
     bound = pl.col("bound").fill_null(False) & pl.col("value").is_not_nan()
     own = own.with_columns(pl.when(bound).then(float("inf")).otherwise("value").alias("largest"))
-    ratios, largest = (own.pivot(on="explainer", index="sample", values=name) for name in ("value", "largest"))
+    ratios, largest = (
+        own.pivot(on="explainer", index="sample", values=name) for name in ("value", "largest")
+    )
     odds = pivot_by(frame.filter(pl.col("label") == "log-odds"), "value", "explainer")
     names = (*_PATHS, *_RAW)
     if not all(set(names) <= set(wide.columns) for wide in (ratios, odds)):
@@ -270,16 +309,23 @@ def compare_orders(frame: pl.DataFrame, attack: str) -> tuple[list[str], list[st
     both = both.fill_nan(None).drop_nulls()  # without c(empty) there is no ratio
     if len(both) < 2:
         return None
-    least, log_odds, most = (both.select(f"{n}{end}" for n in names).to_numpy() for end in ("", " odds", " most"))
+    least, log_odds, most = (
+        both.select(f"{n}{end}" for n in names).to_numpy() for end in ("", " odds", " most")
+    )
     statistic = "mean" if np.isfinite(most).all() else "median"
     average = partial(getattr(np, statistic), axis=0)
     draws = np.random.default_rng(0).integers(len(both), size=(RESAMPLES, len(both)))
     ends = [
-        np.nanquantile([_spearman(average(values[rows]), log_odds[rows].mean(0)) for rows in draws], [0.025, 0.975])
+        np.nanquantile(
+            [_spearman(average(values[rows]), log_odds[rows].mean(0)) for rows in draws],
+            [0.025, 0.975],
+        )
         for values in ((least,) if statistic == "mean" else (least, most))
     ]
     by_c, by_odds = average(least), log_odds.mean(0)
-    orders = [[names[place] for place in np.argsort(-values, kind="stable")] for values in (by_c, by_odds)]
+    orders = [
+        [names[place] for place in np.argsort(-values, kind="stable")] for values in (by_c, by_odds)
+    ]
     estimate = _spearman(by_c, by_odds), float(np.min(ends)), float(np.max(ends))
     return orders[0], orders[1], estimate, statistic
 
@@ -310,7 +356,9 @@ def _judge_odds(label: int, frame: pl.DataFrame) -> list[Verdict]:
     verdicts: list[Verdict] = []
     for attack in ("GSA", "IGA"):
         found = compare_orders(frame, attack)
-        orders = [[name for name in order if name != excepted] for order in found[:2]] if found else []
+        orders = (
+            [[name for name in order if name != excepted] for order in found[:2]] if found else []
+        )
         verdicts.append((text, attack, orders[0] == orders[1] if orders else None))
     return verdicts
 
@@ -329,7 +377,11 @@ for _name, _title, _parts in (
     ("figure4", "Fig. 4: fast attacks and the best attack", (ATTACK_PART,)),
     ("figure9", "Fig. 9: samples of LIME", (SAMPLE_PART,)),
     ("figure10", "Fig. 10: adversarially trained models", (MODEL_PART,)),
-    ("figure11", "Fig. 11: explainers, on MNIST", tuple(map(_make_explainer_part, (NATURAL, ROBUST[0])))),
+    (
+        "figure11",
+        "Fig. 11: explainers, on MNIST",
+        tuple(map(_make_explainer_part, (NATURAL, ROBUST[0]))),
+    ),
     ("figure13", "Fig. 13: c-Eval and log-odds", tuple(map(_make_odds_part, (4, 8, 9)))),
 ):
     reproductions.add(f"ceval-{_name}", Reproduction(f"c-Eval, {_title}", _parts))

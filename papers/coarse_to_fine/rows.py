@@ -57,7 +57,9 @@ _Numbers = Mapping[str, Mapping[str, float | str]]
 def make_columns(headings: Mapping[str, str], paper: _Numbers | None = None) -> tuple[Column, ...]:
     """Columns with the mean and the standard deviation, by heading."""
     return tuple(
-        Column(heading, column, decimals=2, spread="deviation", paper=(paper or {}).get(heading, {}))
+        Column(
+            heading, column, decimals=2, spread="deviation", paper=(paper or {}).get(heading, {})
+        )
         for heading, column in headings.items()
     )
 
@@ -86,14 +88,24 @@ def make_rows(results: Results) -> pl.DataFrame:
     stored = _read_curves(results)
     rows: list[dict[str, Any]] = []
     for data, model in dict.fromkeys((data, model) for data, model, _ in stored):
-        repeats = {repeat: curves for (d, m, repeat), curves in stored.items() if (d, m) == (data, model)}
+        repeats = {
+            repeat: curves for (d, m, repeat), curves in stored.items() if (d, m) == (data, model)
+        }
         first = next(iter(repeats.values()))
         names = [name for name in first if all(name in curves for curves in repeats.values())]
-        means = {name: average_curves([curves[name] for curves in repeats.values()]) for name in names}
+        means = {
+            name: average_curves([curves[name] for curves in repeats.values()]) for name in names
+        }
         compared = _compare_means(means)
         for repeat, curves in repeats.items():
             for name, numbers in _summarise_repeat({name: curves[name] for name in names}).items():
-                where = {"data": data, "model": model, "explainer": name, "label": "corruption", "repeat": repeat}
+                where = {
+                    "data": data,
+                    "model": model,
+                    "explainer": name,
+                    "label": "corruption",
+                    "repeat": repeat,
+                }
                 rows.append({**where, "status": "ok", **numbers, **compared[name]})
     frame = pl.DataFrame(rows, infer_schema_length=None) if rows else results.samples.clear()
     return frame.with_columns(pl.col("model").str.split(", ").list.first().alias("network"))
@@ -102,7 +114,8 @@ def make_rows(results: Results) -> pl.DataFrame:
 def _read_curves(results: Results) -> dict[tuple[str, str, int], dict[str, Curves]]:
     """Curves by (data set, network, repeat) and by explainer, for the same samples in the same order."""
     found: dict[tuple[str, str, int], dict[str, Curves]] = {}
-    own = results.jobs.filter(pl.col("label").is_in(list(results.metrics)))  # without the sanity checks
+    # without the sanity checks
+    own = results.jobs.filter(pl.col("label").is_in(list(results.metrics)))
     for (data, model, repeat), jobs in own.group_by("data", "model", "repeat", maintain_order=True):
         curves = found.setdefault((str(data), str(model), int(str(repeat))), {})
         for (explainer,), own in jobs.group_by("explainer", maintain_order=True):
@@ -118,7 +131,9 @@ def _read_curves(results: Results) -> dict[tuple[str, str, int], dict[str, Curve
 
 def average_curves(curves: Sequence[Curves]) -> Curves:
     """The mean drop of each sample over repeats; the shares are the same in all repeats."""
-    top, bottom = (np.mean([getattr(each, name) for each in curves], axis=0) for name in ("top", "bottom"))
+    top, bottom = (
+        np.mean([getattr(each, name) for each in curves], axis=0) for name in ("top", "bottom")
+    )
     return Curves(top, bottom, curves[0].share, curves[0].fractions)
 
 
@@ -137,7 +152,10 @@ def _summarise_repeat(curves: Mapping[str, Curves]) -> dict[str, dict[str, float
 
 def score_measured_part(found: CorruptionSummary) -> float:
     """F1 without the factor 2, from areas that end at the last measured point, as the authors' program computes it."""
-    areas = (compute_area_up_to(found.share, drop, found.share[-1]) for drop in (found.mean_top, found.mean_bottom))
+    areas = (
+        compute_area_up_to(found.share, drop, found.share[-1])
+        for drop in (found.mean_top, found.mean_bottom)
+    )
     return float(compute_printed_f1(*areas))
 
 
@@ -160,7 +178,10 @@ def rescale_numbers(curves: Mapping[str, Curves]) -> dict[str, dict[str, float]]
         "starred_auc_kurtosis": integrate_over_fractions(kurtosis, fractions),
     }
     starred = {name: _rescale(values) for name, values in numbers.items()}
-    return {name: {key: float(values[row]) for key, values in starred.items()} for row, name in enumerate(curves)}
+    return {
+        name: {key: float(values[row]) for key, values in starred.items()}
+        for row, name in enumerate(curves)
+    }
 
 
 def _rescale(values: Array) -> Array:
@@ -171,14 +192,24 @@ def _rescale(values: Array) -> Array:
 
 def _list_numbers(curves: Curves) -> dict[str, float]:
     found = summarise(curves, resamples=0)
-    numbers = {name: float(getattr(found, name)) for name in ("auc_top", "auc_skewness", "auc_kurtosis")}
+    numbers = {
+        name: float(getattr(found, name)) for name in ("auc_top", "auc_skewness", "auc_kurtosis")
+    }
     numbers |= {"f1_paper": found.f1 / 2, "f1_framework": score_measured_part(found)}
     numbers["share_above"] = found.auc_share_above
-    for name, curve in (("skewness", found.skewness), ("kurtosis", found.kurtosis), ("quartile", found.quantile)):
+    for name, curve in (
+        ("skewness", found.skewness),
+        ("kurtosis", found.kurtosis),
+        ("quartile", found.quantile),
+    ):
         numbers[name] = float(curve.mean())
     for k in SHOWN:
         index = FRACTIONS.index(k)
-        for name, curve in (("drop", found.mean_top), ("skewness", found.skewness), ("kurtosis", found.kurtosis)):
+        for name, curve in (
+            ("drop", found.mean_top),
+            ("skewness", found.skewness),
+            ("kurtosis", found.kurtosis),
+        ):
             numbers[f"{name} {k:g}"] = float(curve[index])
     return numbers
 
@@ -204,7 +235,9 @@ def _compare_means(curves: Mapping[str, Curves]) -> dict[str, dict[str, float]]:
 # ---- sentences ----
 
 
-def is_above_others(frame: pl.DataFrame, firsts: Sequence[str], others: Iterable[str] = SIX) -> bool | None:
+def is_above_others(
+    frame: pl.DataFrame, firsts: Sequence[str], others: Iterable[str] = SIX
+) -> bool | None:
     """Whether each of `firsts` is above each of `others` by AUC_top, in rows of one network and data set."""
     outcomes: list[bool | None] = []
     for first, other in product(firsts, others):
@@ -252,7 +285,9 @@ def kendall_tau(first: Mapping[str, float], second: Mapping[str, float]) -> floa
     names = [name for name in first if name in second]
     if len(names) < 2:
         return float("nan")
-    values = torch.tensor([[each[name] for name in names] for each in (first, second)], dtype=torch.float64)
+    values = torch.tensor(
+        [[each[name] for name in names] for each in (first, second)], dtype=torch.float64
+    )
     if (values == values[:, :1]).all(1).any():
         return float("nan")
     return float(Kendall()(values[:1], values[1:]))
@@ -260,7 +295,9 @@ def kendall_tau(first: Mapping[str, float], second: Mapping[str, float]) -> floa
 
 def compare_orders(frame: pl.DataFrame) -> float:
     """Kendall's tau of the orders by AUC_top* (coarse) and by AUCSkew* (fine)."""
-    return kendall_tau(*(average_by_explainer(frame, f"starred_auc_{name}") for name in ("top", "skewness")))
+    return kendall_tau(
+        *(average_by_explainer(frame, f"starred_auc_{name}") for name in ("top", "skewness"))
+    )
 
 
 def agrees(tau: float) -> bool | None:
@@ -273,12 +310,18 @@ def note_gates(frame: pl.DataFrame) -> list[str]:
     notes = []
     for column, text in (
         ("gate", "area up to the common share not demonstrably above that of random maps"),
-        ("gate_positive", "AUC_top not demonstrably above that of random maps that are positive everywhere"),
+        (
+            "gate_positive",
+            "AUC_top not demonstrably above that of random maps that are positive everywhere",
+        ),
     ):
         if column in frame.columns:
-            failed = split_rows(frame.filter(pl.col(column) == 0)) if (frame[column] == 0).any() else {}
+            failed = (
+                split_rows(frame.filter(pl.col(column) == 0)) if (frame[column] == 0).any() else {}
+            )
             texts = [
-                f"{key} ({', '.join(own['explainer'].unique(maintain_order=True))})" for key, own in failed.items()
+                f"{key} ({', '.join(own['explainer'].unique(maintain_order=True))})"
+                for key, own in failed.items()
             ]
             notes.append(f"{text}: {'; '.join(texts) or 'none'}")
     return notes

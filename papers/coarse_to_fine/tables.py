@@ -79,12 +79,16 @@ def _judge_table_e1(frame: pl.DataFrame) -> list[Verdict]:
         ("Shapley value sampling is first (AUC_top, BiLSTM)", "BiLSTM", ("SVS",)),
         ("Shapley value sampling is first (AUC_top, Transformer)", "Transformer", ("SVS",)),
     ):
-        found += judge_parts(text, _select_network(frame, network), partial(is_above_others, firsts=firsts))
+        found += judge_parts(
+            text, _select_network(frame, network), partial(is_above_others, firsts=firsts)
+        )
     found += judge_parts("KernelSHAP ranks last (AUC_top)", frame, is_last)
     text = f"coarse and fine orders mostly agree: Kendall's tau of AUC_top* and AUCSkew* at least {AGREES:g}"
     found += judge_parts(text, frame, lambda own: agrees(compare_orders(own)))
     most = {network: _is_most_robust(_select_network(frame, network)) for network in NETWORKS}
-    return found + group_by_outcome("with noise Shapley value sampling is the most robust (AUCSkew*)", most)
+    return found + group_by_outcome(
+        "with noise Shapley value sampling is the most robust (AUCSkew*)", most
+    )
 
 
 def _is_most_robust(frame: pl.DataFrame) -> bool | None:
@@ -92,7 +96,10 @@ def _is_most_robust(frame: pl.DataFrame) -> bool | None:
     noisy = frame.filter(pl.col("data") != "no noise")
     if not len(noisy):
         return None
-    means = [average_by_explainer(own, "starred_auc_skewness") for own in (*split_rows(noisy).values(), noisy)]
+    means = [
+        average_by_explainer(own, "starred_auc_skewness")
+        for own in (*split_rows(noisy).values(), noisy)
+    ]
     first = [max(each, key=lambda name: each[name]) == "SVS" for each in means]
     return True if all(first) else None if first[-1] else False
 
@@ -100,9 +107,16 @@ def _is_most_robust(frame: pl.DataFrame) -> bool | None:
 def _note_orders(frame: pl.DataFrame) -> list[str]:
     notes = []
     for network, own in (split_rows(frame, "network") if len(frame) else {}).items():
-        taus = [f"{data} {format_number(compare_orders(part))}" for data, part in split_rows(own, "data").items()]
-        paper = format_number(kendall_tau(read_means("AUC_top*", network), read_means("AUCSkew*", network)))
-        notes.append(f"{network}, Kendall's tau of coarse and fine: {', '.join(taus)} (paper's means {paper})")
+        taus = [
+            f"{data} {format_number(compare_orders(part))}"
+            for data, part in split_rows(own, "data").items()
+        ]
+        paper = format_number(
+            kendall_tau(read_means("AUC_top*", network), read_means("AUCSkew*", network))
+        )
+        notes.append(
+            f"{network}, Kendall's tau of coarse and fine: {', '.join(taus)} (paper's means {paper})"
+        )
     return [*notes, *note_gates(frame)]
 
 
@@ -110,13 +124,17 @@ def _note_spread(frame: pl.DataFrame) -> list[str]:
     """Notes on how much of the spread comes from the random replacements, and how much from the noise of the data."""
     notes = []
     per_data = frame.group_by("network", "explainer", "data", maintain_order=True).agg(
-        pl.col("starred_auc_top").std().alias("within"), pl.col("starred_auc_top").mean().alias("mean")
+        pl.col("starred_auc_top").std().alias("within"),
+        pl.col("starred_auc_top").mean().alias("mean"),
     )
     found = per_data.group_by("network", "explainer", maintain_order=True).agg(
         pl.col("within").mean(), pl.col("mean").std().alias("between")
     )
     for network, own in (split_rows(found.drop_nulls(), "network") if len(found) else {}).items():
-        texts = (f"{row[1]} {format_number(row[2])} and {format_number(row[3])}" for row in own.iter_rows())
+        texts = (
+            f"{row[1]} {format_number(row[2])} and {format_number(row[3])}"
+            for row in own.iter_rows()
+        )
         text = "deviation of AUC_top* over repeats, and of its means over noises"
         notes.append(f"{network}, {text}: {', '.join(texts)}")
     return notes
@@ -180,7 +198,9 @@ def compare_skewness(frame: pl.DataFrame, network: str) -> Outcomes:
         ]
         if all(ends):
             (low, high), (other_low, other_high) = (rows[0] for rows in ends)
-            found[f"{network} {name}"] = True if low > other_high else False if high < other_low else None
+            found[f"{network} {name}"] = (
+                True if low > other_high else False if high < other_low else None
+            )
     return found
 
 
@@ -188,7 +208,9 @@ def keeps_order(frame: pl.DataFrame, network: str) -> bool | None:
     """Whether all pairs have the same order by AUC_top; False if a pair is clearly reversed; else None."""
     calibrated, plain = _split_calibrated(frame, network)
     for first, other in permutations(SIX, 2):
-        if is_above_others(calibrated, [first], [other]) and is_above_others(plain, [other], [first]):
+        if is_above_others(calibrated, [first], [other]) and is_above_others(
+            plain, [other], [first]
+        ):
             return False
     means = [average_by_explainer(part, "auc_top") for part in (calibrated, plain)]
     orders = [sorted(each, key=lambda name: each[name]) for each in means]
@@ -201,7 +223,9 @@ def _judge_calibrated(frame: pl.DataFrame) -> list[Verdict]:
         skewed |= compare_skewness(frame, network)
     order = {network: keeps_order(frame, network) for network in NETWORKS}
     return [
-        *group_by_outcome("calibration makes distributions more left-skewed (AUCSkew, absolute)", skewed),
+        *group_by_outcome(
+            "calibration makes distributions more left-skewed (AUCSkew, absolute)", skewed
+        ),
         *group_by_outcome("calibration leaves the order of the explainers (AUC_top)", order),
     ]
 
@@ -209,9 +233,14 @@ def _judge_calibrated(frame: pl.DataFrame) -> list[Verdict]:
 def _note_calibrated(frame: pl.DataFrame) -> list[str]:
     taus = []
     for network in NETWORKS:
-        found = [average_by_explainer(part, "auc_top") for part in _split_calibrated(frame, network)]
+        found = [
+            average_by_explainer(part, "auc_top") for part in _split_calibrated(frame, network)
+        ]
         taus.append(f"{network} {format_number(kendall_tau(*found))}")
-    return [f"Kendall's tau of AUC_top with and without calibration: {', '.join(taus)}", *note_gates(frame)]
+    return [
+        f"Kendall's tau of AUC_top with and without calibration: {', '.join(taus)}",
+        *note_gates(frame),
+    ]
 
 
 CALIBRATED_PART = _make_part(
@@ -220,7 +249,9 @@ CALIBRATED_PART = _make_part(
     (
         *make_columns(STARRED),
         *make_columns(_ABSOLUTE),
-        *make_columns({"AUCSkew": "auc_skewness", "AUCKurt": "auc_kurtosis", "lower quartile": "quartile"}),
+        *make_columns(
+            {"AUCSkew": "auc_skewness", "AUCKurt": "auc_kurtosis", "lower quartile": "quartile"}
+        ),
         *_GATES,
     ),
     notes=_note_calibrated,
@@ -249,10 +280,17 @@ def train_networks(scale: Scale, folder: Path, progress: bool) -> list[str]:
             print(f"network {index} of {len(models)}: {name}", file=sys.stderr, flush=True)
         network, data = name.split(", ")
         settings: dict[str, Any] = _SMALL_TRAINING if scale == "small" else _FULL_TRAINING[network]
-        recipe = {"data": f"ucr:{data}", "architecture": model["architecture"], "options": model["options"], **settings}
+        recipe = {
+            "data": f"ucr:{data}",
+            "architecture": model["architecture"],
+            "options": model["options"],
+            **settings,
+        }
         card = train_or_load(recipe, folder / model["weights"])
         accuracies.setdefault(network, []).append(f"{data} {card['test_accuracy']:.0%}")
-    return [f"test accuracy, {network}: {', '.join(texts)}" for network, texts in accuracies.items()]
+    return [
+        f"test accuracy, {network}: {', '.join(texts)}" for network, texts in accuracies.items()
+    ]
 
 
 def _average_repeats(results: Results) -> pl.DataFrame:
@@ -261,7 +299,9 @@ def _average_repeats(results: Results) -> pl.DataFrame:
     if not len(frame):
         return frame
     keys = ("data", "network", "explainer", "label", "status")
-    rows = frame.group_by(*keys, maintain_order=True).agg(pl.exclude(*keys, "repeat", "model").mean())
+    rows = frame.group_by(*keys, maintain_order=True).agg(
+        pl.exclude(*keys, "repeat", "model").mean()
+    )
     # models of different sets have the same name, so that differences can be paired over sets
     return rows.with_columns(pl.col("network").alias("model"))
 
@@ -283,7 +323,10 @@ def _judge_figure5(frame: pl.DataFrame) -> list[Verdict]:
     return [
         *found,
         *group_by_outcome("KernelSHAP ranks last by AUC_top in every data set", lasts),
-        *group_by_outcome(f"coarse and fine orders mostly agree: median tau over data sets at least {AGREES}", agree),
+        *group_by_outcome(
+            f"coarse and fine orders mostly agree: median tau over data sets at least {AGREES}",
+            agree,
+        ),
     ]
 
 

@@ -60,7 +60,10 @@ read_study = study_file("coarse_to_fine/studies/figure5.yaml")
 PARTS = (FIGURE4_PART, FIGURE5_PART, TABLE_E1_PART, CALIBRATED_PART)
 OTHERS = ("random", "random, positive")
 ENTRIES = {"segments": "pixels", "per_channel": True}
-SERIES = {"data": {"waves": "waves:test"}, "metrics": {"corruption": {"corruption_curve": {"samples": 1}}}}
+SERIES = {
+    "data": {"waves": "waves:test"},
+    "metrics": {"corruption": {"corruption_curve": {"samples": 1}}},
+}
 SMALL = {"width": 4, "stride": 4, "hidden": 4, "num_classes": 2, "in_channels": 4}
 
 
@@ -76,8 +79,14 @@ def test_numbers_are_the_papers() -> None:
     assert found["AUCSkew*"]["BiLSTM, GS"] == "0.47 ± 0.04"
     assert found["F1*"]["CNN, DL"] == "0.61 ± 0.09"
     for heading in STARRED:
-        assert list(found[heading]) == [f"{network}, {name}" for network in NETWORKS for name in SIX]
-        assert all(0 <= value <= 1 for network in NETWORKS for value in read_means(heading, network).values())
+        assert list(found[heading]) == [
+            f"{network}, {name}" for network in NETWORKS for name in SIX
+        ]
+        assert all(
+            0 <= value <= 1
+            for network in NETWORKS
+            for value in read_means(heading, network).values()
+        )
     for network in NETWORKS:
         assert min(read_means("AUC_top*", network).items(), key=lambda pair: pair[1])[0] == "KS"
         assert read_means("AUCKurt*", network)["KS"] > 0.5, "the known weakness"
@@ -117,21 +126,33 @@ def test_each_network_meets_its_own_data() -> None:
         found = read_study(scale)  # type: ignore[arg-type]
         assert len(found["data"]) == sets
         networks = NETWORKS if scale == "full" else NETWORKS[:2]
-        assert set(found["models"]) == {f"{network}, {data}" for network in networks for data in found["data"]}
-        architectures = {"CNN": "series_cnn", "BiLSTM": "bilstm", "Transformer": "series_transformer"}
+        assert set(found["models"]) == {
+            f"{network}, {data}" for network in networks for data in found["data"]
+        }
+        architectures = {
+            "CNN": "series_cnn",
+            "BiLSTM": "bilstm",
+            "Transformer": "series_transformer",
+        }
         for name, model in found["models"].items():
             network, data = name.split(", ")
             assert (model["data"], model["architecture"]) == ([data], architectures[network])
             assert model["weights"] == f"networks/{scale}/{network}-{data}.safetensors"
         for explainer in ("DS", "GS"):
-            assert found["explainers"][explainer]["options"]["sets"] == [f"ucr:{name}:train" for name in found["data"]]
+            assert found["explainers"][explainer]["options"]["sets"] == [
+                f"ucr:{name}:train" for name in found["data"]
+            ]
 
 
 # ---- explainers ----
 
 
 def test_options_are_checked() -> None:
-    for options, argument in ((("deep_shap", ()), "sets"), (("lime", "a"), "method"), (("deep_shap", "a", 0), "refer")):
+    for options, argument in (
+        (("deep_shap", ()), "sets"),
+        (("lime", "a"), "method"),
+        (("deep_shap", "a", 0), "refer"),
+    ):
         with pytest.raises(ArgumentError, match=argument):
             TrainingReferences(*options)  # type: ignore[arg-type]
 
@@ -158,7 +179,9 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Dataset]:
 
 
 @pytest.mark.parametrize("method", ["deep_shap", "gradient_shap"])
-def test_references_come_from_the_set_of_that_shape(archive: Mapping[str, Dataset], method: Any) -> None:
+def test_references_come_from_the_set_of_that_shape(
+    archive: Mapping[str, Dataset], method: Any
+) -> None:
     torch.manual_seed(0)
     module = SeriesCNN(2, 1, width=4, hidden=4)
     model = standfast.Model(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
@@ -166,7 +189,10 @@ def test_references_come_from_the_set_of_that_shape(archive: Mapping[str, Datase
     for name in "AB":
         x = archive[f"ucr:{name}:test"].inputs[:3]
         references = archive[f"ucr:{name}:train"].inputs[[0, 8, 16, 24]]
-        kind = {"deep_shap": standfast.explainers.DeepSHAP, "gradient_shap": standfast.explainers.GradientSHAP}[method]
+        kind = {
+            "deep_shap": standfast.explainers.DeepSHAP,
+            "gradient_shap": standfast.explainers.GradientSHAP,
+        }[method]
         assert torch.equal(explainer(model, x), kind(references)(model, x))
     with pytest.raises(ArgumentError, match="series of shape"):
         explainer(model, torch.zeros(2, 1, 7))
@@ -175,7 +201,9 @@ def test_references_come_from_the_set_of_that_shape(archive: Mapping[str, Datase
 
 
 def test_positive_noise_is_the_size_of_the_random_explainers() -> None:
-    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(8, 2)), bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(8, 2)), bounds=(0.0, 1.0), device="cpu"
+    )
     x = torch.rand(5, 2, 4)
     found = PositiveNoise()(model, x)
     assert bool((found > 0).all())
@@ -198,18 +226,32 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> standfast.Results:
         "KS": {"kernel_shap": {"samples": 25, **ENTRIES}},
         "SVS": "attention_rollout",  # without attention it fails in the call
         "random": "random",
-        "random, positive": {"function": "papers.coarse_to_fine.explainers:PositiveNoise", "trust": True},
+        "random, positive": {
+            "function": "papers.coarse_to_fine.explainers:PositiveNoise",
+            "trust": True,
+        },
     }
     sizes = {"samples": 7, "samples_per_job": 3, "repeats": 2, "controls": False}
-    study = {**SERIES, **sizes, "models": {"CNN": model, "CNN, calibrated": model}, "explainers": explainers}
-    with pytest.warns(UserWarning, match=r"14 of \d+ jobs failed:\n  SVS failed for 1 of 1 metric: "):
+    study = {
+        **SERIES,
+        **sizes,
+        "models": {"CNN": model, "CNN, calibrated": model},
+        "explainers": explainers,
+    }
+    with pytest.warns(
+        UserWarning, match=r"14 of \d+ jobs failed:\n  SVS failed for 1 of 1 metric: "
+    ):
         return standfast.run_study(study_from(study, folder), folder / "out", progress=False)
 
 
-def drops_of(run: standfast.Results, explainer: str, repeat: int) -> dict[str, np.ndarray[Any, Any]]:
+def drops_of(
+    run: standfast.Results, explainer: str, repeat: int
+) -> dict[str, np.ndarray[Any, Any]]:
     """Arrays of a network's samples in their order, read by hand."""
     (label,) = run.metrics
-    jobs = run.jobs.filter(model="CNN", explainer=explainer, repeat=repeat, label=label).sort("start")
+    jobs = run.jobs.filter(model="CNN", explainer=explainer, repeat=repeat, label=label).sort(
+        "start"
+    )
     assert len(jobs) == 3
     arrays = [run.artefacts(job) for job in jobs["job"]]
     return {name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]}
@@ -235,23 +277,39 @@ def test_rows_are_numbers_of_the_stored_drops(run: standfast.Results) -> None:
             bottom = area_by_hand(arrays["corrupted_share"], arrays["drop_bottom"])
             a, b = top[explainer, repeat], 1 - bottom
             assert row["f1_paper"] == pytest.approx(a * b / (a + b))
-            a, b = a - end, b + end  # both orders end in the same copy, and the framework ends both there
+            # both orders end in the same copy, and the framework ends both there
+            a, b = (
+                a - end,
+                b + end,
+            )
             assert row["f1_framework"] == pytest.approx(a * b / (a + b))
             skewness = scipy.stats.skew(arrays["drop_top"], axis=0)
             assert row["skewness"] == pytest.approx(skewness.mean())
             assert row["skewness 0.55"] == pytest.approx(skewness[5])
-            assert row["kurtosis 0.25"] == pytest.approx(scipy.stats.kurtosis(arrays["drop_top"][:, 2]))
+            assert row["kurtosis 0.25"] == pytest.approx(
+                scipy.stats.kurtosis(arrays["drop_top"][:, 2])
+            )
             assert row["drop 0.95"] == pytest.approx(arrays["drop_top"][:, 9].mean())
         values = np.array([top[name, repeat] for name in ("IG", "DL", "KS")])
         starred = (values - values.min()) / np.ptp(values)
         own = frame.filter(model="CNN", repeat=repeat)
-        skewness = np.array([scipy.stats.skew(drops_of(run, name, repeat)["drop_top"]) for name in ("IG", "DL", "KS")])
-        skewness = (skewness - skewness.min()) / np.ptp(skewness)  # over explainers and shares together
+        skewness = np.array(
+            [
+                scipy.stats.skew(drops_of(run, name, repeat)["drop_top"])
+                for name in ("IG", "DL", "KS")
+            ]
+        )
+        # over explainers and shares together
+        skewness = (skewness - skewness.min()) / np.ptp(skewness)
         area = 1 - np.trapezoid(skewness, FRACTIONS)
         fine = dict(zip(("IG", "DL", "KS"), (area - area.min()) / np.ptp(area), strict=True))
-        for name, star, rank in zip(("IG", "DL", "KS"), starred, scipy.stats.rankdata(-values), strict=True):
+        for name, star, rank in zip(
+            ("IG", "DL", "KS"), starred, scipy.stats.rankdata(-values), strict=True
+        ):
             (row,) = own.filter(explainer=name).rows(named=True)
-            assert row["starred_auc_top"] == pytest.approx(star), "random maps are not among the compared"
+            assert row["starred_auc_top"] == pytest.approx(star), (
+                "random maps are not among the compared"
+            )
             assert row["rank"] == rank
             assert row["starred_auc_skewness"] == pytest.approx(fine[name])
         assert own.filter(pl.col("explainer").is_in(OTHERS))["starred_auc_top"].is_null().all()
@@ -277,13 +335,27 @@ def test_what_intervals_tell_is_of_means_over_repeats(run: standfast.Results) ->
 
 
 def frame_of(
-    values: Mapping[str, float], data: str = "waves", model: str = "CNN", **columns: Mapping[str, float]
+    values: Mapping[str, float],
+    data: str = "waves",
+    model: str = "CNN",
+    **columns: Mapping[str, float],
 ) -> pl.DataFrame:
     """Rows with an AUC_top for each explainer. Differences of at least 0.05 are significant."""
     rows = []
     for name, value in values.items():
-        row: dict[str, Any] = {"data": data, "model": model, "network": model.split(", ")[0], "explainer": name}
-        row |= {"repeat": 0, "status": "ok", "label": "corruption", "auc_top": value, "starred_auc_top": value}
+        row: dict[str, Any] = {
+            "data": data,
+            "model": model,
+            "network": model.split(", ")[0],
+            "explainer": name,
+        }
+        row |= {
+            "repeat": 0,
+            "status": "ok",
+            "label": "corruption",
+            "auc_top": value,
+            "starred_auc_top": value,
+        }
         for other, its in values.items():
             row[f"above {other}"] = float(np.sign(value - its)) if abs(value - its) >= 0.05 else 0.0
         rows.append({**row, **{column: float(own[name]) for column, own in columns.items()}})
@@ -294,12 +366,21 @@ ORDER = {"IG": 0.5, "DL": 0.4, "DS": 0.8, "GS": 0.6, "KS": 0.1, "SVS": 0.9}
 
 
 def outcomes_of(verdicts: Any, words: str) -> dict[str, bool | None]:
-    return {heading: holds for text, where, holds in verdicts if words in text for heading in where.split("; ")}
+    return {
+        heading: holds
+        for text, where, holds in verdicts
+        if words in text
+        for heading in where.split("; ")
+    }
 
 
 def test_leaders_and_the_last() -> None:
     frame = frame_of(ORDER)
-    assert [is_above_others(frame, firsts) for firsts in (("DS", "SVS"), ("SVS",), ("IG",))] == [True, True, False]
+    assert [is_above_others(frame, firsts) for firsts in (("DS", "SVS"), ("SVS",), ("IG",))] == [
+        True,
+        True,
+        False,
+    ]
     assert is_above_others(frame_of({**ORDER, "DS": 0.88}), ("SVS",)) is None, "too close to tell"
     assert [is_last(frame, name) for name in ("KS", "DL")] == [True, False]
     assert is_last(frame.filter(pl.col("explainer") != "IG")) is None
@@ -308,7 +389,11 @@ def test_leaders_and_the_last() -> None:
 
 def test_orders_agree_by_kendalls_tau() -> None:
     turned = {name: -value for name, value in ORDER.items()}
-    for fine, tau, holds in ((ORDER, 1.0, True), (turned, -1.0, False), (dict.fromkeys(SIX, 0.5), math.nan, None)):
+    for fine, tau, holds in (
+        (ORDER, 1.0, True),
+        (turned, -1.0, False),
+        (dict.fromkeys(SIX, 0.5), math.nan, None),
+    ):
         found = compare_orders(frame_of(ORDER, starred_auc_skewness=fine))
         assert found == pytest.approx(tau, nan_ok=True)
         assert agrees(found) is holds
@@ -321,7 +406,11 @@ def e1_frame(**changed: Any) -> pl.DataFrame:
         for noise in ("no noise", "20 dB", "15 dB", "10 dB"):
             fine = {**ORDER, "SVS": ORDER["SVS"] if noise != changed.get("weak") else 0.7}
             values = {**ORDER, "KS": changed.get("last", ORDER["KS"])}
-            parts.append(frame_of(values, noise, f"{network}, {noise}", starred_auc_skewness=fine, gate=gates))
+            parts.append(
+                frame_of(
+                    values, noise, f"{network}, {noise}", starred_auc_skewness=fine, gate=gates
+                )
+            )
     return pl.concat(parts)
 
 
@@ -339,8 +428,13 @@ def test_table_e1_verdicts_both_ways() -> None:
     assert table.rows["starred_auc_top (paper)"].to_list()[2] == "0.95 ± 0.05"
     assert table.rows["starred_auc_top"].to_list()[2] == pytest.approx(0.8)
     assert set(table.rows["samples"]) == {4}
-    paper = scipy.stats.kendalltau(*(list(read_means(name, "CNN").values()) for name in ("AUC_top*", "AUCSkew*")))
-    assert f"no noise 1.00, 20 dB 1.00, 15 dB 1.00, 10 dB 1.00 (paper's means {paper.statistic:.2f})" in table.notes[0]
+    paper = scipy.stats.kendalltau(
+        *(list(read_means(name, "CNN").values()) for name in ("AUC_top*", "AUCSkew*"))
+    )
+    assert (
+        f"no noise 1.00, 20 dB 1.00, 15 dB 1.00, 10 dB 1.00 (paper's means {paper.statistic:.2f})"
+        in table.notes[0]
+    )
     assert table.notes[3].endswith("Transformer 10 dB (KS)")
     assert "IG" not in table.notes[3]
     twice = pl.concat([e1_frame(), e1_frame().with_columns(repeat=pl.lit(1, pl.Int64))])
@@ -348,7 +442,10 @@ def test_table_e1_verdicts_both_ways() -> None:
 
 
 def test_calibration_verdicts() -> None:
-    ends: dict[str, Any] = {"skewness_low": dict.fromkeys(SIX, 0.5), "skewness_high": dict.fromkeys(SIX, 0.6)}
+    ends: dict[str, Any] = {
+        "skewness_low": dict.fromkeys(SIX, 0.5),
+        "skewness_high": dict.fromkeys(SIX, 0.6),
+    }
     more: dict[str, Any] = {"skewness_low": {**dict.fromkeys(SIX, 0.7), "KS": 0.55, "DL": 0.1}}
     more["skewness_high"] = {**dict.fromkeys(SIX, 0.8), "KS": 0.65, "DL": 0.2}
     plain = frame_of(ORDER, **ends)
@@ -357,13 +454,23 @@ def test_calibration_verdicts() -> None:
         return pl.concat([plain, frame_of(values, model="CNN, calibrated", **more)])
 
     skewed = compare_skewness(with_order(ORDER), "CNN")
-    assert skewed == {**{f"CNN {name}": True for name in ("IG", "DS", "GS", "SVS")}, "CNN DL": False, "CNN KS": None}
-    assert keeps_order(with_order({name: value / 2 for name, value in ORDER.items()}), "CNN") is True
-    assert keeps_order(with_order({**ORDER, "SVS": 0.79}), "CNN") is None, "turned, but too close to tell"
+    assert skewed == {
+        **{f"CNN {name}": True for name in ("IG", "DS", "GS", "SVS")},
+        "CNN DL": False,
+        "CNN KS": None,
+    }
+    assert (
+        keeps_order(with_order({name: value / 2 for name, value in ORDER.items()}), "CNN") is True
+    )
+    assert keeps_order(with_order({**ORDER, "SVS": 0.79}), "CNN") is None, (
+        "turned, but too close to tell"
+    )
     assert keeps_order(with_order({**ORDER, "SVS": 0.2}), "CNN") is False
     assert keeps_order(plain, "CNN") is None
     assert "CNN 1.00, BiLSTM –" in CALIBRATED_PART.notes(with_order(ORDER))[0]
-    assert ("CNN", True) in [(where, holds) for _, where, holds in CALIBRATED_PART.verdicts(with_order(ORDER))]
+    assert ("CNN", True) in [
+        (where, holds) for _, where, holds in CALIBRATED_PART.verdicts(with_order(ORDER))
+    ]
 
 
 def test_figure_4_verdicts() -> None:
@@ -394,7 +501,9 @@ def test_figure_5_pairs_data_sets() -> None:
     values = figure5_frame("DS").filter(pl.col("explainer") == "DS")["auc_top"].to_numpy()
     assert row["network, explainer"] == "CNN, DS"
     assert row["auc_top median"] == pytest.approx(np.median(values))
-    assert (row["auc_top median_low"], row["auc_top median_high"]) == pytest.approx(np.quantile(values, [0.25, 0.75]))
+    assert (row["auc_top median_low"], row["auc_top median_high"]) == pytest.approx(
+        np.quantile(values, [0.25, 0.75])
+    )
 
 
 # ---- what is new in the frame of reproductions ----
@@ -402,14 +511,18 @@ def test_figure_5_pairs_data_sets() -> None:
 
 def test_spreads_are_deviations_and_quartiles(capsys: pytest.CaptureFixture[str]) -> None:
     values = np.array([0.1, 0.4, 0.4, 0.9, 0.2])
-    frame = pl.DataFrame({"explainer": ["a"] * 5, "status": ["ok"] * 5, "v": values, "bound": [False] * 5})
+    frame = pl.DataFrame(
+        {"explainer": ["a"] * 5, "status": ["ok"] * 5, "v": values, "bound": [False] * 5}
+    )
     median = Column("median", "v", spread="quartiles", statistic="median", decimals=2)
     part = Part("p", "t", None, (Column("mean", "v", spread="deviation", decimals=2), median))
     table = make_table(part, frame)
     (row,) = table.rows.iter_rows(named=True)
     assert row["v"] == pytest.approx(values.mean())
     assert row["v_high"] - row["v"] == pytest.approx(values.std(ddof=1))
-    assert (row["v median_low"], row["v median_high"]) == pytest.approx(np.quantile(values, [0.25, 0.75]))
+    assert (row["v median_low"], row["v median_high"]) == pytest.approx(
+        np.quantile(values, [0.25, 0.75])
+    )
     print_table(table, "small")
     printed = capsys.readouterr().out
     assert f"{values.mean():.2f} ± {values.std(ddof=1):.2f}" in printed
@@ -418,18 +531,25 @@ def test_spreads_are_deviations_and_quartiles(capsys: pytest.CaptureFixture[str]
     assert alone["v_high"] == alone["v"] == 0.1
 
 
-def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_study_names_is_made_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[tuple[str, Path]] = []
 
     def make_files(scale: Scale, folder: Path, progress: bool) -> list[str]:
         calls.append((scale, folder))
         (folder / "made").mkdir(parents=True, exist_ok=True)
-        save_file(SeriesCNN(2, 4, width=4, stride=4, hidden=4).state_dict(), folder / "made/cnn.safetensors")
+        save_file(
+            SeriesCNN(2, 4, width=4, stride=4, hidden=4).state_dict(),
+            folder / "made/cnn.safetensors",
+        )
         return ["made a network"]
 
     model = {"architecture": "series_cnn", "options": SMALL, "weights": "made/cnn.safetensors"}
     study = {**SERIES, "samples": 3, "models": {"CNN": model}, "explainers": ["deeplift", "random"]}
-    part = Part("tiny", "t", lambda scale: study, (Column("AUC", "area_top"),), make_files=make_files)
+    part = Part(
+        "tiny", "t", lambda scale: study, (Column("AUC", "area_top"),), make_files=make_files
+    )
     monkeypatch.setitem(reproductions._entries, "tiny", Reproduction("t", (part,)))
     (table,) = base.reproduce("tiny", "small", tmp_path / "out", progress=False)
     assert table.failures == 0
@@ -448,12 +568,20 @@ def test_networks_are_trained_once(
     archive: Mapping[str, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"width": 8, "hidden": 8, "dropout": 0.0, "num_classes": 2, "in_channels": 1}
-    recipe = {"data": "ucr:A", "architecture": "series_cnn", "options": options, "steps": 60, "learning_rate": 0.01}
+    recipe = {
+        "data": "ucr:A",
+        "architecture": "series_cnn",
+        "options": options,
+        "steps": 60,
+        "learning_rate": 0.01,
+    }
     first, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
     card = train_or_load(recipe, first)
     assert card["test_accuracy"] > 0.8
     assert card["epochs"] == 60, "one step is an epoch of 33 series"
-    assert train_or_load(recipe, again)["weights_sha256"] == card["weights_sha256"], "the same recipe, the same weights"
+    assert train_or_load(recipe, again)["weights_sha256"] == card["weights_sha256"], (
+        "the same recipe, the same weights"
+    )
     kept = first.read_bytes()
 
     with monkeypatch.context() as patched:
@@ -470,17 +598,31 @@ def test_networks_are_trained_once(
 
 
 def test_public_sets_end_to_end(
-    archive: Mapping[str, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    archive: Mapping[str, Dataset],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Two small sets: trained, explained with references of their own, and read over both."""
     study = read_study("small")
-    model = {"architecture": "series_cnn", "options": {**SMALL, "in_channels": 1, "stride": 1}, "batch_size": 64}
+    model = {
+        "architecture": "series_cnn",
+        "options": {**SMALL, "in_channels": 1, "stride": 1},
+        "batch_size": 64,
+    }
     study |= {
         "data": {
-            n: {"function": "papers.base:load_evenly", "trust": True, "options": {"name": f"ucr:{n}:test", "count": 5}}
+            n: {
+                "function": "papers.base:load_evenly",
+                "trust": True,
+                "options": {"name": f"ucr:{n}:test", "count": 5},
+            }
             for n in "AB"
         },
-        "models": {f"CNN, {n}": {**model, "data": [n], "weights": f"networks/CNN-{n}.safetensors"} for n in "AB"},
+        "models": {
+            f"CNN, {n}": {**model, "data": [n], "weights": f"networks/CNN-{n}.safetensors"}
+            for n in "AB"
+        },
     }
     for name in ("DS", "GS"):
         study["explainers"][name]["options"]["sets"] = ["ucr:A:train", "ucr:B:train"]
@@ -489,10 +631,14 @@ def test_public_sets_end_to_end(
     monkeypatch.setitem(tables._SMALL_TRAINING, "steps", 20)
     monkeypatch.setitem(reproductions._entries, "coarse-figure5", Reproduction("t", (part,)))
     # the page of such a study takes longer than all else, and is tested in test_corruption_figures.py
-    monkeypatch.setattr(standfast.Results, "to_html", lambda self, *args, **options: Path("report.html"))
+    monkeypatch.setattr(
+        standfast.Results, "to_html", lambda self, *args, **options: Path("report.html")
+    )
     (table,) = base.reproduce("coarse-figure5", "small", tmp_path, progress=False)
     assert table.failures == 0
-    assert table.rows["network, explainer"].to_list() == [f"CNN, {name}" for name in (*SIX, *OTHERS)]
+    assert table.rows["network, explainer"].to_list() == [
+        f"CNN, {name}" for name in (*SIX, *OTHERS)
+    ]
     assert set(table.rows["samples"]) == {2}, "two sets, repeats averaged"
     assert table.notes[-1].startswith("test accuracy, CNN: A ")
     assert train_networks("small", tmp_path, True) == table.notes[-1:]

@@ -17,7 +17,12 @@ from safetensors.torch import save
 
 from standfast import data
 from standfast.files import write_atomically
-from standfast.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
+from standfast.training.classifier import (
+    accuracy,
+    initialize,
+    random_noise_blocks,
+    train_classifier,
+)
 from standfast.zoo import architectures
 
 _BATCH = 64

@@ -28,7 +28,15 @@ from standfast.neighbourhoods import LinfBall
 from standfast.similarity import LensProfile, lens_profile
 
 #: side, k and w of the paper's tables and survey, and of our tables with k = 2% and w = 3 in place of ImageNet's
-SIZES = ((28, 100, 1), (28, 15, 3), (32, 100, 1), (32, 20, 3), (128, 1000, 2), (128, 1000, 3), (227, 1000, 3))
+SIZES = (
+    (28, 100, 1),
+    (28, 15, 3),
+    (32, 100, 1),
+    (32, 20, 3),
+    (128, 1000, 2),
+    (128, 1000, 3),
+    (227, 1000, 3),
+)
 PAIRS: dict[Scale, int] = {"small": 60, "full": 1000}
 IMAGES: dict[Scale, int] = {"small": 100, "full": 860}
 #: data set, network and radius of the signs, by the title of the data set
@@ -37,7 +45,14 @@ NETWORKS = {
     "Fashion-MNIST": ("fashion_mnist:test", "lenet5-fashion-mnist", 0.1),
     "GTSRB": ("gtsrb:test", "cnn-gtsrb", 8 / 255),
 }
-_FIELDS = ("intersection", "recall", "precision", "intersection_diverse", "recall_diverse", "precision_diverse")
+_FIELDS = (
+    "intersection",
+    "recall",
+    "precision",
+    "intersection_diverse",
+    "recall_diverse",
+    "precision_diverse",
+)
 _CLEARLY = 0.05
 #: the sizes of the maps in the tables with the paper's numbers
 _SIZES = {
@@ -61,8 +76,14 @@ def compare_noise(masks: Tensor, k: int, w: int) -> LensProfile:
 def explain_next_images(title: str, scale: Scale) -> tuple[Tensor, Tensor]:
     """Maps of images, and of the next images under random signs, `(N, C, H, W)`."""
     source, network, radius = NETWORKS[title]
-    images = load_evenly(source, IMAGES[scale]) if title == "GTSRB" else data.load(source)[: IMAGES[scale]]
-    model = Model(zoo.load(network), bounds=images.bounds, batch_size=256 if scale == "small" else "auto")
+    images = (
+        load_evenly(source, IMAGES[scale])
+        if title == "GTSRB"
+        else data.load(source)[: IMAGES[scale]]
+    )
+    model = Model(
+        zoo.load(network), bounds=images.bounds, batch_size=256 if scale == "small" else "auto"
+    )
     explainer = explainers.get("integrated_gradients", steps=32)
     inputs, targets = images.inputs.to(model.device), images.labels.to(model.device)
     perturbed = RandomSign().draw(LinfBall(radius).around(inputs, model.bounds), 0)
@@ -80,12 +101,16 @@ def _measure(scale: Scale) -> Iterator[pl.DataFrame]:
     for title in NETWORKS:
         maps, others = explain_next_images(title, scale)
         side = maps.shape[-1]
-        yield _make_rows(title, f"{side} x {side} k=100 w=1", lens_profile(maps, others, [100], [1]))
+        yield _make_rows(
+            title, f"{side} x {side} k=100 w=1", lens_profile(maps, others, [100], [1])
+        )
 
 
 def _make_rows(maps: str, size: str, profile: LensProfile) -> pl.DataFrame:
     columns = {field: getattr(profile, field).flatten().double().tolist() for field in _FIELDS}
-    return pl.DataFrame(columns).with_columns(maps=pl.lit(maps), size=pl.lit(size), status=pl.lit("ok"))
+    return pl.DataFrame(columns).with_columns(
+        maps=pl.lit(maps), size=pl.lit(size), status=pl.lit("ok")
+    )
 
 
 def _judge_noise(frame: pl.DataFrame) -> list[Verdict]:
@@ -95,7 +120,9 @@ def _judge_noise(frame: pl.DataFrame) -> list[Verdict]:
         for heading, field in zip(SIX, _FIELDS, strict=True):
             paper = float(ATTACKED[heading][f"{title}, natural, top-k"])
             _, low, high = mean_interval(noise[field].to_numpy())
-            clearly = True if paper >= high + _CLEARLY else False if paper < low + _CLEARLY else None
+            clearly = (
+                True if paper >= high + _CLEARLY else False if paper < low + _CLEARLY else None
+            )
             outcomes[f"{title} {heading.replace('1-', '')}"] = clearly
     text = f"the paper's IG under its top-k attack is at least {_CLEARLY} more similar than two maps of noise (ours)"
     return group_by_outcome(text, outcomes)

@@ -55,10 +55,14 @@ def _judge_figure2(columns: dict[str, str], frame: pl.DataFrame) -> list[Verdict
             rows = own.filter(pl.col("attack") == attack)
             falls[f"{explainer} {attack}"] = all_above(rows, ends, intersection, "radius")
             better[f"{explainer} {attack}"] = all_hold(
-                is_column_above(rows.filter(pl.col("radius") == size), diverse, recall) for size in sizes
+                is_column_above(rows.filter(pl.col("radius") == size), diverse, recall)
+                for size in sizes
             )
     return [
-        *group_by_outcome("top-k intersection drops with the size of the perturbation, even for random signs", falls),
+        *group_by_outcome(
+            "top-k intersection drops with the size of the perturbation, even for random signs",
+            falls,
+        ),
         *group_by_outcome("locality with diversity is above locality alone, at every size", better),
     ]
 
@@ -74,7 +78,13 @@ def _make_figure2(data: str) -> Part:
         f"figure2-{data}",
         f"{TITLES[data]}, k = {k}, by attack and radius: mean [95% interval]",
         tuple(
-            Column(f"{explainer} {heading}", name, where={"explainer": explainer}, decimals=2, chance=name_chance(name))
+            Column(
+                f"{explainer} {heading}",
+                name,
+                where={"explainer": explainer},
+                decimals=2,
+                chance=name_chance(name),
+            )
             for explainer in (_SG, IG)
             for heading, name in columns.items()
         ),
@@ -120,7 +130,8 @@ def _judge_figure5(frame: pl.DataFrame) -> list[Verdict]:
     }
     gains = _compute_gains(frame)
     most = {
-        f"than {other}": all_above(gains, [("top-k", other)], "gain", "label") for other in ("mass center", "random")
+        f"than {other}": all_above(gains, [("top-k", other)], "gain", "label")
+        for other in ("mass center", "random")
     }
     return [
         *group_by_outcome("w-LENS-prec@k-div increases with w, at every step", grown),
@@ -131,7 +142,9 @@ def _judge_figure5(frame: pl.DataFrame) -> list[Verdict]:
 def _compute_gains(frame: pl.DataFrame) -> pl.DataFrame:
     """The gain of each image and attack: the precision at w = 3 minus that at w = 0."""
     narrow, wide = (frame.filter(pl.col("w") == w) for w in ("0", "3"))
-    both = wide.join(narrow, on=["data", "model", "explainer", "label", "repeat", "sample"], suffix=" at 0")
+    both = wide.join(
+        narrow, on=["data", "model", "explainer", "label", "repeat", "sample"], suffix=" at 0"
+    )
     return both.with_columns((pl.col("precision") - pl.col("precision at 0")).alias("gain"))
 
 
@@ -140,11 +153,16 @@ def _make_figure5(data: str) -> Part:
     names = {}
     for w in _WINDOWS:
         plain = f"lens_precision:k={k},w={w}"
-        names[str(w)] = {"precision": plain, "precision_diverse": f"{plain},diverse=true" if w else plain}
+        names[str(w)] = {
+            "precision": plain,
+            "precision_diverse": f"{plain},diverse=true" if w else plain,
+        }
     return make_part(
         f"figure5-{data}",
         f"{TITLES[data]}, integrated gradients, k = {k}, by attack and window: mean [95% interval]",
-        make_columns({"w-LENS-prec@k": "precision", "w-LENS-prec@k-div": "precision_diverse"}, {}, decimals=2),
+        make_columns(
+            {"w-LENS-prec@k": "precision", "w-LENS-prec@k-div": "precision_diverse"}, {}, decimals=2
+        ),
         notes=lambda frame: note_attacks(frame, "label"),
         verdicts=_judge_figure5,
         rows=("label", "w"),
@@ -163,21 +181,30 @@ def _judge_figure10(frame: pl.DataFrame) -> list[Verdict]:
     for attack in ("top-k", "random"):
         own = frame.filter(pl.col("label") == attack)
         outcomes[attack] = all_hold(
-            is_column_above(own.filter(pl.col("k") == str(k)), "precision", "intersection", _LARGE) for k in _COUNTS
+            is_column_above(own.filter(pl.col("k") == str(k)), "precision", "intersection", _LARGE)
+            for k in _COUNTS
         )
     text = f"a large disparity of intersection and 1-LENS-prec@k for all k (at least {_LARGE}, our reading)"
     return group_by_outcome(text, outcomes)
 
 
 def _make_figure10(data: str) -> Part:
-    paper = quote_paper(ATTACKED, {f"{attack}, 100": f"{TITLES[data]}, natural, {attack}" for attack in ATTACKS})
+    paper = quote_paper(
+        ATTACKED, {f"{attack}, 100": f"{TITLES[data]}, natural, {attack}" for attack in ATTACKS}
+    )
     names = {
-        str(k): {"intersection": f"topk_intersection:k={k}", "precision": f"lens_precision:k={k},w=1"} for k in _COUNTS
+        str(k): {
+            "intersection": f"topk_intersection:k={k}",
+            "precision": f"lens_precision:k={k},w=1",
+        }
+        for k in _COUNTS
     }
     return make_part(
         f"figure10-{data}",
         f"{TITLES[data]}, integrated gradients, by attack and k: mean [95% interval]",
-        make_columns({"top-k intersection": "intersection", "1-LENS-prec@k": "precision"}, paper, decimals=2),
+        make_columns(
+            {"top-k intersection": "intersection", "1-LENS-prec@k": "precision"}, paper, decimals=2
+        ),
         notes=lambda frame: note_attacks(frame, "label"),
         verdicts=_judge_figure10,
         rows=("label", "k"),

@@ -28,7 +28,12 @@ ATTACKS = ("top-k", "mass center", "random")
 ABOUT_TWICE = 1.5  # our reading of "roughly 2x"
 
 #: titles of the data sets, radii of their attacks, and numbers of pixels that are the same share as ImageNet's 1000
-TITLES = {"mnist": "MNIST", "fashionmnist": "Fashion-MNIST", "gtsrb": "GTSRB", "cifar10": "CIFAR-10"}
+TITLES = {
+    "mnist": "MNIST",
+    "fashionmnist": "Fashion-MNIST",
+    "gtsrb": "GTSRB",
+    "cifar10": "CIFAR-10",
+}
 RADII = {"mnist": "0.3", "fashionmnist": "0.1", "gtsrb": "8/255", "cifar10": "8/255"}
 SHARES = {"mnist": 15, "fashionmnist": 15, "gtsrb": 20}
 
@@ -64,15 +69,21 @@ def quote_paper(numbers: Numbers, rows: Mapping[str, str]) -> Numbers:
     }
 
 
-def make_columns(columns: Mapping[str, str], paper: Numbers, decimals: int = 3) -> tuple[Column, ...]:
+def make_columns(
+    columns: Mapping[str, str], paper: Numbers, decimals: int = 3
+) -> tuple[Column, ...]:
     """Columns by heading. Each has a number corrected for chance, if the results have its chance level."""
     return tuple(
-        Column(heading, name, paper=paper.get(heading, {}), chance=name_chance(name), decimals=decimals)
+        Column(
+            heading, name, paper=paper.get(heading, {}), chance=name_chance(name), decimals=decimals
+        )
         for heading, name in columns.items()
     )
 
 
-def repeat_rows(axis: str, names: Mapping[str, Mapping[str, str]]) -> Callable[[Results], pl.DataFrame]:
+def repeat_rows(
+    axis: str, names: Mapping[str, Mapping[str, str]]
+) -> Callable[[Results], pl.DataFrame]:
     """A function that repeats the rows for each value of `axis`, with the similarities that belong to the value.
 
     `names` maps a value to the new names of columns, and these to the names of similarities. Chance levels go with the
@@ -85,21 +96,30 @@ def repeat_rows(axis: str, names: Mapping[str, Mapping[str, str]]) -> Callable[[
         def copy_columns(columns: Mapping[str, str]) -> Iterator[pl.Expr]:
             for new, old in columns.items():
                 for copy, source in ((new, old), (name_chance(new), name_chance(old))):
-                    known = pl.col(source) if source in frame.columns else pl.lit(None, dtype=pl.Float64)
+                    known = (
+                        pl.col(source)
+                        if source in frame.columns
+                        else pl.lit(None, dtype=pl.Float64)
+                    )
                     yield known.alias(copy)
 
         return pl.concat(
-            frame.with_columns(pl.lit(value).alias(axis), *copy_columns(columns)) for value, columns in names.items()
+            frame.with_columns(pl.lit(value).alias(axis), *copy_columns(columns))
+            for value, columns in names.items()
         )
 
     return prepare
 
 
-def is_column_above(frame: pl.DataFrame, first: str, second: str, limit: float = 0.0) -> bool | None:
+def is_column_above(
+    frame: pl.DataFrame, first: str, second: str, limit: float = 0.0
+) -> bool | None:
     """Whether the mean of one column is above that of another by more than `limit`, on the same samples."""
     if any(column not in frame.columns for column in (first, second)):
         return None
-    return is_above(mean_interval((frame[first] - frame[second]).drop_nulls().drop_nans().to_numpy()), limit)
+    return is_above(
+        mean_interval((frame[first] - frame[second]).drop_nulls().drop_nans().to_numpy()), limit
+    )
 
 
 def judge_factor(frame: pl.DataFrame, where: str) -> Verdict:
@@ -115,11 +135,21 @@ def note_attacks(frame: pl.DataFrame, *axes: str) -> list[str]:
     notes = []
     for column, labels, text in (
         ("label_kept", "random", "images whose class changed; they are included in the table"),
-        ("found", "top-k|mass center", "images for which no perturbed point keeps the class (similarity 1)"),
+        (
+            "found",
+            "top-k|mass center",
+            "images for which no perturbed point keeps the class (similarity 1)",
+        ),
     ):
         if column in frame.columns:
             own = frame.filter(pl.col("label").str.contains(labels))
-            shares = own.group_by(*axes, maintain_order=True).agg(1 - pl.col(column).cast(pl.Float64).mean())
-            lines = [f"{', '.join(map(str, row[:-1]))} {row[-1]:.0%}" for row in shares.iter_rows() if row[-1] > 0]
+            shares = own.group_by(*axes, maintain_order=True).agg(
+                1 - pl.col(column).cast(pl.Float64).mean()
+            )
+            lines = [
+                f"{', '.join(map(str, row[:-1]))} {row[-1]:.0%}"
+                for row in shares.iter_rows()
+                if row[-1] > 0
+            ]
             notes += [f"{text}: {'; '.join(lines)}"] if lines else []
     return notes

@@ -57,7 +57,11 @@ _COMPARED = {
     "Spearman's ρ": "lens_spearman:w=0",
     "Kendall's τ": "lens_kendall:w=0",
 }
-_LOCAL = {"1-LENS-prec@k": PRECISION, "1-LENS-Spearman": "lens_spearman:w=1", "1-LENS-Kendall": "lens_kendall:w=1"}
+_LOCAL = {
+    "1-LENS-prec@k": PRECISION,
+    "1-LENS-Spearman": "lens_spearman:w=1",
+    "1-LENS-Kendall": "lens_kendall:w=1",
+}
 _EACH = " of each draw"  # ends the name of a column with the values of all draws
 _NOTICEABLE = 0.02  # our reading of "more effective"
 
@@ -65,7 +69,9 @@ _NOTICEABLE = 0.02  # our reading of "more effective"
 def _average_draws(results: Results) -> pl.DataFrame:
     """One row for each image, with means over the draws (so intervals are over images), and lists of all draws."""
     values = cs.starts_with("topk_", "lens_", "label_kept")
-    frame = results.samples.sort("repeat", maintain_order=True).with_columns(values.cast(pl.Float64))
+    frame = results.samples.sort("repeat", maintain_order=True).with_columns(
+        values.cast(pl.Float64)
+    )
     groups = frame.group_by("data", "model", "explainer", "label", "sample", maintain_order=True)
     return groups.agg(pl.col("status").first(), values.mean(), values.name.suffix(_EACH))
 
@@ -91,7 +97,9 @@ def _is_more_effective(frame: pl.DataFrame, column: str) -> bool | None:
 
 
 def _judge_table3(frame: pl.DataFrame) -> list[Verdict]:
-    effective = {heading: _is_more_effective(frame, column) for heading, column in _COMPARED.items()}
+    effective = {
+        heading: _is_more_effective(frame, column) for heading, column in _COMPARED.items()
+    }
     smoothed: Outcomes = {}
     for label in _RANDOM:
         own = frame.filter(pl.col("explainer") == IG, pl.col("label") == label)
@@ -100,20 +108,26 @@ def _judge_table3(frame: pl.DataFrame) -> list[Verdict]:
     text = f"by {_NOTICEABLE} or more (our reading; the paper: 'sometimes')"
     return [
         *group_by_outcome(f"universal signs are the more effective attack, {text}", effective),
-        *group_by_outcome("1-smoothing increases rank correlations (the paper: under the top-t attack)", smoothed),
+        *group_by_outcome(
+            "1-smoothing increases rank correlations (the paper: under the top-t attack)", smoothed
+        ),
     ]
 
 
 def _note_draws(frame: pl.DataFrame) -> list[str]:
     notes = []
     for label in _RANDOM:
-        means = ", ".join(f"{draw.mean():z.3f}" for draw in _read_draws(frame, label, INTERSECTION).T)
+        means = ", ".join(
+            f"{draw.mean():z.3f}" for draw in _read_draws(frame, label, INTERSECTION).T
+        )
         notes.append(f"top-k intersection of {IG} for each draw of signs, {label}: {means}")
     return [*notes, *note_attacks(frame.filter(pl.col("explainer") == IG), "label")]
 
 
 def _make_table3(data: str) -> Part:
-    paper = quote_paper(_TABLE3, {f"{IG}, {label}": f"{TITLES[data]}, {IG}, {label}" for label in _RANDOM})
+    paper = quote_paper(
+        _TABLE3, {f"{IG}, {label}": f"{TITLES[data]}, {IG}, {label}" for label in _RANDOM}
+    )
     return make_part(
         f"table3-{data}",
         f"{TITLES[data]}, random signs of {RADII[data]}, naturally trained: mean [95% interval]",
@@ -133,8 +147,13 @@ def _judge_table4(frame: pl.DataFrame) -> list[Verdict]:
     found = [judge_factor(attacked.filter(pl.col("model") == "natural"), "natural, top-k")]
     for robust in ("IG-SUM-NORM", "PGD"):
         pairs = [(robust, "natural")]
-        outcomes = {heading: all_above(attacked, pairs, column, "model") for heading, column in PLAIN.items()}
-        found += group_by_outcome(f"{robust} is more robust than natural training (top-k attack)", outcomes)
+        outcomes = {
+            heading: all_above(attacked, pairs, column, "model")
+            for heading, column in PLAIN.items()
+        }
+        found += group_by_outcome(
+            f"{robust} is more robust than natural training (top-k attack)", outcomes
+        )
     for attack, text, columns in (
         ("random", "random perturbations are weaker than the top-k attack", SIX),
         ("mass center", "the mass center attack is weaker than the top-k attack", PLAIN),
@@ -144,16 +163,21 @@ def _judge_table4(frame: pl.DataFrame) -> list[Verdict]:
             for training in TRAININGS:
                 own = frame.filter(pl.col("model") == training)
                 for heading, column in columns.items():
-                    weaker[f"{training}: {heading}"] = all_above(own, [(attack, "top-k")], column, "label")
+                    weaker[f"{training}: {heading}"] = all_above(
+                        own, [(attack, "top-k")], column, "label"
+                    )
             found += group_by_outcome(text, weaker)
     return found
 
 
 def _make_table4(data: str, suffix: str = "") -> Part:
     rows = {
-        f"{training}, {attack}": f"{TITLES[data]}, {training}, {attack}" for training in TRAININGS for attack in ATTACKS
+        f"{training}, {attack}": f"{TITLES[data]}, {training}, {attack}"
+        for training in TRAININGS
+        for attack in ATTACKS
     }
-    t = ", t = 100" if suffix else ""  # a digit has about 140 pixels that are not 0, fewer than the 200 of the attack
+    # a digit has about 140 pixels that are not 0, fewer than the 200 of the attack
+    t = ", t = 100" if suffix else ""
     return make_part(
         f"table4-{data}{suffix}",
         f"{TITLES[data]}, integrated gradients, radius {RADII[data]}, k = 100{t}: mean [95% interval]",
@@ -167,10 +191,16 @@ def _make_table4(data: str, suffix: str = "") -> Part:
 # ---- Table 4 by the authors' script, and by other rules for ties ----
 
 #: rules for the sets and windows, with the options of the similarities
-_RULES = {"ours": "", "ties at random": ",ties=random", "no zeros": ",ties=undefined", "authors": ",protocol=authors"}
+_RULES = {
+    "ours": "",
+    "ties at random": ",ties=random",
+    "no zeros": ",ties=undefined",
+    "authors": ",protocol=authors",
+}
 _BOTH = "authors, attack too"  # sets and attack as in the script
 _read_rules = repeat_rows(
-    "rule", {rule: {name: name + option for name in SIX.values()} for rule, option in _RULES.items()}
+    "rule",
+    {rule: {name: name + option for name in SIX.values()} for rule, option in _RULES.items()},
 )
 
 
@@ -194,7 +224,11 @@ RULES_PART = make_part(
         SIX,
         quote_paper(
             ATTACKED,
-            {f"{attack}, {rule}": f"MNIST, natural, {attack}" for attack in ATTACKS for rule in (*_RULES, _BOTH)},
+            {
+                f"{attack}, {rule}": f"MNIST, natural, {attack}"
+                for attack in ATTACKS
+                for rule in (*_RULES, _BOTH)
+            },
         ),
     ),
     rows=("attack", "rule"),
@@ -232,15 +266,22 @@ def _judge_table7(frame: pl.DataFrame) -> list[Verdict]:
         own = frame.filter(pl.col("explainer") == name)
         trained[name] = all_above(own, [("PGD", "natural")], INTERSECTION, "model")
     return [
-        *group_by_outcome("locality and diversity together improve on top-k intersection, all explainers", diverse),
+        *group_by_outcome(
+            "locality and diversity together improve on top-k intersection, all explainers", diverse
+        ),
         *group_by_outcome("PGD is more robust than natural training (top-k intersection)", trained),
-        *group_by_outcome(f"LRP and Image x Gradient have the same numbers (within {_NEGLIGIBLE}, our reading)", alike),
+        *group_by_outcome(
+            f"LRP and Image x Gradient have the same numbers (within {_NEGLIGIBLE}, our reading)",
+            alike,
+        ),
     ]
 
 
 def _make_table7(data: str) -> Part:
     rows = {
-        f"{training}, {name}": f"{TITLES[data]}, {training}, {name}" for training in TRAININGS for name in _EXPLAINERS
+        f"{training}, {name}": f"{TITLES[data]}, {training}, {name}"
+        for training in TRAININGS
+        for name in _EXPLAINERS
     }
     return make_part(
         f"table7-{data}",
@@ -253,12 +294,21 @@ def _make_table7(data: str) -> Part:
 
 
 TABLE3_PARTS = tuple(map(_make_table3, TITLES))
-TABLE4_PARTS = (_make_table4("mnist"), RULES_PART, _make_table4("mnist", "-t100"), _make_table4("fashionmnist"))
+TABLE4_PARTS = (
+    _make_table4("mnist"),
+    RULES_PART,
+    _make_table4("mnist", "-t100"),
+    _make_table4("fashionmnist"),
+)
 TABLE7_PARTS = (_make_table7("mnist"), _make_table7("fashionmnist"))
 
 for _name, _title, _parts in (
     ("table3", "Table 3: random perturbations, independent and universal", TABLE3_PARTS),
-    ("table4", "Table 4: attacks on integrated gradients, by training", (*TABLE4_PARTS, CHANCE_PART)),
+    (
+        "table4",
+        "Table 4: attacks on integrated gradients, by training",
+        (*TABLE4_PARTS, CHANCE_PART),
+    ),
     ("table7", "Table 7: explainers under random perturbations", (*TABLE7_PARTS, CHANCE_PART)),
     ("figure2", "Fig. 2: similarity by the size of the perturbation", (*FIGURE2, CHANCE_PART)),
     ("figure4", "Fig. 4: the top-t attack by data set", FIGURE4),

@@ -30,8 +30,19 @@ from standfast.similarity.stored import name_chance
 from standfast.study.file.spec import study_from
 
 NAMES = ("table3", "table4", "table7", "figure2", "figure4", "figure5", "figure10")
-PARTS = [part for name in NAMES for part in reproductions[f"lens-{name}"].parts if part is not CHANCE_PART]
-SHARED: dict[str, Any] = {"data": "MNIST", "explainer": "IG", "repeat": 0, "status": "ok", "job": "a"}
+PARTS = [
+    part
+    for name in NAMES
+    for part in reproductions[f"lens-{name}"].parts
+    if part is not CHANCE_PART
+]
+SHARED: dict[str, Any] = {
+    "data": "MNIST",
+    "explainer": "IG",
+    "repeat": 0,
+    "status": "ok",
+    "job": "a",
+}
 COLUMNS = tuple(SIX.values())
 NEEDS_SIGNS = pytest.mark.skipif(not (data_root() / "gtsrb_small").is_dir(), reason="needs GTSRB")
 
@@ -41,7 +52,9 @@ def rows(values: dict[str, Any], **coordinates: Any) -> pl.DataFrame:
     columns = {name: np.asarray(column, dtype=float) for name, column in values.items()}
     count = len(next(iter(columns.values())))
     frame = pl.DataFrame({"sample": np.arange(count), **columns})
-    return frame.with_columns(pl.lit(value).alias(name) for name, value in {**SHARED, **coordinates}.items())
+    return frame.with_columns(
+        pl.lit(value).alias(name) for name, value in {**SHARED, **coordinates}.items()
+    )
 
 
 # ---- the paper's numbers, and its settings ----
@@ -56,7 +69,11 @@ def test_numbers_are_the_papers() -> None:
         (ATTACKED, "Flower, natural, top-k", (0.1789, 0.4091, 0.5128, 0.2355, 0.9482, 0.9560)),
         (ATTACKED, "ImageNet, natural, top-k", (0.0544, 0.2822, 0.3189, 0.0684, 0.7303, 0.7458)),
         (seven, "MNIST, PGD, LRP", (0.6887, 0.8590, 0.9791, 0.2786, 0.8669, 0.9557)),
-        (seven, "Fashion-MNIST, natural, GradSHAP", (0.6075, 0.9208, 0.9377, 0.2641, 0.8391, 0.8717)),
+        (
+            seven,
+            "Fashion-MNIST, natural, GradSHAP",
+            (0.6075, 0.9208, 0.9377, 0.2641, 0.8391, 0.8717),
+        ),
     ):
         assert tuple(numbers) == tuple(SIX)
         assert tuple(column[row] for column in numbers.values()) == expected
@@ -67,7 +84,11 @@ def test_numbers_are_the_papers() -> None:
             assert 0 < plain <= max(recall, precision) < 1
             assert 0 < diverse[0] <= min(diverse[1:]) < 1
     three = read_numbers("lens/table3.csv", keys=3)
-    assert [column["GTSRB, IG, universal random"] for column in three.values()] == [0.9293, 0.9887, 0.9243]
+    assert [column["GTSRB, IG, universal random"] for column in three.values()] == [
+        0.9293,
+        0.9887,
+        0.9243,
+    ]
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
@@ -92,9 +113,15 @@ def test_full_studies_have_the_papers_settings(part: Part) -> None:
             cheap = small["metrics"][label]["attribution_attack"]
             assert cheap["steps"] * cheap["restarts"] < 300
     found = study_from(full)
-    names = {get_similarity(name).name for entry in found.metrics.values() for name in entry.value.similarities}
+    names = {
+        get_similarity(name).name
+        for entry in found.metrics.values()
+        for name in entry.value.similarities
+    }
     known = {column.column for column in part.columns}
-    assert part in (*FIGURE5, *FIGURE10) or known <= {name.removesuffix(",protocol=authors") for name in names}
+    assert part in (*FIGURE5, *FIGURE10) or known <= {
+        name.removesuffix(",protocol=authors") for name in names
+    }
     for scale in ("small", "full"):
         for card in (standfast.zoo.card(next(iter(model))) for model in full["models"].values()):
             assert f"({card['test_accuracy']:.1%})" in part.departures(scale)  # type: ignore[arg-type]
@@ -120,8 +147,12 @@ def test_ratio_and_comparisons_of_columns() -> None:
     rng = np.random.default_rng(0)
     low = rng.uniform(0.3, 0.5, size=60)
     frame = rows({"a": 2 * low, "b": low, "c": low + 0.001 * rng.normal(size=60)})
-    assert mean_ratio(frame, "a", "b") == pytest.approx((2.0, 2.0, 2.0)), "proportional columns have no spread"
-    middle, least, most = mean_ratio(frame.with_columns(pl.Series("a", 2 * rng.permutation(low))), "a", "b")
+    assert mean_ratio(frame, "a", "b") == pytest.approx((2.0, 2.0, 2.0)), (
+        "proportional columns have no spread"
+    )
+    middle, least, most = mean_ratio(
+        frame.with_columns(pl.Series("a", 2 * rng.permutation(low))), "a", "b"
+    )
     # the delta method: var(log ratio) is the sum of both relative variances
     error = 2 * math.sqrt(2) * low.std() / low.mean() / math.sqrt(60)
     assert middle == pytest.approx(2.0)
@@ -140,7 +171,9 @@ def table4_frame(values: dict[str, float], lens: float = 1.2) -> pl.DataFrame:
     for name, value in values.items():
         model, label = name.split(", ")
         own = value + image + 0.005 * rng.normal(size=30)
-        columns = {column: own * (lens if place % 3 else 1.0) for place, column in enumerate(COLUMNS)}
+        columns = {
+            column: own * (lens if place % 3 else 1.0) for place, column in enumerate(COLUMNS)
+        }
         columns |= {name_chance(column): 0.68 + 0 * own for column in COLUMNS}
         parts.append(rows(columns, model=model, label=label))
     return pl.concat(parts)
@@ -155,10 +188,18 @@ NINE = {
 
 @pytest.mark.parametrize(("factor", "expected"), [(1.0, True), (-1.0, False), (0.0, None)])
 def test_table_4_verdicts(factor: float, expected: bool | None) -> None:
-    table = make_table(TABLE4_PARTS[0], table4_frame({name: 0.45 + factor * (n - 0.45) for name, n in NINE.items()}))
+    table = make_table(
+        TABLE4_PARTS[0],
+        table4_frame({name: 0.45 + factor * (n - 0.45) for name, n in NINE.items()}),
+    )
     assert table.rows["model, metric"].to_list() == list(NINE)
     assert table.rows[f"{COLUMNS[2]} (paper)"].to_list()[0] == "0.9427"
-    for words in ("IG-SUM-NORM is more", "PGD is more", "random perturbations are weaker", "mass center attack is"):
+    for words in (
+        "IG-SUM-NORM is more",
+        "PGD is more",
+        "random perturbations are weaker",
+        "mass center attack is",
+    ):
         assert set(outcomes(table, words).values()) == {expected}
     assert len(outcomes(table, "random perturbations are weaker")) == 18
     without = {name: value for name, value in NINE.items() if not name.startswith("IG-SUM")}
@@ -168,12 +209,18 @@ def test_table_4_verdicts(factor: float, expected: bool | None) -> None:
     assert above == pytest.approx((table.rows[COLUMNS[2]][0] - 0.68) / 0.32)
 
 
-@pytest.mark.parametrize(("factor", "expected"), [(2.2, True), (1.2, False), (1.505, None), (1.495, None)])
+@pytest.mark.parametrize(
+    ("factor", "expected"), [(2.2, True), (1.2, False), (1.505, None), (1.495, None)]
+)
 def test_the_factor_is_judged_by_its_interval(factor: float, expected: bool | None) -> None:
     frame = table4_frame(NINE, lens=factor)
     jitter = np.random.default_rng(2).normal(1.0, 0.02, size=len(frame))
-    frame = frame.with_columns((pl.col(COLUMNS[2]) * (jitter + 1 - jitter.mean())).alias(COLUMNS[2]))
-    ((where, holds),) = [(where, h) for text, where, h in TABLE4_PARTS[0].verdicts(frame) if "roughly 2x" in text]
+    frame = frame.with_columns(
+        (pl.col(COLUMNS[2]) * (jitter + 1 - jitter.mean())).alias(COLUMNS[2])
+    )
+    ((where, holds),) = [
+        (where, h) for text, where, h in TABLE4_PARTS[0].verdicts(frame) if "roughly 2x" in text
+    ]
     assert holds is expected
     numbers = re.fullmatch(r"natural, top-k: (\d\.\d\d) \[(\d\.\d\d), (\d\.\d\d)\]x", where)
     assert numbers is not None
@@ -183,21 +230,30 @@ def test_the_factor_is_judged_by_its_interval(factor: float, expected: bool | No
 
 
 def test_table_4_counts_what_was_lost() -> None:
-    frame = table4_frame(NINE).with_columns(label_kept=pl.col("sample") > 2, found=pl.col("sample") > 5)
+    frame = table4_frame(NINE).with_columns(
+        label_kept=pl.col("sample") > 2, found=pl.col("sample") > 5
+    )
     lost, none = make_table(TABLE4_PARTS[0], frame).notes
     assert "natural, random 10%" in lost
     assert "top-k" not in lost
     assert "PGD, mass center 20%" in none
 
 
-@pytest.mark.parametrize(("shift", "expected"), [(-0.1, True), (0.1, False), (0.0, False), (-0.02, None)])
-def test_table_3_compares_universal_and_independent_signs(shift: float, expected: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("shift", "expected"), [(-0.1, True), (0.1, False), (0.0, False), (-0.02, None)]
+)
+def test_table_3_compares_universal_and_independent_signs(
+    shift: float, expected: bool | None
+) -> None:
     rng = np.random.default_rng(3)
     part = TABLE3_PARTS[0]
     names = [column.column for column in part.columns]
     frame = pl.concat(
         rows(
-            {name: 0.5 + move + (0.2 if "w=1" in name else 0.0) + 0.01 * rng.normal(size=20) for name in names},
+            {
+                name: 0.5 + move + (0.2 if "w=1" in name else 0.0) + 0.01 * rng.normal(size=20)
+                for name in names
+            },
             model="natural",
             label=label,
             repeat=repeat,
@@ -226,15 +282,32 @@ def test_table_7_verdicts_both_ways() -> None:
         noise = 0.01 * np.random.default_rng(4).normal(size=20)
         parts = []
         for model, base in (("natural", 0.5), ("PGD", 0.5 + pgd)):
-            for name in ("Simple Gradient", "Image x Gradient", "LRP", "DeepLIFT", "GradSHAP", "IG"):
+            for name in (
+                "Simple Gradient",
+                "Image x Gradient",
+                "LRP",
+                "DeepLIFT",
+                "GradSHAP",
+                "IG",
+            ):
                 own = base + noise + (lrp if name == "LRP" else 0.0)
-                columns = {column: own + (0.1 if place in (1, 2) else 0.0) for place, column in enumerate(COLUMNS[:3])}
-                columns |= {column: own + (diverse if place else -0.3) for place, column in enumerate(COLUMNS[3:])}
+                columns = {
+                    column: own + (0.1 if place in (1, 2) else 0.0)
+                    for place, column in enumerate(COLUMNS[:3])
+                }
+                columns |= {
+                    column: own + (diverse if place else -0.3)
+                    for place, column in enumerate(COLUMNS[3:])
+                }
                 parts.append(rows(columns, model=model, explainer=name, label="random"))
         table = make_table(TABLE7_PARTS[0], pl.concat(parts))
         assert table.rows["model, explainer"][0] == "natural, Simple Gradient"
         assert table.rows[f"{COLUMNS[0]} (paper)"][8] == "0.6887"
-        for words in ("locality and diversity together", "PGD is more robust", "LRP and Image x Gradient"):
+        for words in (
+            "locality and diversity together",
+            "PGD is more robust",
+            "LRP and Image x Gradient",
+        ):
             assert set(outcomes(table, words).values()) == {expected}
 
 
@@ -245,7 +318,10 @@ def test_figure_5_verdicts_both_ways() -> None:
         for label, own in (("top-k", gain), ("mass center", 0.05), ("random", 0.05)):
             noise = 0.005 * rng.normal(size=20)
             for w in range(5):
-                columns = {"precision": 0.3 + own * w + noise, "precision_diverse": 0.3 + growth * w + noise}
+                columns = {
+                    "precision": 0.3 + own * w + noise,
+                    "precision_diverse": 0.3 + growth * w + noise,
+                }
                 parts.append(rows(columns, model="natural", label=label, w=str(w)))
         frame = pl.concat(parts)
         table = make_table(FIGURE5[0], frame)
@@ -278,7 +354,11 @@ def test_figures_2_and_4_verdicts_both_ways() -> None:
             for attack in ("top-k", "mass center", "random"):
                 for place, radius in enumerate(("0.0375", "0.075", "0.15", "0.3")):
                     own = 0.5 - direction * 0.05 * place + 0.005 * rng.normal(size=12)
-                    columns = {names[0]: own, names[1]: own + 0.1, names[2]: own + 0.1 + direction * 0.05}
+                    columns = {
+                        names[0]: own,
+                        names[1]: own + 0.1,
+                        names[2]: own + 0.1 + direction * 0.05,
+                    }
                     where = {"attack": attack, "radius": radius, "label": f"{attack}, {radius}"}
                     parts.append(rows(columns, model="natural", explainer=explainer, **where))
         frame = pl.concat(parts)
@@ -287,7 +367,9 @@ def test_figures_2_and_4_verdicts_both_ways() -> None:
         assert set(outcomes(table, "drops with the size").values()) == {expected}
         assert set(outcomes(table, "at every size").values()) == {expected}
         values = np.full(20, 0.4) + 0.01 * rng.normal(size=20)
-        columns = dict(zip(COLUMNS[:3], (values, values + 0.1, values + precision - 0.4), strict=True))
+        columns = dict(
+            zip(COLUMNS[:3], (values, values + 0.1, values + precision - 0.4), strict=True)
+        )
         table = make_table(FIGURE4[0], rows(columns, model="natural", label="top-k"))
         assert outcomes(table, "moved by more than one")["MNIST"] is expected
         assert table.rows[f"{COLUMNS[1]} (paper)"][0] == "0.6209"
@@ -301,15 +383,23 @@ def test_unrelated_maps_score_what_combinatorics_says(side: int, k: int, w: int)
     """A position is near one of k random ones unless all of them lie outside of its window: hypergeometric."""
     positions = side * side
     reach = [min(i, w) + min(side - 1 - i, w) + 1 for i in range(side)]
-    missed = [math.comb(positions - a * b, k) / math.comb(positions, k) for a in reach for b in reach]
+    missed = [
+        math.comb(positions - a * b, k) / math.comb(positions, k) for a in reach for b in reach
+    ]
     found = compare_noise(torch.ones(400, side, side), k, w)
     near = 1 - sum(missed) / positions
-    pairs = ((found.intersection[:, 0], k / positions), (found.precision[:, 0, 0], near), (found.recall[:, 0, 0], near))
+    pairs = (
+        (found.intersection[:, 0], k / positions),
+        (found.precision[:, 0, 0], near),
+        (found.recall[:, 0, 0], near),
+    )
     for values, expected in pairs:
         error = float(values.double().std()) / 20
         assert float(values.double().mean()) == pytest.approx(expected, abs=4 * error + 1e-3)
     assert found.recall_diverse is not None
-    assert float(found.recall_diverse.mean()) > float(found.recall.mean()), "pixels with a minimum distance cover more"
+    assert float(found.recall_diverse.mean()) > float(found.recall.mean()), (
+        "pixels with a minimum distance cover more"
+    )
 
 
 def test_the_papers_numbers_are_set_against_unrelated_maps() -> None:
@@ -317,7 +407,9 @@ def test_the_papers_numbers_are_set_against_unrelated_maps() -> None:
     for level, expected in ((0.0, True), (0.99, False)):
         parts = []
         for size in ("28 x 28 k=100 w=1", "128 x 128 k=1000 w=2", "227 x 227 k=1000 w=3"):
-            columns = {column.column: level + 0.001 * rng.normal(size=20) for column in CHANCE_PART.columns}
+            columns = {
+                column.column: level + 0.001 * rng.normal(size=20) for column in CHANCE_PART.columns
+            }
             parts.append(rows(columns, maps="noise", size=size))
         table = make_table(CHANCE_PART, pl.concat(parts))
         found = outcomes(table, "two maps of noise")
@@ -345,13 +437,26 @@ def shrink(part: Part) -> dict[str, Any]:
         for options in metric.values():
             if "steps" in options:
                 options.update(steps=1, restarts=1)
-    return {**made, "data": {title: source}, "samples": 4, "repeats": min(2, made.get("repeats", 1))}
+    return {
+        **made,
+        "data": {title: source},
+        "samples": 4,
+        "repeats": min(2, made.get("repeats", 1)),
+    }
 
 
-TINY = [(TABLE3_PARTS[0], 4), (RULES_PART, 14), (TABLE7_PARTS[0], 14), (FIGURE2[0], 12), (FIGURE5[0], 15)]
+TINY = [
+    (TABLE3_PARTS[0], 4),
+    (RULES_PART, 14),
+    (TABLE7_PARTS[0], 14),
+    (FIGURE2[0], 12),
+    (FIGURE5[0], 15),
+]
 
 
-@pytest.mark.parametrize(("part", "count"), [*TINY, pytest.param(FIGURE10[2], 12, marks=NEEDS_SIGNS)])
+@pytest.mark.parametrize(
+    ("part", "count"), [*TINY, pytest.param(FIGURE10[2], 12, marks=NEEDS_SIGNS)]
+)
 def test_tiny_runs_give_whole_tables(part: Part, count: int, tmp_path: Path) -> None:
     table = read_table(part, standfast.run_study(shrink(part), tmp_path, progress=False))
     assert table.failures == 0
@@ -363,12 +468,16 @@ def test_tiny_runs_give_whole_tables(part: Part, count: int, tmp_path: Path) -> 
         assert (values <= 1).all()
 
 
-@pytest.mark.skipif(not (data_root() / "fashion_mnist").is_dir(), reason="needs MNIST and Fashion-MNIST")
+@pytest.mark.skipif(
+    not (data_root() / "fashion_mnist").is_dir(), reason="needs MNIST and Fashion-MNIST"
+)
 def test_measured_chance_has_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chance, "SIZES", ((28, 100, 1), (28, 15, 3)))
     monkeypatch.setitem(chance.PAIRS, "small", 8)
     monkeypatch.setitem(chance.IMAGES, "small", 6)
-    monkeypatch.setattr(chance, "explain_next_images", lambda title, scale: torch.rand(2, 3, 1, 28, 28).unbind(0))
+    monkeypatch.setattr(
+        chance, "explain_next_images", lambda title, scale: torch.rand(2, 3, 1, 28, 28).unbind(0)
+    )
     assert CHANCE_PART.measure is not None
     table = make_table(CHANCE_PART, CHANCE_PART.measure("small"))
     assert table.rows["maps, size"][0] == "noise, 28 x 28 k=100 w=1"
@@ -378,17 +487,27 @@ def test_measured_chance_has_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     strokes = (standfast.data.mnist("test")[:6].inputs > 0).flatten(1).sum(1).double()
     assert on["samples"][0] == 6
     # k of n pixels twice; where n is below k, all of them and the same zeros
-    assert on["intersection"][0] == pytest.approx(float((100 / strokes).clamp(max=1).mean()), abs=0.03)
+    assert on["intersection"][0] == pytest.approx(
+        float((100 / strokes).clamp(max=1).mean()), abs=0.03
+    )
     assert np.isfinite(table.rows["precision_diverse"].to_numpy()).all()
 
 
 @pytest.mark.skipif(not (data_root() / "mnist").is_dir(), reason="needs MNIST")
-def test_maps_of_other_images_are_those_of_the_next_under_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maps_of_other_images_are_those_of_the_next_under_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(chance.IMAGES, "small", 3)
     maps, others = explain_next_images("MNIST", "small")
     images = standfast.data.mnist("test")[:3]
-    model = standfast.Model(standfast.zoo.load("lenet5-mnist-plain"), bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(
+        standfast.zoo.load("lenet5-mnist-plain"), bounds=(0.0, 1.0), device="cpu"
+    )
     explainer = standfast.explainers.get("integrated_gradients", steps=32)
-    assert torch.allclose(maps.cpu(), explainer(model, images.inputs, images.labels).abs(), atol=1e-6)
+    assert torch.allclose(
+        maps.cpu(), explainer(model, images.inputs, images.labels).abs(), atol=1e-6
+    )
     moved = RandomSign().draw(standfast.LinfBall(0.3).around(images.inputs, model.bounds), 0)
-    assert torch.allclose(others[0].cpu(), explainer(model, moved, images.labels).abs()[2], atol=1e-6)
+    assert torch.allclose(
+        others[0].cpu(), explainer(model, moved, images.labels).abs()[2], atol=1e-6
+    )

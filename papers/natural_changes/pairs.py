@@ -98,7 +98,10 @@ class PairStability(Metric):
         """Draw the copies, explain the class of the clean input at each, and compare."""
         inputs = call.inputs
         check(
-            inputs.ndim == 4, "inputs", "images of shape (N, channels, height, width)", f"shape {tuple(inputs.shape)}"
+            inputs.ndim == 4,
+            "inputs",
+            "images of shape (N, channels, height, width)",
+            f"shape {tuple(inputs.shape)}",
         )
         region = self.neighbourhood.around(inputs, call.model.bounds)
         probe = Probe(call, region=region)
@@ -116,7 +119,9 @@ class PairStability(Metric):
             """The mean of a score over the pairs that are counted in `over`, NaN where there are none."""
             empty = torch.zeros(0, dtype=torch.float64, device=inputs.device)
             count = sums.get(over, empty)
-            return probe.scatter_to_all(torch.where(count > 0, sums.get(name, empty) / count, torch.nan))
+            return probe.scatter_to_all(
+                torch.where(count > 0, sums.get(name, empty) / count, torch.nan)
+            )
 
         parts = {name: mean(name, "kept") for name in (*PARTS, "unaligned")}
         return PairStabilityResult(
@@ -150,7 +155,9 @@ class PairStability(Metric):
         return {**found, "kept": kept.double(), "finite": finite.double()}
 
 
-def measure_pairs(a: Tensor, b: Tensor, seen: Tensor | None, k: int = 100, window: int = 11) -> dict[str, Tensor]:
+def measure_pairs(
+    a: Tensor, b: Tensor, seen: Tensor | None, k: int = 100, window: int = 11
+) -> dict[str, Tensor]:
     """SSIM, Spearman's correlation and Jaccard's overlap of maps `(M, H, W)`, float64 `(M,)` each.
 
     Args:

@@ -60,7 +60,9 @@ def load_labels() -> Tensor:
     """
     path = (data_root() / FOLDER).parent / "labels.csv"
     if not path.exists():
-        raise MissingDataError(f"the classes of the photos are expected in {path}; {VARIABLE} can name another root")
+        raise MissingDataError(
+            f"the classes of the photos are expected in {path}; {VARIABLE} can name another root"
+        )
     with path.open(newline="") as file:
         classes = {row["file"]: int(row["class_index"]) for row in csv.DictReader(file)}
     return torch.tensor([classes[name] for name in sorted(classes)])

@@ -44,7 +44,9 @@ _OTHERS = ("Integrated Gradients", "GradientSHAP", "LIME")
 _GEOMETRIC, _PHOTOMETRIC = ("rotation", "translation"), ("brightness", "gaussian_noise", "jpeg")
 
 
-def _make_part(name: str, title: str, columns: tuple[Column, ...], judge: Verdicts, **more: Any) -> Part:
+def _make_part(
+    name: str, title: str, columns: tuple[Column, ...], judge: Verdicts, **more: Any
+) -> Part:
     """A part whose sentences are judged only by a trained network."""
 
     def judge_trained(frame: pl.DataFrame) -> Sequence[Verdict]:
@@ -66,8 +68,20 @@ def _find_network(make_study: Callable[[Scale], dict[str, Any]], scale: Scale) -
     return {
         **study,
         "title": f"{study['title']}: a test of the computation, with an untrained stand-in",
-        "data": {"ImageNet photos": {"function": "papers.photos:load_photos", "trust": True, "options": options}},
-        "models": {STAND_IN: {"function": "papers.safari.imagenet:make_stand_in", "trust": True, "batch_size": 64}},
+        "data": {
+            "ImageNet photos": {
+                "function": "papers.photos:load_photos",
+                "trust": True,
+                "options": options,
+            }
+        },
+        "models": {
+            STAND_IN: {
+                "function": "papers.safari.imagenet:make_stand_in",
+                "trust": True,
+                "batch_size": 64,
+            }
+        },
     }
 
 
@@ -75,14 +89,18 @@ def _describe_network(frame: pl.DataFrame) -> list[str]:
     if STAND_IN not in frame["model"].to_list():
         return []
     network = f"A small trained network is used if it is here: {INSTALL}"
-    return [f"{STAND_IN}: THESE NUMBERS SAY NOTHING ABOUT EXPLAINERS; no sentence is judged. {network}"]
+    return [
+        f"{STAND_IN}: THESE NUMBERS SAY NOTHING ABOUT EXPLAINERS; no sentence is judged. {network}"
+    ]
 
 
 def _find_most_stable(frame: pl.DataFrame, by: str, column: str) -> Outcomes:
     """For each change, named in the column `by`, whether Grad-CAM is above all other explainers."""
     pairs = [(_CAM, name) for name in _OTHERS]
     changes = frame[by].unique(maintain_order=True)
-    return {change: all_above(frame.filter(pl.col(by) == change), pairs, column) for change in changes}
+    return {
+        change: all_above(frame.filter(pl.col(by) == change), pairs, column) for change in changes
+    }
 
 
 # ---- pairs, as in the paper ----
@@ -117,7 +135,12 @@ PAIR_PART = _make_part(
     "pairs",
     "Stability of maps under one change, of pairs that keep the class: mean over photos [95% interval]",
     (
-        Column("FASS", "value", decimals=2, paper=read_numbers("natural_changes/pairs.csv", keys=2)["FASS"]),
+        Column(
+            "FASS",
+            "value",
+            decimals=2,
+            paper=read_numbers("natural_changes/pairs.csv", keys=2)["FASS"],
+        ),
         Column("FASS, maps not moved back", "unaligned", decimals=2),
         Column("SSIM", "ssim", decimals=2),
         Column("rank correlation", "spearman", decimals=2),
@@ -135,9 +158,15 @@ PAIR_PART = _make_part(
 def _judge_kept(frame: pl.DataFrame) -> list[Verdict]:
     changed: Outcomes = {}
     for change in frame["label"].unique(maintain_order=True):
-        shares = keep_exact(frame.filter(pl.col("label") == change), "kept")["kept"].to_numpy().astype(float)
+        shares = (
+            keep_exact(frame.filter(pl.col("label") == change), "kept")["kept"]
+            .to_numpy()
+            .astype(float)
+        )
         changed[change] = negate(is_at_least(mean_interval(shares), 0.5))
-    return group_by_outcome("most pairs change the class (less than half keep it, our reading of 'up to 99%')", changed)
+    return group_by_outcome(
+        "most pairs change the class (less than half keep it, our reading of 'up to 99%')", changed
+    )
 
 
 _KEPT = "share that keeps the class"
@@ -163,19 +192,28 @@ def add_shares(frame: pl.DataFrame) -> pl.DataFrame:
         return frame
     none = pl.col("censored").cast(pl.Boolean)
     share = pl.when(none).then(0.0).otherwise(pl.col("log_probability").exp())
-    return frame.with_columns(share=pl.when(pl.col("status") == "ok").then(share), bound=pl.lit(False))
+    return frame.with_columns(
+        share=pl.when(pl.col("status") == "ok").then(share), bound=pl.lit(False)
+    )
 
 
 def _judge_searches(frame: pl.DataFrame) -> list[Verdict]:
     best = _find_most_stable(frame.filter(pl.col("what") == "worst"), "change", "similarity")
-    return group_by_outcome("Grad-CAM is the most stable in the worst case (above all others, our reading)", best)
+    return group_by_outcome(
+        "Grad-CAM is the most stable in the worst case (above all others, our reading)", best
+    )
 
 
 SEARCH_PART = _make_part(
     "worst",
     "Worst map within each range, and the share of unrelated maps: mean over photos [95% interval]",
     (
-        Column("worst rank correlation", "similarity", where={"what": "worst", "found": True}, decimals=2),
+        Column(
+            "worst rank correlation",
+            "similarity",
+            where={"what": "worst", "found": True},
+            decimals=2,
+        ),
         Column("share of maps below 0.4", "share", where={"what": "probability"}, decimals=2),
     ),
     judge=_judge_searches,
@@ -184,5 +222,8 @@ SEARCH_PART = _make_part(
 )
 
 reproductions.add(
-    "fass-style", Reproduction("FASS: explainers x changes on ImageNet photos", (PAIR_PART, KEPT_PART, SEARCH_PART))
+    "fass-style",
+    Reproduction(
+        "FASS: explainers x changes on ImageNet photos", (PAIR_PART, KEPT_PART, SEARCH_PART)
+    ),
 )

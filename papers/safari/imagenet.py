@@ -35,7 +35,8 @@ def make_stand_in(width: int = 4, num_classes: int = 1000) -> nn.Module:
             layer.momentum = 1.0
     with torch.no_grad():
         logits = module.train()(torch.randn(16, 3, 64, 64))
-        module.get_parameter("classifier.fc.bias").sub_(logits.mean(0))  # else most images have the same class
+        # else most images have the same class
+        module.get_parameter("classifier.fc.bias").sub_(logits.mean(0))
     return Normalised(module, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)).eval()
 
 
@@ -52,7 +53,8 @@ def _judge(frame: pl.DataFrame) -> list[Verdict]:
             judge_order(own, both, HAT),
         ),
         *group_by_outcome(
-            "Extremal Perturbations are not robust (below all others, our reading)", judge_order(own, last, HEADINGS)
+            "Extremal Perturbations are not robust (below all others, our reading)",
+            judge_order(own, last, HEADINGS),
         ),
     ]
 
@@ -60,7 +62,9 @@ def _judge(frame: pl.DataFrame) -> list[Verdict]:
 def _warn_of_stand_in(frame: pl.DataFrame) -> list[str]:
     if STAND_IN not in frame["model"].to_list():
         return []
-    return [f"{STAND_IN}: THESE NUMBERS CANNOT BE COMPARED WITH THE PAPER'S; no sentence of the paper is judged"]
+    return [
+        f"{STAND_IN}: THESE NUMBERS CANNOT BE COMPARED WITH THE PAPER'S; no sentence of the paper is judged"
+    ]
 
 
 IMAGENET_PART = make_part(

@@ -21,11 +21,24 @@ from torch import Tensor, nn
 from standfast.cli import app
 from standfast.errors import check
 from standfast.zoo import architectures
-from standfast.zoo.networks.layers import Activation, find_activation, make_conv_block, make_mean_head
+from standfast.zoo.networks.layers import (
+    Activation,
+    find_activation,
+    make_conv_block,
+    make_mean_head,
+)
 
 _STEM, _HEAD = 32, 1280
 # expansion, channels, repetitions, stride: the rows of the paper's Table 2
-_ROWS = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+_ROWS = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 1),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
 
 
 class InvertedResidual(nn.Module):
@@ -54,9 +67,14 @@ class InvertedResidual(nn.Module):
         self.expand: nn.Module = nn.Identity()
         if expansion != 1:
             self.expand = make_conv_block(in_channels, hidden, kernel_size=1, activation=activation)
-        self.depthwise = make_conv_block(hidden, hidden, stride=stride, groups=hidden, activation=activation)
+        self.depthwise = make_conv_block(
+            hidden, hidden, stride=stride, groups=hidden, activation=activation
+        )
         self.project = nn.Sequential(
-            OrderedDict(conv=nn.Conv2d(hidden, channels, kernel_size=1, bias=False), norm=nn.BatchNorm2d(channels))
+            OrderedDict(
+                conv=nn.Conv2d(hidden, channels, kernel_size=1, bias=False),
+                norm=nn.BatchNorm2d(channels),
+            )
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -106,7 +124,9 @@ class MobileNetV2(nn.Module):
             for repetition in range(repetitions):
                 number += 1
                 step = stride if repetition == 0 else 1
-                layers[f"block{number}"] = InvertedResidual(last, channels, expansion, step, activate)
+                layers[f"block{number}"] = InvertedResidual(
+                    last, channels, expansion, step, activate
+                )
                 last = channels
         head = _round_to_8(max(1.0, width_multiplier) * _HEAD)
         layers["head"] = make_conv_block(last, head, kernel_size=1, activation=activate)

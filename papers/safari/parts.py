@@ -58,7 +58,9 @@ def digits_near_boundary(count: int, smooth: bool = False) -> Dataset:
 
 def on_both_networks(*parts: Part) -> tuple[Part, ...]:
     """The parts on the paper's kind of network, trained in the same way, and then on the network of rectifiers."""
-    rectified = [replace(part, departures=partial(_describe_departures, RECTIFIERS, part)) for part in parts]
+    rectified = [
+        replace(part, departures=partial(_describe_departures, RECTIFIERS, part)) for part in parts
+    ]
     return (*map(_on_smooth_network, parts), *rectified)
 
 
@@ -77,24 +79,35 @@ def _describe_departures(network: str, part: Part, scale: Scale) -> str:
     return f"{network}; {part.departures(scale)}"
 
 
-def _use_smooth_networks(make_study: Callable[[Scale], dict[str, Any]], scale: Scale) -> dict[str, Any]:
+def _use_smooth_networks(
+    make_study: Callable[[Scale], dict[str, Any]], scale: Scale
+) -> dict[str, Any]:
     study = make_study(scale)
     models: dict[str, Any] = {}
     samples: dict[str, Any] = {}
     for label, entry in study["models"].items():
         plain = {entry: {}} if isinstance(entry, str) else entry
-        models[_find_smooth(label)] = {_find_smooth(name): options for name, options in plain.items()}
+        models[_find_smooth(label)] = {
+            _find_smooth(name): options for name, options in plain.items()
+        }
     for label, entry in study["data"].items():
         if entry == "mnist:test":
             samples[label] = "mnist32:test"
         else:
             samples[label] = {**entry, "options": {**entry["options"], "smooth": True}}
-    return {**study, "title": f"{study['title']}, smooth network", "models": models, "data": samples}
+    return {
+        **study,
+        "title": f"{study['title']}, smooth network",
+        "models": models,
+        "data": samples,
+    }
 
 
 def _find_smooth(name: str) -> str:
     """The smooth network that was trained in the same way; the natural one has no augmentation, as in the paper."""
-    return f"{_SMOOTH_PREFIX}plain" if name == NATURAL else name.replace(f"{NATURAL}-", _SMOOTH_PREFIX)
+    return (
+        f"{_SMOOTH_PREFIX}plain" if name == NATURAL else name.replace(f"{NATURAL}-", _SMOOTH_PREFIX)
+    )
 
 
 # ---- quantities ----
@@ -146,7 +159,9 @@ def select_rows(frame: pl.DataFrame, heading: str) -> pl.DataFrame:
     return own.filter(pl.col("found").fill_null(False)) if "found" in own.columns else own.clear()
 
 
-def judge_order(frame: pl.DataFrame, pairs: Pairs, headings: Sequence[str], compare: _Compare = all_above) -> Outcomes:
+def judge_order(
+    frame: pl.DataFrame, pairs: Pairs, headings: Sequence[str], compare: _Compare = all_above
+) -> Outcomes:
     """For each quantity, whether the first of each pair is more robust than the second, by `compare`."""
     outcomes = {}
     for heading in headings:
@@ -156,13 +171,17 @@ def judge_order(frame: pl.DataFrame, pairs: Pairs, headings: Sequence[str], comp
     return outcomes
 
 
-def is_clearly_above(frame: pl.DataFrame, pairs: Pairs, column: str, by: str, level: float) -> bool | None:
+def is_clearly_above(
+    frame: pl.DataFrame, pairs: Pairs, column: str, by: str, level: float
+) -> bool | None:
     """Whether in each pair the first is above the second, by two tests; None if they disagree.
 
     One test compares the separate intervals of the means (`all_separated`), the other the interval of the paired
     differences (`all_above`).
     """
-    separate, paired = (test(frame, pairs, column, by, level=level) for test in (all_separated, all_above))
+    separate, paired = (
+        test(frame, pairs, column, by, level=level) for test in (all_separated, all_above)
+    )
     return separate if separate == paired else None
 
 
@@ -179,7 +198,9 @@ def describe_found(frame: pl.DataFrame) -> list[str]:
 # ---- what is read from results ----
 
 
-def read_arrays(results: Results, *names: str) -> dict[tuple[str, int], dict[str, np.ndarray[Any, Any]]]:
+def read_arrays(
+    results: Results, *names: str
+) -> dict[tuple[str, int], dict[str, np.ndarray[Any, Any]]]:
     """The stored arrays with these names, for each (job, sample) that has all of them."""
     found = {}
     for job in results.jobs.filter(pl.col("artefacts").fill_null(False)).iter_rows(named=True):

@@ -28,7 +28,9 @@ _NEGLIGIBLE = 0.02  # difference in PCC; our reading of "no significant improvem
 _ACCURATE = 0.5  # difference in ln P; our reading of "high accuracy"
 
 
-def _gains_little(frame: pl.DataFrame, event: str, more: str, less: str, by: str, column: str) -> bool | None:
+def _gains_little(
+    frame: pl.DataFrame, event: str, more: str, less: str, by: str, column: str
+) -> bool | None:
     """Whether `more` is on average at most negligibly closer to the event than `less`, on the same samples."""
     difference = paired_differences(frame.filter(pl.col("event") == event), more, less, column, by)
     loss = difference if event == "F-hat" else -difference
@@ -43,15 +45,22 @@ _ITERATIONS = (0, 50, 100, 200, 300, 400, 500)
 def _read_traces(results: Results) -> pl.DataFrame:
     """One row for each sample and iteration number, with the best similarity and margin up to this iteration."""
     frame = add_label_words(results.samples, "event", "population")
-    populations = {(row["job"], row["sample"]): int(row["population"]) for row in frame.iter_rows(named=True)}
+    populations = {
+        (row["job"], row["sample"]): int(row["population"]) for row in frame.iter_rows(named=True)
+    }
     rows = []
-    for (job, sample), arrays in read_arrays(results, "trace_evaluations", "trace_similarity", "trace_margin").items():
+    for (job, sample), arrays in read_arrays(
+        results, "trace_evaluations", "trace_similarity", "trace_margin"
+    ).items():
         evaluations = arrays["trace_evaluations"]
         for iterations in _ITERATIONS if len(evaluations) else ():
             # the evaluation of the first population does not count as an iteration
             reached = evaluations <= populations[job, sample] * (iterations + 1)
             last = max(0, int(reached.sum()) - 1)
-            best = {"pcc": arrays["trace_similarity"][last], "best_margin": arrays["trace_margin"][last]}
+            best = {
+                "pcc": arrays["trace_similarity"][last],
+                "best_margin": arrays["trace_margin"][last],
+            }
             rows.append({"job": job, "sample": sample, "iterations": str(iterations), **best})
     types = {"job": pl.String, "sample": pl.Int64, "iterations": pl.String}
     traces = pl.DataFrame(rows, schema={**types, "pcc": pl.Float64, "best_margin": pl.Float64})
@@ -66,7 +75,9 @@ def _judge_iterations(frame: pl.DataFrame) -> list[Verdict]:
         last = frame.filter(pl.col("event") == event, pl.col("iterations") == "500")["best_margin"]
         met = last < 0 if event == "F-hat" else last >= 0
         satisfied[event] = bool(met.all()) if len(met) else None
-    text = f"PCC has converged after 300 iterations (200 more gain at most {_NEGLIGIBLE}, our reading)"
+    text = (
+        f"PCC has converged after 300 iterations (200 more gain at most {_NEGLIGIBLE}, our reading)"
+    )
     return [
         *group_by_outcome(text, converged),
         *group_by_outcome("constraint J is satisfied after 500 iterations", satisfied),
@@ -90,18 +101,25 @@ ITERATION_PART = make_part(
 
 
 def _judge_populations(frame: pl.DataFrame) -> list[Verdict]:
-    frame = frame.with_columns(pl.col("equal").alias("label"))  # so the rows of a pair differ only in the population
+    # so the rows of a pair differ only in the population
+    frame = frame.with_columns(pl.col("equal").alias("label"))
     equal, other = (frame.filter(pl.col("equal") == name) for name in ("iterations", "evaluations"))
     flat: Outcomes = {}
     iterations: Outcomes = {}
     for event in EVENTS:
         flat[event] = _gains_little(equal, event, "1000", "500", "population", "similarity")
         pair = ("1000", "100") if event == "F-hat" else ("100", "1000")
-        iterations[event] = all_above(other.filter(pl.col("event") == event), [pair], "similarity", "population")
+        iterations[event] = all_above(
+            other.filter(pl.col("event") == event), [pair], "similarity", "population"
+        )
     return [
-        *group_by_outcome(f"population size over 500 makes no significant improvement (at most {_NEGLIGIBLE})", flat),
         *group_by_outcome(
-            "iterations are more important than population size (100 beats 1000 at equal evaluations)", iterations
+            f"population size over 500 makes no significant improvement (at most {_NEGLIGIBLE})",
+            flat,
+        ),
+        *group_by_outcome(
+            "iterations are more important than population size (100 beats 1000 at equal evaluations)",
+            iterations,
         ),
     ]
 
@@ -110,7 +128,12 @@ POPULATION_PART = make_part(
     "figure2-population",
     "Worst PCC by population, at equal iterations and at equal evaluations: mean [95% interval]",
     tuple(
-        Column(f"{heading}{event}, equal {equal}", column, where={"event": event, "equal": equal}, decimals=2)
+        Column(
+            f"{heading}{event}, equal {equal}",
+            column,
+            where={"event": event, "equal": equal},
+            decimals=2,
+        )
         for heading, column, event in (
             ("", "similarity", "F-hat"),
             ("", "similarity", "F-tilde"),
@@ -162,20 +185,33 @@ def _compare_with_truth(results: Results) -> pl.DataFrame:
     """
     frame = add_label_words(results.samples, "event", "threshold", "method", "moves")
     frame = frame.join(results.jobs.select("job", "seconds"), on="job", how="left")
-    frame = frame.with_columns(pl.concat_str("event", "threshold", "method", separator=", ").alias("label"))
+    frame = frame.with_columns(
+        pl.concat_str("event", "threshold", "method", separator=", ").alias("label")
+    )
     plain = frame.filter(pl.col("method") == "Monte Carlo", pl.col("status") == "ok")
     share = pl.when(pl.col("censored")).then(0.0).otherwise(pl.col("log_probability").exp())
     keys = ["data", "sample", "event", "threshold"]
     variance = pl.when(pl.col("censored")).then(0.0).otherwise((share * pl.col("std_error")) ** 2)
-    truth = plain.group_by(keys).agg(share.mean().alias("share"), (variance.sum().sqrt() / pl.len()).alias("spread"))
-    truth = truth.filter(pl.col("share") > 0).with_columns(
-        pl.col("share").log().alias("truth"), (pl.col("spread") / pl.col("share")).alias("truth_error")
+    truth = plain.group_by(keys).agg(
+        share.mean().alias("share"), (variance.sum().sqrt() / pl.len()).alias("spread")
     )
-    found = frame.filter(pl.col("method") != "Monte Carlo").join(truth, on=keys, how="left", maintain_order="left")
-    error = pl.when(pl.col("censored")).then(None).otherwise(pl.col("log_probability") - pl.col("truth"))
+    truth = truth.filter(pl.col("share") > 0).with_columns(
+        pl.col("share").log().alias("truth"),
+        (pl.col("spread") / pl.col("share")).alias("truth_error"),
+    )
+    found = frame.filter(pl.col("method") != "Monte Carlo").join(
+        truth, on=keys, how="left", maintain_order="left"
+    )
+    error = (
+        pl.when(pl.col("censored"))
+        .then(None)
+        .otherwise(pl.col("log_probability") - pl.col("truth"))
+    )
     # the figure is about the estimates themselves, with their few particles: those not resolved are no bounds here
     return found.drop("bound", strict=False).with_columns(
-        error.alias("error"), error.abs().alias("absolute_error"), pl.col("censored").cast(pl.Float64).alias("lost")
+        error.alias("error"),
+        error.abs().alias("absolute_error"),
+        pl.col("censored").cast(pl.Float64).alias("lost"),
     )
 
 
@@ -188,11 +224,18 @@ def _judge_curves(frame: pl.DataFrame) -> list[Verdict]:
     for method in _METHODS:
         own = frame.filter(pl.col("method") == method)
         known = own.filter(pl.col("moves") == moves[-1], pl.col("truth").is_not_null())
-        accurate[method] = all_hold(_is_accurate(group) for _, group in known.group_by("label", maintain_order=True))
+        accurate[method] = all_hold(
+            _is_accurate(group) for _, group in known.group_by("label", maintain_order=True)
+        )
         better[method] = all_above(own, [(moves[0], moves[-1])], "absolute_error", "moves")
     return [
-        *group_by_outcome(f"SS overlaps with SMC (with most moves, within {_ACCURATE} of ln P, our reading)", accurate),
-        *group_by_outcome("with increased MH steps the accuracy of SS is significantly improved", better),
+        *group_by_outcome(
+            f"SS overlaps with SMC (with most moves, within {_ACCURATE} of ln P, our reading)",
+            accurate,
+        ),
+        *group_by_outcome(
+            "with increased MH steps the accuracy of SS is significantly improved", better
+        ),
     ]
 
 
@@ -211,7 +254,9 @@ CURVE_PART = make_part(
     "ln P by threshold of PCC and moves M, two kinds of moves, over repeated runs: mean [95% interval]",
     (
         *(
-            log_probability_column(f"ln P, {name}", "log_probability", where={"method": name}, censored="censored")
+            log_probability_column(
+                f"ln P, {name}", "log_probability", where={"method": name}, censored="censored"
+            )
             for name in _METHODS
         ),
         Column("ln P, Monte Carlo", "truth", where={"method": "gaussian"}, decimals=2),

@@ -58,7 +58,10 @@ def _judge_searches(frame: pl.DataFrame) -> list[Verdict]:
     )
     found: list[Verdict] = []
     for text, pair in sentences:
-        outcomes = {heading: all_above(frame, [pair], column, "label") for heading, column in _COLUMNS1.items()}
+        outcomes = {
+            heading: all_above(frame, [pair], column, "label")
+            for heading, column in _COLUMNS1.items()
+        }
         found += group_by_outcome(text, outcomes)
     return found
 
@@ -66,7 +69,10 @@ def _judge_searches(frame: pl.DataFrame) -> list[Verdict]:
 SEARCH_PART = make_part(
     "table1",
     "Largest MSE of explanations, SENS_MAX and SENS_LIPS by search, equal evaluations: mean [95% interval]",
-    tuple(Column(heading, column, decimals=None, paper=_PAPER1[heading]) for heading, column in _COLUMNS1.items()),
+    tuple(
+        Column(heading, column, decimals=None, paper=_PAPER1[heading])
+        for heading, column in _COLUMNS1.items()
+    ),
     verdicts=_judge_searches,
     rows=("label",),
 )
@@ -87,13 +93,25 @@ _COLUMNS2 = (
 def _add_efficiency(results: Results) -> pl.DataFrame:
     """The samples with errors and numbers of samples, from the levels of each run."""
     metrics = results.manifest["metrics"]
-    particles = {label: entry.get("options", {}).get("particles") for label, entry in metrics.items()}
+    particles = {
+        label: entry.get("options", {}).get("particles") for label, entry in metrics.items()
+    }
     rows = []
     for (job, sample), arrays in read_arrays(results, "level_log_probability").items():
         line = arrays["level_log_probability"]
-        steps = np.exp(np.diff(line[np.isfinite(line)], prepend=0.0))  # the conditional probabilities
-        rows.append({"job": job, "sample": sample, "levels": len(steps), "odds": float(((1 - steps) / steps).sum())})
-    levels = pl.DataFrame(rows, schema={"job": pl.String, "sample": pl.Int64, "levels": pl.Int64, "odds": pl.Float64})
+        # the conditional probabilities
+        steps = np.exp(np.diff(line[np.isfinite(line)], prepend=0.0))
+        rows.append(
+            {
+                "job": job,
+                "sample": sample,
+                "levels": len(steps),
+                "odds": float(((1 - steps) / steps).sum()),
+            }
+        )
+    levels = pl.DataFrame(
+        rows, schema={"job": pl.String, "sample": pl.Int64, "levels": pl.Int64, "odds": pl.Float64}
+    )
     size = pl.col("label").replace_strict(particles, return_dtype=pl.Int64)
     frame = results.samples.join(levels, on=["job", "sample"], how="left").with_columns(
         (pl.col("odds") / size).alias("eq16"),
@@ -122,7 +140,13 @@ EFFICIENCY_PART = make_part(
     (
         log_probability_column("ln P", paper=_PAPER2["ln P"]),
         *(
-            Column(heading, column, where={"bound": False}, decimals=decimals, paper=_PAPER2.get(heading, {}))
+            Column(
+                heading,
+                column,
+                where={"bound": False},
+                decimals=decimals,
+                paper=_PAPER2.get(heading, {}),
+            )
             for heading, column, decimals in _COLUMNS2
         ),
     ),
@@ -146,8 +170,16 @@ def _judge_schemes(frame: pl.DataFrame, headings: Sequence[str], pgd: str) -> li
     sentences = (
         ("Hessian regularisation improves on plain training", "hessian", ("plain",)),
         ("adversarial training improves on plain training", pgd, ("plain",)),
-        ("input Hessian is more effective than input gradient regularisation", "hessian", ("gradient",)),
-        ("adversarial training is the best (bold in the table)", pgd, ("gradient", "hessian", "gradient-hessian")),
+        (
+            "input Hessian is more effective than input gradient regularisation",
+            "hessian",
+            ("gradient",),
+        ),
+        (
+            "adversarial training is the best (bold in the table)",
+            pgd,
+            ("gradient", "hessian", "gradient-hessian"),
+        ),
     )
     compare = partial(is_clearly_above, by="model", level=_LEVEL3)
     found: list[Verdict] = []
@@ -157,14 +189,18 @@ def _judge_schemes(frame: pl.DataFrame, headings: Sequence[str], pgd: str) -> li
     return found
 
 
-def _describe_differences(frame: pl.DataFrame, headings: Sequence[str], schemes: Sequence[str]) -> list[str]:
+def _describe_differences(
+    frame: pl.DataFrame, headings: Sequence[str], schemes: Sequence[str]
+) -> list[str]:
     """The mean paired differences of schemes and plain training, with intervals."""
     notes = []
     for heading in headings:
         own, column = select_rows(frame, heading), QUANTITIES[heading][1]
         texts = []
         for scheme in schemes:
-            estimate = mean_interval(paired_differences(own, scheme, "plain", column, "model"), _LEVEL3)
+            estimate = mean_interval(
+                paired_differences(own, scheme, "plain", column, "model"), _LEVEL3
+            )
             mean, low, high = map(format_number, estimate)
             texts.append(f"{scheme} minus plain {mean} [{low}, {high}]")
         notes.append(f"{heading}, paired: {'; '.join(texts)}")
@@ -185,7 +221,9 @@ SMALL_RADIUS_PART = make_part(
     "table3-linf01",
     "The same at radius 0.1: mean [90% interval]",
     make_columns(_JUDGED3_SMALL),
-    notes=partial(_describe_differences, headings=_JUDGED3_SMALL, schemes=(*SCHEMES[1:], SMALL_PGD)),
+    notes=partial(
+        _describe_differences, headings=_JUDGED3_SMALL, schemes=(*SCHEMES[1:], SMALL_PGD)
+    ),
     verdicts=partial(_judge_schemes, headings=_JUDGED3_SMALL, pgd=SMALL_PGD),
     rows=("model",),
     level=_LEVEL3,
@@ -200,8 +238,16 @@ for _name, _title, _parts in (
     ("table7", "Table 7: segmentation", (SEGMENTATION_PART,)),
     ("table8", "Table 8: architectures", (ARCHITECTURE_PART,)),
     ("table9", "Table 9: a network for ImageNet", (IMAGENET_PART,)),
-    ("figure2", "Fig. 2 and 7: iterations and population", on_both_networks(ITERATION_PART, POPULATION_PART)),
-    ("figure3", "Fig. 3 and 8: probability against threshold and moves", on_both_networks(CURVE_PART)),
+    (
+        "figure2",
+        "Fig. 2 and 7: iterations and population",
+        on_both_networks(ITERATION_PART, POPULATION_PART),
+    ),
+    (
+        "figure3",
+        "Fig. 3 and 8: probability against threshold and moves",
+        on_both_networks(CURVE_PART),
+    ),
     ("figure4", "Fig. 4: explainers", on_both_networks(EXPLAINER_PART)),
 ):
     reproductions.add(f"safari-{_name}", Reproduction(f"SAFARI, {_title}", _parts))

@@ -31,19 +31,27 @@ HAT, TILDE, LOG_HAT, LOG_TILDE = HEADINGS
 WIDE = "Wide ResNet-50-2"
 
 
-def cells(model: str, heading: str, means: dict[str, float], *, spread: float = 0.01, **more: Any) -> pl.DataFrame:
+def cells(
+    model: str, heading: str, means: dict[str, float], *, spread: float = 0.01, **more: Any
+) -> pl.DataFrame:
     """Rows of `Results.samples` of one model and configured metric: eight samples around a mean for each explainer."""
     label, column, _ = QUANTITIES[heading]
-    noise = np.random.default_rng(len(model) + 7 * HEADINGS.index(heading)).normal(size=(len(means), 8))
+    noise = np.random.default_rng(len(model) + 7 * HEADINGS.index(heading)).normal(
+        size=(len(means), 8)
+    )
     shared = {"data": "d", "model": model, "label": label, "repeat": 0, "status": "ok", **more}
     parts = [
         pl.DataFrame({"explainer": name, "sample": range(8), column: mean + spread * noise[place]})
         for place, (name, mean) in enumerate(means.items())
     ]
-    return pl.concat(parts).with_columns(pl.lit(value).alias(name) for name, value in shared.items())
+    return pl.concat(parts).with_columns(
+        pl.lit(value).alias(name) for name, value in shared.items()
+    )
 
 
-def test_a_full_run_takes_files_of_standfast_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_run_takes_files_of_standfast_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert ARCHITECTURE_PART.study is not None
     small, content = (ARCHITECTURE_PART.study(scale) for scale in ("small", "full"))
     names = [next(iter(model)) for model in small["models"].values()]
@@ -90,18 +98,32 @@ def test_mobilenet_has_the_published_size_and_inverted_residuals() -> None:
 
 
 def test_table_8_has_a_row_for_each_model_and_explainer_and_the_papers_numbers() -> None:
-    frame = cells("VGG16", LOG_HAT, dict.fromkeys(EXPLAINERS, -10.0)).with_columns(pl.lit(True).alias("bound"))
+    frame = cells("VGG16", LOG_HAT, dict.fromkeys(EXPLAINERS, -10.0)).with_columns(
+        pl.lit(True).alias("bound")
+    )
     frame = pl.concat([frame, cells("DLA", HAT, {"GradCAM": 0.5})], how="diagonal")
     table = make_table(ARCHITECTURE_PART, frame)
-    assert table.rows["model, explainer"].to_list() == [*(f"VGG16, {name}" for name in EXPLAINERS), "DLA, GradCAM"]
+    assert table.rows["model, explainer"].to_list() == [
+        *(f"VGG16, {name}" for name in EXPLAINERS),
+        "DLA, GradCAM",
+    ]
     log_hat = table.rows["ln P F-hat value bounded (paper)"].to_list()
     assert log_hat[:4] == ["−14.42", "−53.48", "−47.52", "−44.25"]
-    assert table.rows["worst F-tilde True similarity (paper)"].to_list()[2:] == ["0.8637", "0.8358", "0.2113"]
+    assert table.rows["worst F-tilde True similarity (paper)"].to_list()[2:] == [
+        "0.8637",
+        "0.8358",
+        "0.2113",
+    ]
     assert table.rows["ln P F-hat value bounded_bound"].to_list() == [True] * 4 + [False]
     assert table.rows["worst F-hat similarity"].to_list()[-1] == pytest.approx(0.5, abs=0.01)
     paper = [column.paper for column in ARCHITECTURE_PART.columns]
     assert [len(numbers) for numbers in paper] == [16] * 4
-    assert [numbers["MobileNetV2, Integrated Gradients"] for numbers in paper] == [0.1167, 0.7885, -34.99, -62.19]
+    assert [numbers["MobileNetV2, Integrated Gradients"] for numbers in paper] == [
+        0.1167,
+        0.7885,
+        -34.99,
+        -62.19,
+    ]
     assert [numbers["DLA, DeepLift"] for numbers in paper] == [0.0930, 0.7983, -9.77, -36.40]
 
 
@@ -113,9 +135,14 @@ def test_table_8_verdicts() -> None:
         *(cells(model, HAT, ranked(0.1, 0.5, 0.2, 0.3)) for model in MODELS),
         *(cells(model, LOG_HAT, ranked(-9, -30, -20, -10)) for model in ("ResNet20", "VGG16")),
         cells("DLA", LOG_HAT, ranked(-9, -30, -35, -10)),
-        *(cells(model, TILDE, ranked(0.8, 0.9, 0.1, 0.7), found=True) for model in ("ResNet20", "MobileNetV2", "DLA")),
+        *(
+            cells(model, TILDE, ranked(0.8, 0.9, 0.1, 0.7), found=True)
+            for model in ("ResNet20", "MobileNetV2", "DLA")
+        ),
         cells("VGG16", TILDE, ranked(0.6, 0.9, 0.95, 0.7), found=True),
-        cells("VGG16", TILDE, ranked(-5.0, -5.0, 5.0, 5.0), found=False).with_columns(sample=pl.col("sample") + 8),
+        cells("VGG16", TILDE, ranked(-5.0, -5.0, 5.0, 5.0), found=False).with_columns(
+            sample=pl.col("sample") + 8
+        ),
         *(cells(model, LOG_TILDE, ranked(-20, -20, -20, -20), spread=0.0) for model in MODELS),
     ]
     table = make_table(ARCHITECTURE_PART, pl.concat(frames, how="diagonal"))
@@ -141,7 +168,9 @@ def test_table_8_verdicts() -> None:
 def test_most_cases_are_more_than_half(clear: int, expected: bool | None) -> None:
     """Of eight: four architectures, two columns."""
     frames = []
-    for number, (model, heading) in enumerate((model, heading) for heading in (TILDE, LOG_TILDE) for model in MODELS):
+    for number, (model, heading) in enumerate(
+        (model, heading) for heading in (TILDE, LOG_TILDE) for model in MODELS
+    ):
         shift = -1.0 if number < clear else 1.0 if number >= 5 or clear == 0 else 0.0
         means = {**dict.fromkeys(EXPLAINERS, 0.0), "GradCAM": shift}
         frames.append(cells(model, heading, means, spread=0.01 if shift else 0.0, found=True))
@@ -157,7 +186,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data root with three photos: the coordinates of each pixel as its colours, of several sizes and forms."""
     root = tmp_path / "imagenet_sample" / "images"
     root.mkdir(parents=True)
-    for name, (width, height) in {"a.png": (300, 256), "b.png": (256, 400), "c.png": (512, 640)}.items():
+    for name, (width, height) in {
+        "a.png": (300, 256),
+        "b.png": (256, 400),
+        "c.png": (512, 640),
+    }.items():
         columns, rows = np.meshgrid(np.arange(width) / width, np.arange(height) / height)
         pixels = np.stack([columns, rows, np.full_like(rows, 0.5)], axis=-1)
         Image.fromarray((255 * pixels).round().astype(np.uint8)).save(root / name)
@@ -179,7 +212,9 @@ def test_photos_are_the_middle_of_files_by_name(folder: Path) -> None:
     assert small.shape == (2, 3, 32, 32)
     inner = nn.functional.avg_pool2d(found[:2], 7)
     assert (small - inner)[..., 2:-2, 2:-2].abs().max() < 0.006
-    with pytest.raises(MissingDataError, match=r"4 photos are needed in .*imagenet_sample/images, found 3"):
+    with pytest.raises(
+        MissingDataError, match=r"4 photos are needed in .*imagenet_sample/images, found 3"
+    ):
         load_photos(4, 64)
 
 
@@ -197,14 +232,26 @@ def test_the_stand_in_has_the_interface_and_explains() -> None:
 
 
 def test_table_9_is_judged_but_for_the_stand_in() -> None:
-    names = ("Gradient x Input", "Integrated Gradients", "GradCAM", "FullGrad", "Extremal Perturbations")
+    names = (
+        "Gradient x Input",
+        "Integrated Gradients",
+        "GradCAM",
+        "FullGrad",
+        "Extremal Perturbations",
+    )
     values = dict(zip(names, (0.2, 0.2, 0.2, 0.5, 0.1), strict=True))
     stood = make_table(IMAGENET_PART, cells(STAND_IN, HAT, values))
     assert stood.verdicts == []
     assert "CANNOT BE COMPARED" in stood.notes[0]
     real = make_table(IMAGENET_PART, cells(WIDE, HAT, values))
     assert real.notes == []
-    assert real.rows["worst F-hat similarity (paper)"].to_list() == ["0.159", "0.191", "0.233", "0.315", "0.126"]
+    assert real.rows["worst F-hat similarity (paper)"].to_list() == [
+        "0.159",
+        "0.191",
+        "0.233",
+        "0.315",
+        "0.126",
+    ]
     paper = ["−100", "−100", "−76.688", "−75.716", "−32.612"]
     assert real.rows["ln P F-tilde value bounded (paper)"].to_list() == paper
     assert outcomes(real, "FullGrad combines") == {HAT: True, LOG_HAT: None}
@@ -223,13 +270,25 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path) -> None:
         for label, entry in study["metrics"].items()
         for name, options in entry.items()
     }
-    explainers = {name: study["explainers"][name] for name in ("Gradient x Input", "GradCAM", "FullGrad")}
+    explainers = {
+        name: study["explainers"][name] for name in ("Gradient x Input", "GradCAM", "FullGrad")
+    }
     explainers["Extremal Perturbations"] = {"extremal_perturbations": {"areas": [0.1], "steps": 2}}
     data = {"ImageNet": {**study["data"]["ImageNet"], "options": {"count": 2, "side": 32}}}
     models = {STAND_IN: {**study["models"][STAND_IN], "options": {"width": 4}}}
-    tiny = {**study, "samples": 2, "data": data, "models": models, "explainers": explainers, "metrics": metrics}
+    tiny = {
+        **study,
+        "samples": 2,
+        "data": data,
+        "models": models,
+        "explainers": explainers,
+        "metrics": metrics,
+    }
     found = standfast.run_study(tiny, tmp_path / "results", progress=False)
     assert found.failures == []
     frame = found.samples
     assert frame["explainer"].n_unique() == 4
-    assert frame.filter(pl.col("label") == "ln P F-hat")["log_probability"].drop_nulls().max() <= 0.0  # type: ignore
+    # type: ignore
+    assert (
+        frame.filter(pl.col("label") == "ln P F-hat")["log_probability"].drop_nulls().max() <= 0.0
+    )

@@ -18,7 +18,11 @@ ROOT = HERE.parents[1]
 
 def read_rows(text: str) -> list[list[str]]:
     """The cells of all tables in a text, without the rows of dashes."""
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line[:1] == "|"
+    ]
     return [row for row in rows if set("".join(row)) - set("-: ")]
 
 
@@ -45,7 +49,9 @@ def test_estimators_agree_with_their_table() -> None:
 
 def test_the_page_for_users_says_the_same_about_estimators() -> None:
     """What docs/estimators.md repeats of the table."""
-    _, *headline = read_rows(cut_block((HERE / "estimators.md").read_text(encoding="utf-8"), "headline"))
+    _, *headline = read_rows(
+        cut_block((HERE / "estimators.md").read_text(encoding="utf-8"), "headline")
+    )
     page = (ROOT / "docs" / "estimators.md").read_text(encoding="utf-8")
     shares = {name: share.split(" of ")[0] for name, share, *_ in headline}
     for name in ("standfast", "SAFARI, M = 10", "SAFARI, M = 50", "SAFARI, M = 250"):
@@ -58,14 +64,28 @@ PAGE, HIDDEN = "papers/safari/photographs.md", "worst case, 4/255"
 WORST = ["worst case, rotation", "worst case, brightness", "worst case, JPEG"]
 PHOTOGRAPHS = {
     ("docs/imagenet.md", CAMERA): [*WORST, "probability, natural changes"],
-    (PAGE, "Does the map hold when nobody sees the change?"): [HIDDEN, "max sensitivity", "attack on the map"],
-    (PAGE, "Does the map go with the network?"): ["corruption curve", "c-Eval", "data SenC", "parameter SenC"],
+    (PAGE, "Does the map hold when nobody sees the change?"): [
+        HIDDEN,
+        "max sensitivity",
+        "attack on the map",
+    ],
+    (PAGE, "Does the map go with the network?"): [
+        "corruption curve",
+        "c-Eval",
+        "data SenC",
+        "parameter SenC",
+    ],
 }
 
 
 def read_section(page: str, heading: str) -> list[list[str]]:
     """The rows of the tables under a heading, without the first row."""
-    text = (ROOT / page).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    text = (
+        (ROOT / page)
+        .read_text(encoding="utf-8")
+        .partition(f"\n## {heading}\n")[2]
+        .partition("\n## ")[0]
+    )
     return read_rows(text)[1:]
 
 
@@ -75,7 +95,8 @@ def write_cell(row: dict[str, Any] | None) -> str:
         return "–"
     percent = row["label"] == "probability, natural changes"
     value, low, high = (
-        f"{math.exp(row[end]):.0%}" if percent else f"{row[end]:z.2f}" for end in ("value", "low", "high")
+        f"{math.exp(row[end]):.0%}" if percent else f"{row[end]:z.2f}"
+        for end in ("value", "low", "high")
     )
     bound = {"upper": "at most ", "lower": "at least ", None: ""}[row["bound"]]
     interval = "" if bound == "at most " and row["high"] == row["value"] else f" [{low}, {high}]"
@@ -96,5 +117,8 @@ def test_tables_of_photographs_are_those_of_the_submission() -> None:
     # the second table under the first heading: on how many photos the worst map is an unrelated one
     for names, *counts in read_section("docs/imagenet.md", CAMERA)[12:]:
         for name in names.split(", "):
-            frames = [results.samples.filter(pl.col("explainer") == name, pl.col("label") == label) for label in WORST]
+            frames = [
+                results.samples.filter(pl.col("explainer") == name, pl.col("label") == label)
+                for label in WORST
+            ]
             assert counts == [str(row["misinterpreted"].sum()) for row in frames], name

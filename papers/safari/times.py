@@ -24,7 +24,9 @@ from standfast.explainers.gradients.input_gradients import IntegratedGradients
 from standfast.metrics.probe import Call, Probe
 from standfast.model import Model
 
-_PAPER = {name: float(seconds) for name, seconds in read_numbers("safari/table4.csv")["seconds"].items()}
+_PAPER = {
+    name: float(seconds) for name, seconds in read_numbers("safari/table4.csv")["seconds"].items()
+}
 _PAPER_RATIO = {name: seconds / _PAPER["Gradient x Input"] for name, seconds in _PAPER.items()}
 _COUNT = 1000
 _RUNS: dict[Scale, int] = {"small": 2, "full": 10}
@@ -62,8 +64,11 @@ def measure_times(
         copies = low + (high - low) * noise.to(origin)
         rows_of_origin = torch.zeros(count, dtype=torch.int64, device=origin.device)
         for name, explainer in explainers.items():
-            probe = Probe(Call(model, explainer, origin), "pearson", absolute=True, explain="predicted")
-            probe.query(copies[:64], rows_of_origin[:64])  # allocates memory, selects kernels, draws coalitions
+            probe = Probe(
+                Call(model, explainer, origin), "pearson", absolute=True, explain="predicted"
+            )
+            # allocates memory, selects kernels, draws coalitions
+            probe.query(copies[:64], rows_of_origin[:64])
             for run in range(runs):
                 _wait(model.device)
                 start = time.perf_counter()
@@ -82,8 +87,12 @@ def _wait(device: torch.device) -> None:
 
 
 def _measure(scale: Scale) -> pl.DataFrame:
-    model = Model(zoo.load(NATURAL), bounds=(0.0, 1.0), device="cuda" if torch.cuda.is_available() else "cpu")
-    return measure_times(model, data.mnist("test").inputs[:1], _COUNT, make_explainers(), _RUNS[scale])
+    model = Model(
+        zoo.load(NATURAL), bounds=(0.0, 1.0), device="cuda" if torch.cuda.is_available() else "cpu"
+    )
+    return measure_times(
+        model, data.mnist("test").inputs[:1], _COUNT, make_explainers(), _RUNS[scale]
+    )
 
 
 def _judge(frame: pl.DataFrame) -> list[Verdict]:

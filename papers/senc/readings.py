@@ -28,7 +28,9 @@ def divide_by_mask_sums(weights: Tensor, masks: Tensor) -> Tensor:
     return (weights.to(torch.float64)[:, None] @ kept)[:, 0] / kept.sum(1)
 
 
-def average_over_masks(prediction: Tensor, explanation: Tensor, masks: Tensor, sizes: Tensor) -> Tensor:
+def average_over_masks(
+    prediction: Tensor, explanation: Tensor, masks: Tensor, sizes: Tensor
+) -> Tensor:
     """The mean over masks of Spearman's rho, over pixels, of the sums up to this mask (Algorithm 1, lines 7 to 10).
 
     Args:
@@ -44,7 +46,10 @@ def average_over_masks(prediction: Tensor, explanation: Tensor, masks: Tensor, s
     tensor(1., dtype=torch.float64)
     """
     kept, sizes = masks.to(torch.float64), sizes.to(torch.float64)
-    ranks = [_rank_pixels((w.to(torch.float64)[:, None] * kept).cumsum(0), sizes) for w in (prediction, explanation)]
+    ranks = [
+        _rank_pixels((w.to(torch.float64)[:, None] * kept).cumsum(0), sizes)
+        for w in (prediction, explanation)
+    ]
     centred = [rank - (rank * sizes).sum(1, keepdim=True) / sizes.sum() for rank in ranks]
     squares = [(each.square() * sizes).sum(1) for each in centred]
     product = (centred[0] * centred[1] * sizes).sum(1)

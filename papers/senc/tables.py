@@ -41,12 +41,16 @@ def _claim_at_chance(*names: str) -> Claim:
 
 def _claim_above_random(*names: str) -> Claim:
     text = f"{' and '.join(names)} clearly above random explanations"
-    return _make_claim(text, (*names, "random"), lambda values: min(values[:-1]) > abs(values[-1]) + 0.05)
+    return _make_claim(
+        text, (*names, "random"), lambda values: min(values[:-1]) > abs(values[-1]) + 0.05
+    )
 
 
 def _claim_first(name: str) -> Claim:
     def holds(means: Mapping[str, float]) -> bool | None:
-        known = {n: mean for n, mean in means.items() if not math.isnan(mean) and n not in _CONTROLS}
+        known = {
+            n: mean for n, mean in means.items() if not math.isnan(mean) and n not in _CONTROLS
+        }
         return known[name] == max(known.values()) if name in known else None
 
     return Claim(f"{name} is first", holds)
@@ -61,7 +65,10 @@ _LAST = _make_claim(
 _CLAIMS = {
     "mnist-data": (_LAST, _RANDOM),
     "cifar10-data": (_claim_first("DeepLift"), _claim_at_chance("LRP", "Grad-CAM"), _RANDOM),
-    "gtsrb-data": (_claim_above_random("guided backprop", "integrated gradients", "DeepLift"), _RANDOM),
+    "gtsrb-data": (
+        _claim_above_random("guided backprop", "integrated gradients", "DeepLift"),
+        _RANDOM,
+    ),
     "mnist-parameters": (_claim_first("integrated gradients"), _RANDOM),
     "cifar10-parameters": (_claim_first("DeepLift"), _claim_above_random("DeepLift"), _RANDOM),
     "gtsrb-parameters": (_claim_above_random("integrated gradients", "DeepLift"), _RANDOM),
@@ -72,13 +79,20 @@ def _describe_tests(frame: pl.DataFrame) -> list[str]:
     """The band of the null hypothesis, how often each explainer is outside, and which are better than the controls."""
     if "p_value" not in frame.columns or not len(frame):
         return []
-    low, high = (float(frame[name].drop_nulls().to_numpy().mean()) for name in ("null_low", "null_high"))
+    low, high = (
+        float(frame[name].drop_nulls().to_numpy().mean()) for name in ("null_low", "null_high")
+    )
     tested = frame.drop_nulls("p_value").group_by("explainer", maintain_order=True)
-    shares = [f"{name} {share:.0%}" for name, share in tested.agg((pl.col("p_value") < 0.05).mean()).iter_rows()]
+    shares = [
+        f"{name} {share:.0%}"
+        for name, share in tested.agg((pl.col("p_value") < 0.05).mean()).iter_rows()
+    ]
     table = frame.pivot("explainer", index="sample", values="value", aggregate_function="mean")
     names = [name for name in table.columns if name != "sample" and table[name].is_finite().any()]
     values = table.select(pl.col(names).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
-    tests = compare_with_controls(values, names, [name for name in names if name in _CONTROLS], "higher")
+    tests = compare_with_controls(
+        values, names, [name for name in names if name in _CONTROLS], "higher"
+    )
     said = say("controls", tests, 2) if tests else "no controls"
     return [
         f"null band of the centred rho at one sample, on average: [{low:z.2f}, {high:z.2f}]",
@@ -96,7 +110,10 @@ def _make_part(name: str) -> Part:
         "senc",
         name,
         f"SenC of {kind}, {_TITLES[data]}: mean rho [95% interval]",
-        (Column("paper's estimator", "rho_paper", paper=_NUMBERS[name]), Column("centred", "value")),
+        (
+            Column("paper's estimator", "rho_paper", paper=_NUMBERS[name]),
+            Column("centred", "value"),
+        ),
         claims=_CLAIMS[name],
         notes=_describe_tests,
     )
@@ -106,7 +123,11 @@ PARTS = {name: _make_part(name) for name in _CLAIMS}
 
 for _data, _title in _TITLES.items():
     _parts: tuple[Part, ...] = (PARTS[f"{_data}-data"], PARTS[f"{_data}-parameters"])
-    reproductions.add(f"senc-{_data}", Reproduction(f"SenC on {_title}: data and parameters", _parts))
+    reproductions.add(
+        f"senc-{_data}", Reproduction(f"SenC on {_title}: data and parameters", _parts)
+    )
 for _figure, _kind in ((4, "parameters"), (5, "data")):
     _parts = tuple(PARTS[f"{data}-{_kind}"] for data in _TITLES)
-    reproductions.add(f"senc-figure{_figure}", Reproduction(f"SenC, Fig. {_figure}: {_kind}", _parts))
+    reproductions.add(
+        f"senc-figure{_figure}", Reproduction(f"SenC, Fig. {_figure}: {_kind}", _parts)
+    )

@@ -22,22 +22,48 @@ NAMES = ("mnist", "cifar10", "gtsrb")
 
 def test_numbers_are_the_papers() -> None:
     numbers = read_numbers("senc/figures4and5.csv")
-    assert tuple(numbers) == ("mnist-data", "cifar10-data", "gtsrb-data", *(f"{n}-parameters" for n in NAMES))
-    assert numbers["cifar10-data"] == {"LRP": -0.012, "Grad-CAM": 0.052, "DeepLift": 0.351, "random": "about 0"}
+    assert tuple(numbers) == (
+        "mnist-data",
+        "cifar10-data",
+        "gtsrb-data",
+        *(f"{n}-parameters" for n in NAMES),
+    )
+    assert numbers["cifar10-data"] == {
+        "LRP": -0.012,
+        "Grad-CAM": 0.052,
+        "DeepLift": 0.351,
+        "random": "about 0",
+    }
     assert numbers["mnist-parameters"]["integrated gradients"] == 0.32
     assert numbers["mnist-data"]["saliency"] == "> 0.6"
 
 
 def test_sentences_are_judged_by_the_means() -> None:
     first, chance, random = PARTS["cifar10-data"].claims
-    assert [first.holds({"DeepLift": x, "LRP": 0.2, "edges": 0.9}) for x in (0.3, 0.1)] == [True, False]
-    assert [chance.holds({"LRP": -0.05, "Grad-CAM": x}) for x in (0.05, -0.2, math.nan)] == [True, False, None]
-    assert [random.holds(means) for means in ({"random": 0.09}, {"random": -0.2}, {})] == [True, False, None]
+    assert [first.holds({"DeepLift": x, "LRP": 0.2, "edges": 0.9}) for x in (0.3, 0.1)] == [
+        True,
+        False,
+    ]
+    assert [chance.holds({"LRP": -0.05, "Grad-CAM": x}) for x in (0.05, -0.2, math.nan)] == [
+        True,
+        False,
+        None,
+    ]
+    assert [random.holds(means) for means in ({"random": 0.09}, {"random": -0.2}, {})] == [
+        True,
+        False,
+        None,
+    ]
     above = PARTS["gtsrb-parameters"].claims[0]
     for lower, expected in ((0.2, True), (0.12, False), (math.nan, None)):
-        assert above.holds({"integrated gradients": 0.5, "DeepLift": lower, "random": -0.1}) is expected
+        assert (
+            above.holds({"integrated gradients": 0.5, "DeepLift": lower, "random": -0.1})
+            is expected
+        )
     last = PARTS["mnist-data"].claims[0]
-    means = dict.fromkeys(("saliency", "guided backprop", "integrated gradients", "DeepLift", "LRP"), 0.7)
+    means = dict.fromkeys(
+        ("saliency", "guided backprop", "integrated gradients", "DeepLift", "LRP"), 0.7
+    )
     for changed, expected in (({"Grad-CAM": 0.3}, True), ({"Grad-CAM": 0.9}, False), ({}, None)):
         assert last.holds({**means, **changed}) is expected
     assert last.holds({**means, "LRP": 0.5, "Grad-CAM": 0.3}) is False
@@ -65,7 +91,9 @@ def test_the_average_over_masks_equals_a_loop_over_pixels() -> None:
         if all(np.ptp(total) > 0 for total in sums):
             rhos.append(scipy.stats.spearmanr(*sums).statistic)
     assert 0 < np.mean(rhos) < 0.95  # the weights differ enough to tell orders apart
-    assert average_over_masks(*weights, masks, sizes).item() == pytest.approx(np.mean(rhos), abs=1e-12)
+    assert average_over_masks(*weights, masks, sizes).item() == pytest.approx(
+        np.mean(rhos), abs=1e-12
+    )
 
 
 def test_what_the_readings_make_of_unrelated_weights() -> None:
@@ -77,7 +105,10 @@ def test_what_the_readings_make_of_unrelated_weights() -> None:
     divided = [divide_by_mask_sums(each, masks).numpy() for each in weights]
     rhos = [scipy.stats.spearmanr(a, b).statistic for a, b in zip(*divided, strict=True)]
     assert abs(np.mean(rhos)) < 4 * np.std(rhos) / runs**0.5
-    averages = [average_over_masks(weights[0][r], weights[1][r], masks[r], torch.ones(features)) for r in range(6)]
+    averages = [
+        average_over_masks(weights[0][r], weights[1][r], masks[r], torch.ones(features))
+        for r in range(6)
+    ]
     assert np.mean(averages) > 0.9
 
 

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
-    from standfast import algorithms, data, explainers, frames, metrics, neighbourhoods, similarity, tasks, zoo
+    from standfast import (
+        algorithms,
+        data,
+        explainers,
+        frames,
+        metrics,
+        neighbourhoods,
+        similarity,
+        tasks,
+        zoo,
+    )
     from standfast.checks import check
     from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
     from standfast.evaluation import estimate, evaluate, run_study
@@ -68,7 +78,8 @@ __all__ = [
     "zoo",
 ]
 
-logging.getLogger("standfast").addHandler(logging.NullHandler())  # silent unless the user asks for messages
+# silent unless the user asks for messages
+logging.getLogger("standfast").addHandler(logging.NullHandler())
 
 #: the modules of the public names that are no modules themselves
 _HOMES = {

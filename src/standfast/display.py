@@ -42,7 +42,9 @@ class Display:
         self._ended = threading.Event()
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
-        self._thread = threading.Thread(target=self._keep_moving, name="standfast-progress", daemon=True)
+        self._thread = threading.Thread(
+            target=self._keep_moving, name="standfast-progress", daemon=True
+        )
 
     def start(self) -> None:
         """Begin to show, and keep it moving."""
@@ -57,7 +59,9 @@ class Display:
                 return
             if not self._is_open:
                 self._is_open = True
-                self._draw = self._stack.enter_context(_draw_in_notebook() if in_notebook() else _draw_on_terminal())
+                self._draw = self._stack.enter_context(
+                    _draw_in_notebook() if in_notebook() else _draw_on_terminal()
+                )
             if self._draw is not None:
                 self._draw(*self._describe(now - self._began))
             elif at_once or now - self._last_line >= _SECONDS_BETWEEN_LINES:
@@ -173,11 +177,15 @@ def _draw_on_terminal() -> Iterator[_Draw | None]:
         return
     # on a narrow terminal, the words are shortened
     words = TextColumn(
-        "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        "{task.description}",
+        markup=False,
+        table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
     )
     # what the user's code prints goes above the bar, but not if it goes into a file
     to_terminal = sys.stdout is not None and sys.stdout.isatty()
-    with Bar(BarColumn(bar_width=16), words, console=console, expand=True, redirect_stdout=to_terminal) as bar:
+    with Bar(
+        BarColumn(bar_width=16), words, console=console, expand=True, redirect_stdout=to_terminal
+    ) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda share, words: bar.update(task, completed=share, description=words)
 

@@ -31,7 +31,9 @@ def shorten_numbers(text: str) -> str:
     >>> shorten_numbers(f"got {[0.25] * 1000}")
     'got [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...'
     """
-    return _NUMBERS.sub(lambda found: " ".join(found[0].split())[:61].rpartition(" ")[0] + " ...", text)
+    return _NUMBERS.sub(
+        lambda found: " ".join(found[0].split())[:61].rpartition(" ")[0] + " ...", text
+    )
 
 
 def make_printable(text: str) -> str:
@@ -41,7 +43,9 @@ def make_printable(text: str) -> str:
     '\\x1b[2Ja\\u202eb\\ud800\tç\n'
     """
     return "".join(
-        char.encode("unicode_escape").decode() if unicodedata.category(char)[0] == "C" and char not in "\n\t" else char
+        char.encode("unicode_escape").decode()
+        if unicodedata.category(char)[0] == "C" and char not in "\n\t"
+        else char
         for char in text
     )
 
@@ -50,7 +54,9 @@ class StandfastError(Exception):
     """Base class of every exception that standfast raises on purpose. No message has all numbers of a tensor."""
 
     def __init__(self, *parts: object) -> None:
-        super().__init__(*(shorten_numbers(part) if isinstance(part, str) else part for part in parts))
+        super().__init__(
+            *(shorten_numbers(part) if isinstance(part, str) else part for part in parts)
+        )
 
 
 class ArgumentError(StandfastError, ValueError):
@@ -101,15 +107,31 @@ class UnknownNameError(ArgumentError):
 
 #: what other packages (Captum, Quantus, shap, LIME, Foolbox) call an option, and what it is called here
 SYNONYMS = {
-    **dict.fromkeys(("n_steps", "num_steps", "iterations", "n_iter", "num_iter", "max_iter"), ("steps",)),
     **dict.fromkeys(
-        ("n_samples", "nb_samples", "num_samples", "nsamples", "nt_samples", "nr_samples", "n_perturb_samples"),
+        ("n_steps", "num_steps", "iterations", "n_iter", "num_iter", "max_iter"), ("steps",)
+    ),
+    **dict.fromkeys(
+        (
+            "n_samples",
+            "nb_samples",
+            "num_samples",
+            "nsamples",
+            "nt_samples",
+            "nr_samples",
+            "n_perturb_samples",
+        ),
         ("samples", "permutations", "particles"),
     ),
     **dict.fromkeys(("n_masks", "num_masks", "nr_masks"), ("masks", "samples")),
-    **dict.fromkeys(("baselines", "perturb_baseline", "reference"), ("baseline", "background", "replacement")),
-    **dict.fromkeys(("references", "background_data", "feature_background"), ("background", "baseline")),
-    **dict.fromkeys(("eps", "epsilon", "epsilons", "perturb_radius", "perturb_std"), ("radius", "neighbourhood")),
+    **dict.fromkeys(
+        ("baselines", "perturb_baseline", "reference"), ("baseline", "background", "replacement")
+    ),
+    **dict.fromkeys(
+        ("references", "background_data", "feature_background"), ("background", "baseline")
+    ),
+    **dict.fromkeys(
+        ("eps", "epsilon", "epsilons", "perturb_radius", "perturb_std"), ("radius", "neighbourhood")
+    ),
     **dict.fromkeys(("stdevs", "std", "stdev", "noise_level"), ("sigma", "noise")),
     **dict.fromkeys(("sliding_window_shapes", "patch_size", "window"), ("size", "region", "width")),
     **dict.fromkeys(("strides",), ("stride",)),
@@ -128,10 +150,16 @@ ELSEWHERE = {
         ("internal_batch_size", "batch_size", "perturbations_per_eval"),
         "the batch size belongs to the model: standfast.Model(module, bounds, batch_size=...)",
     ),
-    **dict.fromkeys(("device",), "the device belongs to the model: standfast.Model(module, bounds, device=...)"),
-    **dict.fromkeys(("target", "targets"), "targets are an argument of the call: standfast.evaluate(..., targets=...)"),
     **dict.fromkeys(
-        ("multiply_by_inputs",), "input x gradient is an explainer of its own, and integrated gradients multiply"
+        ("device",), "the device belongs to the model: standfast.Model(module, bounds, device=...)"
+    ),
+    **dict.fromkeys(
+        ("target", "targets"),
+        "targets are an argument of the call: standfast.evaluate(..., targets=...)",
+    ),
+    **dict.fromkeys(
+        ("multiply_by_inputs",),
+        "input x gradient is an explainer of its own, and integrated gradients multiply",
     ),
     **dict.fromkeys(
         ("display_progressbar", "show_progress"),
@@ -153,7 +181,9 @@ def nearest_name(name: object, known: Iterable[str]) -> str | None:
     synonyms = (other for other in SYNONYMS.get(str(name).lower(), ()) if other in names)
     near = difflib.get_close_matches(str(name), names, n=1)
     if not near and len(str(name)) > 3:
-        near = sorted((other for other in names if str(name).lower() in str(other).lower()), key=len)[:1]
+        near = sorted(
+            (other for other in names if str(name).lower() in str(other).lower()), key=len
+        )[:1]
     return next(synonyms, near[0] if near and near[0] != name else None)
 
 
@@ -203,7 +233,9 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
     if not package:
         return repr(value)
     title = kind.__name__
-    use = f"{f'{package}:{title}'!r}{f', or standfast.explainers.from_{package}' if adapters else ''}"
+    use = (
+        f"{f'{package}:{title}'!r}{f', or standfast.explainers.from_{package}' if adapters else ''}"
+    )
     return f"{title} of {package}: use {use}"
 
 
@@ -211,7 +243,9 @@ class UnknownOptionError(ArgumentError, TypeError):
     """An option that a class does not have; the message suggests the nearest."""
 
     def __init__(self, owner: str, option: str, value: object, known: Sequence[str]) -> None:
-        expected = f"an option of {owner}: {', '.join(known)}" if known else f"no options for {owner}"
+        expected = (
+            f"an option of {owner}: {', '.join(known)}" if known else f"no options for {owner}"
+        )
         super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, known)}")
 
 
@@ -241,7 +275,9 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_integer(value: object, argument: str, least: int = 1, also: Sequence[str | None] = ()) -> None:
+def check_integer(
+    value: object, argument: str, least: int = 1, also: Sequence[str | None] = ()
+) -> None:
     """Raise `ArgumentError` unless `value` is a whole number of at least `least`, or one of `also`.
 
     Whole numbers of NumPy and torch are accepted; booleans and floats are refused.
@@ -255,11 +291,20 @@ def check_integer(value: object, argument: str, least: int = 1, also: Sequence[s
     fits = (type(value) is int and value >= least) or any(
         type(value) is type(other) and value == other for other in also
     )
-    check(fits, argument, ", or ".join([f"a whole number of at least {least}", *map(repr, also)]), repr(value))
+    check(
+        fits,
+        argument,
+        ", or ".join([f"a whole number of at least {least}", *map(repr, also)]),
+        repr(value),
+    )
 
 
 def check_number(
-    value: object, argument: str, least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+    value: object,
+    argument: str,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
 ) -> None:
     """Raise `ArgumentError` unless `value` is a number of at least `least`, above `above` and below `below`.
 
@@ -270,7 +315,9 @@ def check_number(
     """
     fits = is_number(value) and value >= least and above < value < below
     start = f"of at least {least}" if above == -math.inf else f"above {above}"
-    expected = f"a finite number {start}" if below == math.inf else f"a number {start} and below {below}"
+    expected = (
+        f"a finite number {start}" if below == math.inf else f"a number {start} and below {below}"
+    )
     check(fits, argument, expected, repr(value))
 
 

@@ -162,7 +162,12 @@ def evaluate(
     seed, repeats = as_number(seed), as_number(repeats)
     samples_per_job = None if samples_per_job is None else as_number(samples_per_job)
     check(type(seed) is int, "seed", "a whole number", repr(seed))
-    check(about is None or isinstance(about, Mapping), "about", "a mapping from names, or None", repr(about))
+    check(
+        about is None or isinstance(about, Mapping),
+        "about",
+        "a mapping from names, or None",
+        repr(about),
+    )
     facts = dict(about or {})
     for name, fact in facts.items():
         try:
@@ -199,7 +204,9 @@ def evaluate(
 
         def run(plan: Plan, store: Store) -> RunSummary:
             if minutes is None:
-                return run_grid(grid, store, plan=plan, executor=chosen, origin=origin, progress=report_progress)
+                return run_grid(
+                    grid, store, plan=plan, executor=chosen, origin=origin, progress=report_progress
+                )
             limited = LimitedRun(
                 grid,
                 store,
@@ -211,7 +218,9 @@ def evaluate(
             )
             return limited.run(plan)
 
-        store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
+        store, summary, let_go = (
+            run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
+        )
     found = load_results(store, summary)
     if let_go is not None:
         weakref.finalize(found, let_go)
@@ -402,7 +411,9 @@ def run_study(
             return Origin(about, content, str(Path(study.name).resolve()), study.base)
 
         if minutes is None:
-            run = run_grid(grid, store, executor=chosen, origin=find_origin(None), progress=report_progress)
+            run = run_grid(
+                grid, store, executor=chosen, origin=find_origin(None), progress=report_progress
+            )
         else:
             with importing_from(grid.paths):
                 plan = make_plan(grid, about, store.earlier_manifest(), chosen.at_once)
@@ -428,7 +439,12 @@ def _check_own(folder: Path, study: Study) -> None:
     if store.folder.exists("manifest.json"):
         origin = store.manifest().get("origin")
         own = str(Path(study.name).resolve())
-        check(origin in (None, own), "out", f"a folder of its own, since {folder} has results of {origin}", "none")
+        check(
+            origin in (None, own),
+            "out",
+            f"a folder of its own, since {folder} has results of {origin}",
+            "none",
+        )
 
 
 def default_folder(study: Study) -> Path:
@@ -436,7 +452,9 @@ def default_folder(study: Study) -> Path:
     return Path("results") / (Path(study.name).stem or "study")
 
 
-def executor_of(study: Study, name: str | None = None, workers: int | str | None = None) -> Executor:
+def executor_of(
+    study: Study, name: str | None = None, workers: int | str | None = None
+) -> Executor:
     """The executor of a study; the arguments, if given, replace what the study says."""
     from standfast.study.file.entries import EXECUTORS
 

@@ -25,7 +25,12 @@ from standfast.errors import StandfastError
 
 #: what a compressed file may become: so many bytes, or so many times its size if that is more
 _ROOM, _TIMES = 10**9, 100
-_KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 class ReadError(StandfastError, OSError):
@@ -46,10 +51,14 @@ class WriteError(StandfastError, OSError):
     """
 
     def __init__(self, path: object, error: OSError, stored: bool = False) -> None:
-        self.reason = str(getattr(error, "reason", "") or error.strerror or f"{type(error).__name__}: {error}")
+        self.reason = str(
+            getattr(error, "reason", "") or error.strerror or f"{type(error).__name__}: {error}"
+        )
         if isinstance(error, FileExistsError):
             self.reason = "a file is in the place of a folder"
-        super().__init__(f"{path} could not be written: {self.reason}{'. What was stored before is intact' * stored}.")
+        super().__init__(
+            f"{path} could not be written: {self.reason}{'. What was stored before is intact' * stored}."
+        )
         self.errno = error.errno
 
 
@@ -70,7 +79,9 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
     b'text'
     """
     # a pipe that is opened in this way does not wait for its writer
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+    with open(
+        path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+    ) as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise ReadError(path, f"it is {_KINDS.get(stat.S_IFMT(about.st_mode), 'no file')}")
@@ -79,7 +90,9 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
         try:
             return file.read() if largest is None else file.read(largest)
         except MemoryError as error:
-            raise ReadError(path, f"it has {about.st_size:,} bytes, for which there is no memory") from error
+            raise ReadError(
+                path, f"it has {about.st_size:,} bytes, for which there is no memory"
+            ) from error
 
 
 def find_room(held: int) -> int:
@@ -118,7 +131,10 @@ def load_npy(content: bytes) -> np.ndarray[Any, Any]:
     stream = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }
         if version not in read:
             raise ValueError(f"a file of version {version}, and not of 1.0 or 2.0")
         with warnings.catch_warnings():
@@ -129,7 +145,14 @@ def load_npy(content: bytes) -> np.ndarray[Any, Any]:
             raise ValueError(f"its header says that {claimed:,} bytes follow, and {held:,} do")
         found: np.ndarray[Any, Any] = np.load(io.BytesIO(content), allow_pickle=False)
         return found
-    except (EOFError, TypeError, OverflowError, RecursionError, MemoryError, AttributeError) as error:
+    except (
+        EOFError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+        MemoryError,
+        AttributeError,
+    ) as error:
         raise ValueError(str(error) or type(error).__name__) from error
 
 
@@ -143,7 +166,10 @@ def load_npz(content: bytes, wanted: Container[str]) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            return {key: load_npy(archive.read(name)) if key in wanted else None for key, name in members.items()}
+            return {
+                key: load_npy(archive.read(name)) if key in wanted else None
+                for key, name in members.items()
+            }
     except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError, MemoryError) as error:
         raise ValueError(str(error) or type(error).__name__) from error
 
@@ -164,7 +190,9 @@ def write_atomically(path: Path, content: bytes, lasting: bool = True, new: bool
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        handle, temporary = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}.", suffix=".part"
+        )
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()

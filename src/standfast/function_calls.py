@@ -30,7 +30,16 @@ from torch.overrides import TorchFunctionMode
 from standfast.errors import ModelError, NoGradientsError
 
 # how the names of functions begin that programs have after `run_decompositions()`
-_DECOMPOSED = ("addmm", "mm", "convolution", "native_", "_native_", "max_pool2d_", "_softmax", "_log_softmax")
+_DECOMPOSED = (
+    "addmm",
+    "mm",
+    "convolution",
+    "native_",
+    "_native_",
+    "max_pool2d_",
+    "_softmax",
+    "_log_softmax",
+)
 
 
 class _Stance:
@@ -65,7 +74,8 @@ def run_eagerly() -> Iterator[None]:
     compiled. Whoever uses these runs the module inside. Blocks may be nested, and may overlap in several threads: all
     threads run compiled modules as they were written until the last block ends.
     """
-    if "torch._dynamo" not in sys.modules:  # nothing has been compiled; the import alone would take a second
+    # nothing has been compiled; the import alone would take a second
+    if "torch._dynamo" not in sys.modules:
         yield
         return
     _STANCE.enter()
@@ -81,7 +91,10 @@ def find_programs(module: nn.Module) -> list[torch.fx.Graph]:
     Modules traced by `torch.fx` are no such programs: they call their layers.
     """
     parts = list(module.modules())
-    graphs = [part.graph if isinstance(part, torch.fx.GraphModule) else vars(part).get("graph") for part in parts]
+    graphs = [
+        part.graph if isinstance(part, torch.fx.GraphModule) else vars(part).get("graph")
+        for part in parts
+    ]
     return [
         graph
         for graph in graphs
@@ -107,7 +120,8 @@ def find_training_calls(module: nn.Module) -> list[str]:
 
 def _trains(call: torch.fx.Node) -> bool:
     given = bind_arguments(call.target, call.args, call.kwargs)  # type: ignore[arg-type]
-    if isinstance(given.get("dropout_p"), float) and given["dropout_p"] > 0:  # of attention, which has no flag
+    # of attention, which has no flag
+    if isinstance(given.get("dropout_p"), float) and given["dropout_p"] > 0:
         return True
     if any(given.get(name) == 0 for name in ("p", "dropout")):
         return False
@@ -145,12 +159,17 @@ class FunctionMode(TorchFunctionMode):
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         self._eager.pop().close()
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """The result of the call `func(*args, **kwargs)` of the function called `name`."""
         return func(*args, **kwargs)
 
@@ -166,7 +185,9 @@ class FunctionMode(TorchFunctionMode):
         name = getattr(packet, "__name__", "")
         if self.names is not None and name not in self.names:
             return func(*args, **(kwargs or {}))
-        if isinstance(packet, OpOverloadPacket) and not packet._qualified_op_name.startswith("aten::"):
+        if isinstance(packet, OpOverloadPacket) and not packet._qualified_op_name.startswith(
+            "aten::"
+        ):
             # another library's function, which may have the name of a known one; its nodes count as not seen
             return self.run(packet._qualified_op_name, func, list(args), dict(kwargs or {}))
         if isinstance(func, HigherOrderOperator):  # it calls functions itself, such as `torch.cond`
@@ -176,7 +197,8 @@ class FunctionMode(TorchFunctionMode):
         end = torch._C._autograd._get_sequence_nr()
         if end > start:
             self._recomputes = self._recomputes or _is_checkpointed()
-            while self._spans and self._spans[-1][1] >= start:  # calls within this one, or just before it
+            # calls within this one, or just before it
+            while self._spans and self._spans[-1][1] >= start:
                 start = min(start, self._spans.pop()[0])
             self._spans.append((start, end))
         return result
@@ -214,7 +236,9 @@ class FunctionMode(TorchFunctionMode):
         """
         nodes = self.find_unseen(result, source)
         replaces = type(self).run is not FunctionMode.run
-        if (self._recomputes and replaces) or any(_find_module(node) == "torch.utils.checkpoint" for node in nodes):
+        if (self._recomputes and replaces) or any(
+            _find_module(node) == "torch.utils.checkpoint" for node in nodes
+        ):
             raise ModelError(
                 f"{who}: expected a module that keeps what its backward pass needs, got torch.utils.checkpoint, which"
                 " computes it again without the rules; switch off checkpointing"
@@ -273,7 +297,9 @@ def remember_autocast(values: Tensor) -> Callable[[], torch.autocast]:
     )
 
 
-def bind_arguments(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+def bind_arguments(
+    func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> dict[str, Any]:
     """The arguments of a call by the names of the parameters, which have another order in each form of a function.
 
     Args:
@@ -287,8 +313,14 @@ def bind_arguments(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[s
     if isinstance(func, FunctionType):
         names = list(inspect.signature(func).parameters)
     else:
-        packet = func if isinstance(func, OpOverload | OpOverloadPacket) else getattr(torch.ops.aten, func.__name__)
-        overload = packet if isinstance(packet, OpOverload) else getattr(packet, packet.overloads()[0])
+        packet = (
+            func
+            if isinstance(func, OpOverload | OpOverloadPacket)
+            else getattr(torch.ops.aten, func.__name__)
+        )
+        overload = (
+            packet if isinstance(packet, OpOverload) else getattr(packet, packet.overloads()[0])
+        )
         names = [argument.name for argument in overload._schema.arguments]
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
@@ -331,12 +363,17 @@ def find_tensors(values: Sequence[Any]) -> list[Tensor]:
 
 
 # nodes of torch's functions with a derivative of 0 everywhere, without the number at the end of the name
-_STEPS = split_names("RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward")
+_STEPS = split_names(
+    "RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward"
+)
 
 
 def find_sources(node: Node) -> list[Node]:
     """The nodes that a node of the graph passes its gradient to: none if it rounds."""
-    rounds = type(node).__name__[:-1] in _STEPS or getattr(node, "_saved_rounding_mode", None) is not None
+    rounds = (
+        type(node).__name__[:-1] in _STEPS
+        or getattr(node, "_saved_rounding_mode", None) is not None
+    )
     return [] if rounds else [source for source, _ in node.next_functions if source is not None]
 
 
@@ -353,7 +390,9 @@ def walk_graph(values: Tensor) -> Iterator[Node]:
 
 #: how torch names the node of an operation that it cannot differentiate, and through which it passes zeros
 _UNKNOWN_DERIVATIVES = ("WarnNotImplemented", "NotImplemented")
-_WITHOUT_GRADIENTS = "What needs no gradients can be used: explainers such as occlusion, block search"
+_WITHOUT_GRADIENTS = (
+    "What needs no gradients can be used: explainers such as occlusion, block search"
+)
 
 
 def check_has_gradients(scores: Tensor, x: Tensor, by: str = "") -> None:
@@ -413,7 +452,8 @@ def compute_gradient(
     (gradient,) = torch.autograd.grad(
         scores.sum(), x, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
     )
-    if gradient is None:  # no graph leads to the scores, or an operation of the user's gives None in place of zeros
+    # no graph leads to the scores, or an operation of the user's gives None in place of zeros
+    if gradient is None:
         check_has_gradients(scores, x)
         return torch.zeros_like(x, requires_grad=create_graph)
     return gradient

@@ -30,7 +30,9 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
 
 #: of each module and layer, for each shape of inputs: whether gates do what masked weights do
-_GATEABLE: WeakKeyDictionary[nn.Module, WeakKeyDictionary[nn.Module, dict[tuple[int, ...], bool]]] = WeakKeyDictionary()
+_GATEABLE: WeakKeyDictionary[
+    nn.Module, WeakKeyDictionary[nn.Module, dict[tuple[int, ...], bool]]
+] = WeakKeyDictionary()
 _OWNERS: ContextVar[Tensor | None] = ContextVar("owners", default=None)
 
 
@@ -67,14 +69,20 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
     if wanted in ("all", "conv") or (wanted == "first" and "first" not in every):
         kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
         chosen: dict[str, nn.Module] = {
-            n: layer for n, layer in every.items() if isinstance(layer, kinds) and group_count(layer) > 1
+            n: layer
+            for n, layer in every.items()
+            if isinstance(layer, kinds) and group_count(layer) > 1
         }
         if not chosen:
             what = "a convolution" if wanted == "conv" else "a convolution or a linear layer"
-            existing = ", ".join(f"{n} ({type(layer).__name__}, {group_count(layer)})" for n, layer in every.items())
+            existing = ", ".join(
+                f"{n} ({type(layer).__name__}, {group_count(layer)})" for n, layer in every.items()
+            )
             existing = existing or "neither convolutions nor linear layers"
             got = f"{wanted!r} for a {module_name(module)} with {existing}"
-            raise ArgumentError("layers", f"{wanted!r} only for a module with {what} of at least two channels", got)
+            raise ArgumentError(
+                "layers", f"{wanted!r} only for a module with {what} of at least two channels", got
+            )
         return dict([next(iter(chosen.items()))]) if wanted == "first" else chosen
     names = (wanted,) if isinstance(wanted, str) else wanted
     for name in names:
@@ -82,7 +90,12 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
             known = [*every, "all", "conv", "first"] if isinstance(wanted, str) else every
             raise UnknownNameError("layers", name, known)
         channels = group_count(every[name])
-        check(channels > 1, "layers", "layers of at least two channels", f"{name!r}, which has {channels}")
+        check(
+            channels > 1,
+            "layers",
+            "layers of at least two channels",
+            f"{name!r}, which has {channels}",
+        )
     return {name: every[name] for name in names}
 
 
@@ -102,7 +115,11 @@ def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
         keep = keep.reshape(layer.groups, -1).repeat_interleave(per_group, 0)
     elif isinstance(layer, CONVOLUTIONS):
         keep = keep[:, None]
-    keep = keep.reshape(*keep.shape, *[1] * (weight.ndim - 2)) if isinstance(layer, CONVOLUTIONS) else keep
+    keep = (
+        keep.reshape(*keep.shape, *[1] * (weight.ndim - 2))
+        if isinstance(layer, CONVOLUTIONS)
+        else keep
+    )
     return torch.where(keep, weight.detach(), 0.0)
 
 
@@ -182,7 +199,12 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
     """
     groups = group_count(layer)
     fits = masks.ndim == 2 and masks.shape[1] == groups and masks.dtype == torch.bool
-    check(fits, "masks", f"bool of shape (N, {groups})", f"{masks.dtype} of shape {tuple(masks.shape)}")
+    check(
+        fits,
+        "masks",
+        f"bool of shape (N, {groups})",
+        f"{masks.dtype} of shape {tuple(masks.shape)}",
+    )
 
     def keep(like: Tensor, axis: int) -> Tensor:
         owners = _OWNERS.get()
@@ -211,7 +233,8 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
     handle, eager = None, contextlib.ExitStack()
     try:
         eager.enter_context(run_eagerly())
-        if isinstance(layer, CONVOLUTIONS):  # before other hooks, so that they see the output of masked weights
+        # before other hooks, so that they see the output of masked weights
+        if isinstance(layer, CONVOLUTIONS):
             handle = layer.register_forward_hook(after, prepend=True)
         else:
             handle = layer.register_forward_pre_hook(before, with_kwargs=True)
@@ -240,7 +263,9 @@ def find_gateable(model: Model, like: Tensor, layers: Mapping[str, nn.Module]) -
         shapes = [_row_counts(model, rows, new) for rows in (x, torch.cat([x, x]))]
         for name, layer in new.items():
             few, many = (seen[name] for seen in shapes)
-            called = len(few) == len(many) > 0 and set(few) == {len(x)} and set(many) == {2 * len(x)}
+            called = (
+                len(few) == len(many) > 0 and set(few) == {len(x)} and set(many) == {2 * len(x)}
+            )
             agrees = called and _agrees(model, pair, layer, reference)
             known.setdefault(layer, {})[shape] = agrees
     return {name for name, layer in layers.items() if known[layer][shape]}

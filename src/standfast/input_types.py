@@ -24,7 +24,9 @@ def find_input_types(module: nn.Module) -> tuple[torch.dtype, ...]:
     >>> find_input_types(nn.Flatten())
     (torch.float32,)
     """
-    of_layers = _list_types(parameter for layer in _list_layers(module) for parameter in layer.parameters(False))
+    of_layers = _list_types(
+        parameter for layer in _list_layers(module) for parameter in layer.parameters(False)
+    )
     of_parameters = _list_types(module.parameters())
     types = [*of_layers, *of_parameters]
     if not types:
@@ -34,12 +36,15 @@ def find_input_types(module: nn.Module) -> tuple[torch.dtype, ...]:
 
 def _list_layers(module: nn.Module) -> list[nn.Module]:
     """The layers of torch that compute with their weights."""
-    layers = [part for part in module.modules() if type(part).__module__.startswith("torch.nn.modules.")]
+    layers = [
+        part for part in module.modules() if type(part).__module__.startswith("torch.nn.modules.")
+    ]
     return [layer for layer in layers if not isinstance(layer, _LOOKED_UP)]
 
 
 def _list_types(tensors: Iterable[Tensor]) -> list[torch.dtype]:
     """The types of real numbers, and those of the parts of complex numbers."""
     kinds = [tensor.dtype for tensor in tensors]
-    real = [kind for kind in kinds if kind.is_floating_point and kind.itemsize > 1]  # of one byte: quantised
+    # of one byte: quantised
+    real = [kind for kind in kinds if kind.is_floating_point and kind.itemsize > 1]
     return [*real, *(kind.to_real() for kind in kinds if kind.is_complex)]

@@ -94,7 +94,12 @@ def check_declarations(kind: type, base: type) -> None:
         value: Any = inspect.getattr_static(kind, name, _MISSING)  # also of a class beside the base
         if value is _MISSING or hasattr(value, "__get__"):
             continue
-        check(_has_type(value, declared), f"{kind.__qualname__}.{name}", _PLAIN_TYPES[declared], repr(value))
+        check(
+            _has_type(value, declared),
+            f"{kind.__qualname__}.{name}",
+            _PLAIN_TYPES[declared],
+            repr(value),
+        )
 
 
 def _has_type(value: object, declared: Any) -> bool:

@@ -37,7 +37,9 @@ def standfast_check(request: pytest.FixtureRequest) -> Callable[..., Decisions]:
         from standfast.checks import check
         from standfast.errors import check as check_argument
 
-        check_argument(undecided in ("fail", "skip"), "undecided", "'fail' or 'skip'", repr(undecided))
+        check_argument(
+            undecided in ("fail", "skip"), "undecided", "'fail' or 'skip'", repr(undecided)
+        )
         if isinstance(study, str | Path):
             study = folder / study
         found = check(study, out, progress=False, **options)

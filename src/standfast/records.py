@@ -11,12 +11,30 @@ from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import torch
 from torch import Tensor
 
-from standfast.errors import FINITE, ArgumentError, UnknownOptionError, as_number, check, is_number, suggest_name
+from standfast.errors import (
+    FINITE,
+    ArgumentError,
+    UnknownOptionError,
+    as_number,
+    check,
+    is_number,
+    suggest_name,
+)
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -39,10 +57,19 @@ class Range:
 
     def holds(self, value: float) -> bool:
         """Whether a number is finite and within the ends."""
-        return math.isfinite(value) and self.least <= value <= self.most and self.above < value < self.below
+        return (
+            math.isfinite(value)
+            and self.least <= value <= self.most
+            and self.above < value < self.below
+        )
 
     def __str__(self) -> str:
-        words = {"of at least": self.least, "above": self.above, "below": self.below, "at most": self.most}
+        words = {
+            "of at least": self.least,
+            "above": self.above,
+            "below": self.below,
+            "at most": self.most,
+        }
         return " and ".join(f"{word} {end:g}" for word, end in words.items() if math.isfinite(end))
 
 
@@ -70,10 +97,17 @@ class _Declared(NamedTuple):
         if self.check is not None:
             held = self.check(value, option)
             return value if held is None else held
-        if self.entries and isinstance(value, list | tuple) and value and all(map(self.entries.allows, value)):
+        if (
+            self.entries
+            and isinstance(value, list | tuple)
+            and value
+            and all(map(self.entries.allows, value))
+        ):
             return tuple(value)
         if not self.allows(value):
-            near = suggest_name(value, [choice for choice in self.choices if isinstance(choice, str)])
+            near = suggest_name(
+                value, [choice for choice in self.choices if isinstance(choice, str)]
+            )
             raise ArgumentError(option, str(self), f"{value!r}{near}")
         return value
 
@@ -81,17 +115,23 @@ class _Declared(NamedTuple):
         """Whether a value that is no list is one of the choices, or within a range."""
         chosen = any(type(value) is type(choice) and value == choice for choice in self.choices)
         return chosen or any(
-            is_number(value) and isinstance(value, kind | int) and limits.holds(value) for kind, limits in self.numbers
+            is_number(value) and isinstance(value, kind | int) and limits.holds(value)
+            for kind, limits in self.numbers
         )
 
     @property
     def is_whole_number(self) -> bool:
         """Whether every value is a whole number of at least 1."""
         is_number_only = bool(self.numbers) and not self.choices and self.entries is None
-        return is_number_only and all(kind is int and limits.least >= 1 for kind, limits in self.numbers)
+        return is_number_only and all(
+            kind is int and limits.least >= 1 for kind, limits in self.numbers
+        )
 
     def __str__(self) -> str:
-        words = [f"a {'whole' if kind is int else 'finite'} number {limits}" for kind, limits in self.numbers]
+        words = [
+            f"a {'whole' if kind is int else 'finite'} number {limits}"
+            for kind, limits in self.numbers
+        ]
         words += [f"a list, each {self.entries}"] if self.entries else []
         return ", or ".join([*words, *map(repr, self.choices)])
 
@@ -113,7 +153,11 @@ def _read_hint(hint: Any) -> _Declared | None:
             choices += inner
         elif origin is Annotated and isinstance(inner[1], Range):
             numbers.append(inner[:2])
-        elif origin is tuple and inner[1:] == (...,) and (entries := _read_hint(inner[0])) is not None:
+        elif (
+            origin is tuple
+            and inner[1:] == (...,)
+            and (entries := _read_hint(inner[0])) is not None
+        ):
             continue
         else:
             return None
@@ -128,7 +172,12 @@ def _read_hints(kind: type) -> dict[str, _Declared]:
         read |= _read_hints(base) if dataclasses.is_dataclass(base) else {}
     try:
         hints = get_type_hints(kind, include_extras=True)
-    except (NameError, AttributeError, TypeError):  # types that are known only where the class is, or to type checkers
+    except (
+        NameError,
+        AttributeError,
+        TypeError,
+    ):
+        # types that are known only where the class is, or to type checkers
         hints = {}
     found = {name: _read_hint(hint) for name, hint in hints.items()}
     return {**read, **{name: known for name, known in found.items() if known is not None}}
@@ -137,8 +186,13 @@ def _read_hints(kind: type) -> dict[str, _Declared]:
 def _read_options(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are given, as they are held; `ArgumentError` for one that its type excludes."""
     known = _read_hints(kind)
-    options = (field.name for field in dataclasses.fields(kind) if field.init and field.name in given)
-    return {name: known[name].read(given[name], name) if name in known else given[name] for name in options}
+    options = (
+        field.name for field in dataclasses.fields(kind) if field.init and field.name in given
+    )
+    return {
+        name: known[name].read(given[name], name) if name in known else given[name]
+        for name in options
+    }
 
 
 @cache
@@ -150,12 +204,19 @@ def _check_declared_options(kind: Any) -> None:
     for declaration, names in kind.list_declared_options().items():
         unknown = [name for name in names if name not in options]
         argument = f"{kind.__qualname__}.{declaration}"
-        check(not unknown, argument, f"names of options: {', '.join(options)}", ", ".join(map(repr, unknown)))
+        check(
+            not unknown,
+            argument,
+            f"names of options: {', '.join(options)}",
+            ", ".join(map(repr, unknown)),
+        )
     for declaration, names in getattr(kind, "list_declared_counts", dict)().items():
         hints = _read_hints(kind)
         others = [name for name in names if name not in hints or not hints[name].is_whole_number]
         expected = "options whose type is a whole number from 1 on, such as Count"
-        check(not others, f"{kind.__qualname__}.{declaration}", expected, ", ".join(map(repr, others)))
+        check(
+            not others, f"{kind.__qualname__}.{declaration}", expected, ", ".join(map(repr, others))
+        )
 
 
 class ConfigurationType(ABCMeta):
@@ -187,7 +248,9 @@ class ConfigurationType(ABCMeta):
     standfast.errors.UnknownOptionError: n_steps: expected an option of Steps: steps, got n_steps=3 (did you mean 's...
     """
 
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> None:
+    def __init__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> None:
         super().__init__(name, bases, namespace, **options)
         for base in cls.__mro__:
             for hook, instead in vars(base).get("gone", {}).items():
@@ -199,7 +262,9 @@ class ConfigurationType(ABCMeta):
         numbers = [as_number(value) for value in values]
         if dataclasses.is_dataclass(cls):
             _check_declared_options(cls)
-            names = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]
+            names = [
+                field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only
+            ]
             held = _read_options(cls, {**dict(zip(names, numbers, strict=False)), **plain})
             plain = {name: held.get(name, value) for name, value in plain.items()}
             numbers[: len(names)] = [held[name] for name, _ in zip(names, numbers, strict=False)]
@@ -212,7 +277,9 @@ class ConfigurationType(ABCMeta):
             unknown = [option for option in options if option not in names]
             if not unknown or len(names) < len(known) or "unexpected keyword" not in str(error):
                 raise
-        raise UnknownOptionError(getattr(cls, "name", cls.__name__), unknown[0], options[unknown[0]], names)
+        raise UnknownOptionError(
+            getattr(cls, "name", cls.__name__), unknown[0], options[unknown[0]], names
+        )
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -251,7 +318,9 @@ def split_tag(stored: object) -> tuple[str, str, dict[str, Any]]:
     >>> split_tag({"norm": "LinfBall", "radius": 0.1}), split_tag({"name": "block", "starts": 9}), split_tag("block")
     (('norm', 'LinfBall', {'radius': 0.1}), ('name', 'block', {'starts': 9}), ('', '', {}))
     """
-    options = {str(key): value for key, value in stored.items()} if isinstance(stored, Mapping) else {}
+    options = (
+        {str(key): value for key, value in stored.items()} if isinstance(stored, Mapping) else {}
+    )
     tag = next((tag for tag in TAGS if isinstance(options.get(tag), str)), "")
     return tag, str(options.pop(tag, "")), options
 
@@ -268,7 +337,8 @@ class FrozenMapping(Mapping[K, V_co]):
 
     def __init__(self, entries: Mapping[K, V_co]) -> None:
         self._entries = dict(entries)
-        self._hash = hash(tuple(self._entries.items()))  # large mappings are looked up often, in caches
+        # large mappings are looked up often, in caches
+        self._hash = hash(tuple(self._entries.items()))
 
     def __getitem__(self, key: K) -> V_co:
         return self._entries[key]
@@ -283,7 +353,9 @@ class FrozenMapping(Mapping[K, V_co]):
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FrozenMapping) and list(self._entries.items()) == list(other._entries.items())
+        return isinstance(other, FrozenMapping) and list(self._entries.items()) == list(
+            other._entries.items()
+        )
 
     def __reduce__(self) -> tuple[type, tuple[dict[K, V_co]]]:
         return FrozenMapping, (self._entries,)  # the hash of a text differs from process to process
@@ -316,7 +388,12 @@ class TensorOption:
     def __init__(self, tensor: Tensor, header: bytes = b"") -> None:
         values = tensor.detach().cpu().contiguous().clone()
         content = header + values.flatten().view(torch.uint8).numpy().tobytes()
-        set_fields(self, shape=tuple(values.shape), digest=hashlib.sha256(content).hexdigest()[:16], _tensor=values)
+        set_fields(
+            self,
+            shape=tuple(values.shape),
+            digest=hashlib.sha256(content).hexdigest()[:16],
+            _tensor=values,
+        )
 
     @property
     def tensor(self) -> Tensor:
@@ -361,7 +438,12 @@ class Background(TensorOption):
     """
 
     def __init__(self, inputs: Tensor) -> None:
-        check(isinstance(inputs, Tensor), "background", "reference inputs as a tensor (B, ...)", type(inputs).__name__)
+        check(
+            isinstance(inputs, Tensor),
+            "background",
+            "reference inputs as a tensor (B, ...)",
+            type(inputs).__name__,
+        )
         fine = inputs.is_floating_point() and inputs.ndim >= 2 and inputs.numel() > 0
         got = f"{inputs.dtype} of shape {tuple(inputs.shape)}"
         check(fine, "background", "reference inputs of shape (B, ...), floating point", got)

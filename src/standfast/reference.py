@@ -95,13 +95,20 @@ def make_reference(rows: Tensor, codes: CellCodes | None = None) -> Reference:
     """
     known = rows.detach().cpu()
     chosen = known[content_keys(known, seed=0).argsort(stable=True)[:MOST_ROWS]]
-    ordered = known.double().sort(0).values  # so that the last bits of sums do not depend on the order of rows
-    baseline, mean, sd = ordered[(len(known) - 1) // 2], ordered.mean(0), ordered.std(0, correction=0)
+    # so that the last bits of sums do not depend on the order of rows
+    ordered = known.double().sort(0).values
+    baseline, mean, sd = (
+        ordered[(len(known) - 1) // 2],
+        ordered.mean(0),
+        ordered.std(0, correction=0),
+    )
     if codes is not None and not codes.plain:
         columns = zip(ordered.T, codes.categories, codes.edges, strict=True)
         middles = [_summarise_cells(cells, category, edge) for cells, category, edge in columns]
         baseline, mean, sd = torch.stack(middles, dim=1)
-    chosen, baseline, mean, sd = (values.to(rows.device, rows.dtype) for values in (chosen, baseline, mean, sd))
+    chosen, baseline, mean, sd = (
+        values.to(rows.device, rows.dtype) for values in (chosen, baseline, mean, sd)
+    )
     return Reference(len(known), chosen, baseline, mean, sd, known, codes)
 
 
@@ -112,7 +119,11 @@ def _summarise_cells(cells: Tensor, category: bool, edge: float) -> Tensor:
         baseline = _find_most_frequent(cells, edge)
         return torch.stack([baseline, baseline, torch.zeros_like(baseline)])
     mostly_missing = 2 * len(known) < len(cells)
-    baseline = _find_most_frequent(cells[cells < edge], edge) if mostly_missing else known[(len(known) - 1) // 2]
+    baseline = (
+        _find_most_frequent(cells[cells < edge], edge)
+        if mostly_missing
+        else known[(len(known) - 1) // 2]
+    )
     if len(known) == 0:
         return torch.stack([baseline, baseline, torch.zeros_like(baseline)])
     return torch.stack([baseline, known.mean(), known.std(correction=0)])

@@ -11,10 +11,17 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError, UnknownOptionError, check
+from standfast.errors import (
+    ArgumentError,
+    StandfastError,
+    UnknownNameError,
+    UnknownOptionError,
+    check,
+)
 
 T = TypeVar("T")
-_BETWEEN = re.compile(r",(?![^()\[\]]*[)\]])")  # a comma between options, not within the brackets of a value
+# a comma between options, not within the brackets of a value
+_BETWEEN = re.compile(r",(?![^()\[\]]*[)\]])")
 
 
 class Registry(Generic[T]):
@@ -60,14 +67,21 @@ class Registry(Generic[T]):
         Raises:
             ArgumentError: the name is in use; `entry` is not one of this kind, or has another name.
         """
-        check(name not in self._entries, f"{self.kind} name", "a name that is not in use", repr(name))
+        check(
+            name not in self._entries, f"{self.kind} name", "a name that is not in use", repr(name)
+        )
         self._check(name, entry, repr(entry))
         self._entries[name] = entry
 
     def _check(self, name: str, entry: T, got: str) -> None:
         check(self._fits(entry), f"{self.kind} {name}", f"a {self.kind}", got)
         own = getattr(entry, "name", None if self._named else name)
-        check(own == name, f"{self.kind} {name}", f"a {self.kind} whose name is {name!r}", f"the name {own!r} in {got}")
+        check(
+            own == name,
+            f"{self.kind} {name}",
+            f"a {self.kind} whose name is {name!r}",
+            f"the name {own!r} in {got}",
+        )
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers a class or function under `name`."""
@@ -81,7 +95,11 @@ class Registry(Generic[T]):
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
         """The entry points that other packages provide, by name."""
-        return {} if self.group is None else {point.name: point for point in entry_points(group=self.group)}
+        return (
+            {}
+            if self.group is None
+            else {point.name: point for point in entry_points(group=self.group)}
+        )
 
     def is_from_package(self, name: object) -> bool:
         """Whether `name` has the form `"package:Title"` for one of `packages`; the title may be unknown.
@@ -89,7 +107,9 @@ class Registry(Generic[T]):
         Options may follow, as in `"package:Title:option=value"`. Text whose options follow the first colon, such as
         `"lime:samples=50"`, names an entry of this registry.
         """
-        package, colon, rest = self.aliases.get(name, name).partition(":") if isinstance(name, str) else ("", "", "")
+        package, colon, rest = (
+            self.aliases.get(name, name).partition(":") if isinstance(name, str) else ("", "", "")
+        )
         return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
 
     def __getitem__(self, name: str) -> T:
@@ -188,7 +208,11 @@ def _split_name(kinds: Registry[Any], text: str) -> tuple[str, str]:
 def _check_required(kind: type, name: str, options: Mapping[str, Any]) -> None:
     """Raise `ArgumentError` for an option without a default that is missing, with its value in `kind.example()`."""
     for field in fields(kind) if is_dataclass(kind) else ():
-        if field.init and field.name not in options and field.default is field.default_factory is MISSING:
+        if (
+            field.init
+            and field.name not in options
+            and field.default is field.default_factory is MISSING
+        ):
             expected = f"a value for {name}"
             example = getattr(kind, "example", None)
             if example is not None:
@@ -201,7 +225,11 @@ def _spell(value: object) -> str:
     if not is_dataclass(value):
         return repr(value)
     options = {field.name: getattr(value, field.name) for field in fields(value)}
-    own = [f"{field.name}={options[field.name]!r}" for field in fields(value) if options[field.name] != field.default]
+    own = [
+        f"{field.name}={options[field.name]!r}"
+        for field in fields(value)
+        if options[field.name] != field.default
+    ]
     return f"{type(value).__name__}({', '.join(own)})"
 
 

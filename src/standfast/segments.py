@@ -53,7 +53,8 @@ _FITS = {
 }
 _KINDS = {2: "flat features", 3: "series", 4: "images"}
 _EXPECTED = (
-    f"{', '.join(map(repr, _FITS))}, a whole number of at least {FEWEST}, or an integer tensor of labels from 0 up"
+    f"{', '.join(map(repr, _FITS))}, a whole number of at least {FEWEST}, or an integer"
+    " tensor of labels from 0 up"
 )
 
 
@@ -73,8 +74,17 @@ class LabelMap(SampleOption):
     """
 
     def __init__(self, labels: Tensor) -> None:
-        fine = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
-        check(fine and labels.numel() > 0 and int(labels.min()) >= 0, "segments", _EXPECTED, _describe(labels))
+        fine = (
+            not labels.is_floating_point()
+            and not labels.is_complex()
+            and labels.dtype != torch.bool
+        )
+        check(
+            fine and labels.numel() > 0 and int(labels.min()) >= 0,
+            "segments",
+            _EXPECTED,
+            _describe(labels),
+        )
         super().__init__(labels.to(torch.int64))
 
     def is_per_sample(self, inputs: Tensor) -> bool:
@@ -92,7 +102,12 @@ class LabelMap(SampleOption):
             return self
         spatial = spatial_shape(inputs)
         many = (len(inputs), *spatial)
-        check(self.shape == many, "segments", f"labels of shape {spatial} or {many}, one for each sample", self.shape)
+        check(
+            self.shape == many,
+            "segments",
+            f"labels of shape {spatial} or {many}, one for each sample",
+            self.shape,
+        )
         return LabelMap(self.tensor[rows])
 
 
@@ -129,7 +144,11 @@ def check_segments(how: SegmentChoice | Tensor, name: str = "segments") -> Segme
     """
     if isinstance(how, Tensor):
         return LabelMap(how)
-    fine = isinstance(how, LabelMap) or (isinstance(how, str) and how in _FITS) or (type(how) is int and how >= FEWEST)
+    fine = (
+        isinstance(how, LabelMap)
+        or (isinstance(how, str) and how in _FITS)
+        or (type(how) is int and how >= FEWEST)
+    )
     check(fine, name, _EXPECTED, repr(how))
     return how
 
@@ -185,7 +204,12 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     tensor([[1, 1, 0, 0, 2, 2]])
     """
     how, spatial = check_segments(how), spatial_shape(inputs)
-    check(inputs.ndim >= 2 and len(inputs) > 0, "inputs", "a non-empty batch (N, ...)", tuple(inputs.shape))
+    check(
+        inputs.ndim >= 2 and len(inputs) > 0,
+        "inputs",
+        "a non-empty batch (N, ...)",
+        tuple(inputs.shape),
+    )
     if isinstance(how, LabelMap):
         return _apply_labels(inputs, how.tensor, spatial)
     kind = _KINDS.get(inputs.ndim, "volumes")
@@ -200,7 +224,9 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
         find = partial(_slic, count=count)
         return _find_superpixels(inputs, count, find, max(FEWEST, count // 2), count + count // 2)
     labels = make_grid(spatial, count)
-    return share_labels(inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1)
+    return share_labels(
+        inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1
+    )
 
 
 def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
@@ -219,7 +245,9 @@ def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
         cells = min(max(round(share), 1), length)
         wanted, positions = max(wanted / cells, 1.0), positions / length
         cell = np.arange(length) * cells // length
-        labels = labels * cells + cell.reshape([-1 if a == axis else 1 for a in range(len(spatial))])
+        labels = labels * cells + cell.reshape(
+            [-1 if a == axis else 1 for a in range(len(spatial))]
+        )
     return labels
 
 
@@ -233,7 +261,9 @@ def share_labels(inputs: Tensor, labels: Tensor, width: int) -> Segments:
     """Segments with the same label map for all inputs."""
     count = torch.full((len(inputs),), width, device=inputs.device)
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    return Segments(labels.expand(len(inputs), *labels.shape), count, width, fallback, (width,) * len(inputs))
+    return Segments(
+        labels.expand(len(inputs), *labels.shape), count, width, fallback, (width,) * len(inputs)
+    )
 
 
 def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> Segments:
@@ -249,10 +279,14 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     if len(found) != len(inputs) or tuple(labels.shape) == spatial:
         return share_labels(inputs, found[0].reshape(spatial), counts[0])
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    return Segments(found.reshape(many), send(counts, inputs.device), max(counts), fallback, tuple(counts))
+    return Segments(
+        found.reshape(many), send(counts, inputs.device), max(counts), fallback, tuple(counts)
+    )
 
 
-def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Array], Labels], least: int, most: int) -> Segments:
+def _find_superpixels(
+    inputs: Tensor, count: int, find: Callable[[Array], Labels], least: int, most: int
+) -> Segments:
     """The segments that `find` returns for each image.
 
     An image where they are fewer than `least` or more than `most` gets a grid of `count` cells.
@@ -265,15 +299,25 @@ def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Array], Labels
         if not high > low:
             return None
         found = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
-        return found.reshape(regular.shape).astype(np.int64) if least <= found.max() + 1 <= width else None
+        return (
+            found.reshape(regular.shape).astype(np.int64)
+            if least <= found.max() + 1 <= width
+            else None
+        )
 
     with ThreadPoolExecutor(thread_budget()) as pool:
-        cuts = list((map if regular.size < _SMALL else pool.map)(cut, inputs.detach().double().cpu().numpy()))
+        cuts = list(
+            (map if regular.size < _SMALL else pool.map)(
+                cut, inputs.detach().double().cpu().numpy()
+            )
+        )
     maps = [regular if each is None else each for each in cuts]
     fallback = [each is None for each in cuts]
     counts = [int(found.max()) + 1 for found in maps]
     device, labels = inputs.device, torch.from_numpy(np.stack(maps))
-    return Segments(send(labels, device), send(counts, device), width, send(fallback, device), tuple(counts))
+    return Segments(
+        send(labels, device), send(counts, device), width, send(fallback, device), tuple(counts)
+    )
 
 
 def _slic(image: Array, count: int) -> Labels:
@@ -305,4 +349,8 @@ def _quickshift(image: Array) -> Labels:
 
 def _describe(labels: Tensor) -> str:
     kind = f"a {labels.dtype} tensor of shape {tuple(labels.shape)}"
-    return f"{kind} with values from {labels.min().item()}" if labels.numel() and not labels.is_complex() else kind
+    return (
+        f"{kind} with values from {labels.min().item()}"
+        if labels.numel() and not labels.is_complex()
+        else kind
+    )

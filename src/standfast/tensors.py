@@ -71,7 +71,8 @@ def content_keys(x: Tensor, seed: int) -> Tensor:
     >>> bool(keys[0] == keys[2]), bool(keys[0] == keys[1])
     (True, False)
     """
-    flat = x.detach().reshape(x.shape[0], -1).to(torch.float32) + 0.0  # -0.0 and 0.0 are the same value
+    # -0.0 and 0.0 are the same value
+    flat = x.detach().reshape(x.shape[0], -1).to(torch.float32) + 0.0
     bits = flat.contiguous().view(torch.int32).to(torch.int64)
     start = mix64(torch.full((1,), seed, device=x.device, dtype=torch.int64))
     odd = mix64(start + torch.arange(bits.shape[1], device=x.device)) | 1
@@ -96,7 +97,9 @@ class Streams:
 
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         self.device = device
-        self._generators = [torch.Generator(device).manual_seed(seed & ((1 << 63) - 1)) for seed in seeds]
+        self._generators = [
+            torch.Generator(device).manual_seed(seed & ((1 << 63) - 1)) for seed in seeds
+        ]
 
     @classmethod
     def for_rows(cls, x: Tensor, seed: int) -> Streams:
@@ -135,7 +138,9 @@ class Streams:
         found = []
         for high, generator in zip(choices, self._generators, strict=True):
             drawn = torch.randperm(high, generator=generator, device=self.device)[: count % high]
-            found.append(torch.cat([torch.arange(high, device=self.device).repeat(count // high), drawn]))
+            found.append(
+                torch.cat([torch.arange(high, device=self.device).repeat(count // high), drawn])
+            )
         return found
 
 
@@ -155,7 +160,10 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
         start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
 
         def has_drawn() -> bool:
-            same = torch.equal(start[0], torch.random.get_rng_state()) and start[2] == random.getstate()
+            same = (
+                torch.equal(start[0], torch.random.get_rng_state())
+                and start[2] == random.getstate()
+            )
             same = same and (not cuda or torch.equal(state, torch.cuda.get_rng_state(device)))
             now: Any = np.random.get_state()  # noqa: NPY002
             then: Any = start[1]
@@ -210,13 +218,17 @@ def holds_everywhere(mask: Tensor) -> bool:
     return is_on_host(mask) and bool(mask.all())
 
 
-def send(values: Tensor | Sequence[Any], device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+def send(
+    values: Tensor | Sequence[Any], device: torch.device, dtype: torch.dtype | None = None
+) -> Tensor:
     """Values of the host as a tensor on a device; the host does not wait until they are there.
 
     >>> send([1, 2], torch.device("cpu"))
     tensor([1, 2])
     """
-    own = values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
+    own = (
+        values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
+    )
     if device.type == "cuda" and own.device.type == "cpu":
         own = own.pin_memory()
     return own.to(device, non_blocking=own.device.type == "cpu" and device.type in ("cpu", "cuda"))
@@ -252,7 +264,9 @@ def compile_loops(function: Callable[..., None], signature: str) -> Callable[...
 
 def available_cpus() -> int:
     """How many cores this process may use: those of its affinity, or fewer where a container has a quota."""
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    cpus = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    )
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
         if quota != "max":
@@ -265,7 +279,12 @@ def thread_budget() -> int:
     wanted = os.environ.get("STANDFAST_THREADS", "")
     if not wanted:
         return available_cpus()
-    check(wanted.isdigit() and int(wanted) > 0, "STANDFAST_THREADS", "a whole number above 0", repr(wanted))
+    check(
+        wanted.isdigit() and int(wanted) > 0,
+        "STANDFAST_THREADS",
+        "a whole number above 0",
+        repr(wanted),
+    )
     return int(wanted)
 
 
@@ -358,7 +377,11 @@ def describe_no_tensor(inputs: object) -> str:
         return f"{kind}: use torch.from_numpy(x).float()"
     if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
         return f"{kind}: give the inputs alone, or a standfast.data.Dataset"
-    if isinstance(inputs, tuple | list) and inputs and all(isinstance(each, str) for each in inputs):
+    if (
+        isinstance(inputs, tuple | list)
+        and inputs
+        and all(isinstance(each, str) for each in inputs)
+    ):
         return f"{kind} of texts: give a standfast.TextModel(model, tokenizer)"
     if isinstance(inputs, DataLoader):
         return f"{kind}: use one batch, such as x, labels = next(iter(loader))"
@@ -376,8 +399,18 @@ def describe_no_tensor(inputs: object) -> str:
 _LAYOUTS: tuple[tuple[int, str, str, Callable[[Tensor], Tensor]], ...] = (
     (2, "inputs without an axis of channels,", "x[:, None]", lambda x: x[:, None]),
     (1, "one sample", "x[None]", lambda x: x[None]),
-    (3, "inputs whose axes are swapped, the channels last,", "x.movedim(-1, 1)", lambda x: x.movedim(-1, 1)),
-    (2, "one sample whose axes are swapped,", "x.movedim(-1, 0)[None]", lambda x: x.movedim(-1, 0)[None]),
+    (
+        3,
+        "inputs whose axes are swapped, the channels last,",
+        "x.movedim(-1, 1)",
+        lambda x: x.movedim(-1, 1),
+    ),
+    (
+        2,
+        "one sample whose axes are swapped,",
+        "x.movedim(-1, 0)[None]",
+        lambda x: x.movedim(-1, 0)[None],
+    ),
     (2, "one sample without an axis of channels,", "x[None, None]", lambda x: x[None, None]),
 )
 

@@ -26,7 +26,13 @@ from standfast.errors import ArgumentError
 from standfast.explainers import Explainer, smooth_relu
 from standfast.explainers.attention.attention_maps import AttentionExplainer
 from standfast.metrics import Metric, Result
-from standfast.metrics.base import PRESETS, has_neighbourhood, preset_options, read_values, set_neighbourhood
+from standfast.metrics.base import (
+    PRESETS,
+    has_neighbourhood,
+    preset_options,
+    read_values,
+    set_neighbourhood,
+)
 from standfast.metrics.result import COMMON_COLUMNS, STATUSES
 from standfast.model import ROW_ALIGNMENT, Model
 from standfast.neighbourhoods import L2Ball, LinfBall
@@ -55,7 +61,9 @@ CLASSES = 4
 _ROUNDING = 1e-3
 
 
-def check_metric(metric: Metric, shapes: Iterable[str] = tuple(SHAPES), device: Device = "cpu") -> None:
+def check_metric(
+    metric: Metric, shapes: Iterable[str] = tuple(SHAPES), device: Device = "cpu"
+) -> None:
     """Check that a metric keeps the contract of `standfast.metrics.Metric`; it takes some seconds.
 
     The result of a sample does not depend on the batch size, the order of the samples or the other samples. The same
@@ -106,7 +114,10 @@ def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> 
             torch.default_generator.manual_seed(seed)
             state = torch.random.get_rng_state()
             found.append(metric(model, "saliency", x, generator=torch.Generator().manual_seed(3)))
-            _require(torch.equal(torch.random.get_rng_state(), state), "torch's global generator is left as it is")
+            _require(
+                torch.equal(torch.random.get_rng_state(), state),
+                "torch's global generator is left as it is",
+            )
     _require_same(found[0], found[1], [0, 1, 2, 3, 4], "for the same seed", exactly=True)
     _require(torch.equal(x, before), "inputs are not written into")
     _require_untouched(model)
@@ -115,7 +126,10 @@ def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> 
 def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """The result has a value and a status for each sample, and counts every row that the model was given."""
     module = _Counted(small_net(shape))
-    model, x = Model(module, (0.0, 1.0), device=device, batch_size=16), _draw_inputs(shape, device=device)
+    model, x = (
+        Model(module, (0.0, 1.0), device=device, batch_size=16),
+        _draw_inputs(shape, device=device),
+    )
     result = metric(model, "saliency", x)
     _require_well_formed(result, 5, metric)
     counted = int(result.model_evaluations.sum())
@@ -130,7 +144,10 @@ def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     if metric.most_evaluations is not None:
         budget = metric.most_evaluations
     most = int(result.model_evaluations.max())
-    _require(most <= budget, f"the budget of {budget} model evaluations is kept, not exceeded by {most - budget}")
+    _require(
+        most <= budget,
+        f"the budget of {budget} model evaluations is kept, not exceeded by {most - budget}",
+    )
 
 
 def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
@@ -145,11 +162,16 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
             inside, still = (set_neighbourhood(metric, kind(radius)) for radius in (0.2, 0.0))
         except ArgumentError as error:
             names = (metric.neighbourhood_option, "neighbourhood")
-            _require(error.argument in names, f"an error names the neighbourhood, not {error.argument}")
+            _require(
+                error.argument in names, f"an error names the neighbourhood, not {error.argument}"
+            )
             continue
         accepted += 1
         described = inside.options()[metric.neighbourhood_option]
-        _require((described["norm"], described["radius"]) == (kind.__name__, 0.2), "options() has the neighbourhood")
+        _require(
+            (described["norm"], described["radius"]) == (kind.__name__, 0.2),
+            "options() has the neighbourhood",
+        )
         _require_well_formed(inside(model, "input_x_gradient", x), 3, metric)
         finite = torch.isfinite(still(model, "input_x_gradient", x).value)
         _require(bool(finite.all()), f"values in a {kind.__name__} of radius 0 are finite")
@@ -216,14 +238,22 @@ def check_errors(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
 def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """What reports and files say of the metric."""
     _require(isinstance(metric.name, str) and bool(metric.name), "the metric has a name")
-    _require(metric.direction in ("higher", "lower", None), "direction is 'higher', 'lower' or None")
+    _require(
+        metric.direction in ("higher", "lower", None), "direction is 'higher', 'lower' or None"
+    )
     described = json.loads(json.dumps(metric.describe_values()))
     same = ValueSpec.from_stored(described) == read_values(type(metric), metric.options())
     _require(same, "how its numbers are read can be stored and read again")
     options = metric.options()
-    _require(set(options) >= {field.name for field in dataclasses.fields(metric)}, "options() has every field")
+    _require(
+        set(options) >= {field.name for field in dataclasses.fields(metric)},
+        "options() has every field",
+    )
     json.dumps(options)
-    _require(isinstance(type(metric).example(), type(metric)), "example() is a configuration of the metric")
+    _require(
+        isinstance(type(metric).example(), type(metric)),
+        "example() is a configuration of the metric",
+    )
     cost = metric.cost()
     _require(min(cost.predictions, cost.explanations) >= 0, "no number of cost is below 0")
     for preset in metric.presets:  # that their options exist is checked when a metric is made
@@ -244,7 +274,9 @@ METRIC_CHECKS: tuple[Callable[[Metric, Shape, Device], None], ...] = (
 )
 
 
-def check_explainer(explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES), device: Device = "cpu") -> None:
+def check_explainer(
+    explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES), device: Device = "cpu"
+) -> None:
     """Check that an explainer keeps the contract of `standfast.explainers.Explainer`; it takes some seconds.
 
     An explanation has the shape of its input and depends on nothing but the input, the target and the model. The model
@@ -269,7 +301,10 @@ def check_explainer(explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES),
         x, model = _draw_inputs(shape, 19, device), _classifier(shape, device, net=net)
         before = x.clone()
         maps = explainer(model, x)
-        _require(maps.shape == x.shape, f"maps have the shape of the inputs, {tuple(x.shape)}, not {tuple(maps.shape)}")
+        _require(
+            maps.shape == x.shape,
+            f"maps have the shape of the inputs, {tuple(x.shape)}, not {tuple(maps.shape)}",
+        )
         _require(not maps.requires_grad, "maps are detached")
         _require(torch.equal(x, before), "inputs are not written into")
         _require(torch.equal(explainer(model, x), maps), "maps are the same a second time")
@@ -279,9 +314,14 @@ def check_explainer(explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES),
             (explainer(model, x, model.predict(x)), "with the predicted classes as targets"),
         ):
             _require(_is_same(found, maps), f"maps are the same {whatever}")
-        _require(_is_same(explainer(model, x[7:8])[0], maps[7]), "the map of a sample alone is the same")
+        _require(
+            _is_same(explainer(model, x[7:8])[0], maps[7]), "the map of a sample alone is the same"
+        )
         nearly = explainer(_classifier(shape, device, 1, net), x)
-        _require(torch.allclose(nearly, maps, atol=1e-5), "maps are nearly the same with a batch size of 1")
+        _require(
+            torch.allclose(nearly, maps, atol=1e-5),
+            "maps are nearly the same with a batch size of 1",
+        )
         _require_untouched(model)
         _check_derivative(explainer, model, x[:5])
 
@@ -299,7 +339,9 @@ def _check_derivative(explainer: Explainer, model: Model, x: Tensor) -> None:
     _require(bool(second.abs().sum() > 0), "the derivative of the explanation is not 0")
 
 
-def check_similarity(similarity: Similarity, shapes: Iterable[str] = tuple(SHAPES), device: Device = "cpu") -> None:
+def check_similarity(
+    similarity: Similarity, shapes: Iterable[str] = tuple(SHAPES), device: Device = "cpu"
+) -> None:
     """Check that a similarity gives one finite number for each pair of maps, and the best one for equal maps.
 
     Args:
@@ -319,20 +361,35 @@ def check_similarity(similarity: Similarity, shapes: Iterable[str] = tuple(SHAPE
         b[1], a[2], b[2] = a[1], 0.0, 0.0
         before = a.clone(), b.clone()
         values = similarity(a, b)
-        _require(bool(torch.isfinite(values).all()), "values are finite, also for two maps of zeros")
-        _require(torch.equal(a, before[0]) and torch.equal(b, before[1]), "maps are not written into")
-        _require(_is_same(similarity(a.flip(0), b.flip(0)).flip(0), values), "the order of the pairs has no effect")
-        _require(_is_same(similarity(a[3:4], b[3:4])[0], values[3]), "a pair alone has the same value")
+        _require(
+            bool(torch.isfinite(values).all()), "values are finite, also for two maps of zeros"
+        )
+        _require(
+            torch.equal(a, before[0]) and torch.equal(b, before[1]), "maps are not written into"
+        )
+        _require(
+            _is_same(similarity(a.flip(0), b.flip(0)).flip(0), values),
+            "the order of the pairs has no effect",
+        )
+        _require(
+            _is_same(similarity(a[3:4], b[3:4])[0], values[3]), "a pair alone has the same value"
+        )
         equal, others = values[1], values[[0, 3, 4, 5]]
         best = (equal >= others) if similarity.larger_is_closer else (equal <= others)
         _require(bool(best.all()), "equal maps have the best value")
         wanted = 1.0 if similarity.larger_is_closer else 0.0
-        _require(abs(equal.item() - wanted) <= 1e-5, f"equal maps have the value {wanted}, not {equal.item()}")
+        _require(
+            abs(equal.item() - wanted) <= 1e-5,
+            f"equal maps have the value {wanted}, not {equal.item()}",
+        )
         broken = a.clone()
         broken[0] = torch.nan
         with_nan = similarity(broken, b)
         _require(bool(torch.isnan(with_nan[0])), "a map with NaN has the value NaN")
-        _require(_is_same(with_nan[1:], values[1:]), "NaN in one map does not change the values of others")
+        _require(
+            _is_same(with_nan[1:], values[1:]),
+            "NaN in one map does not change the values of others",
+        )
 
 
 def check_task(task: Task, output: Any, changed: Any) -> None:
@@ -354,20 +411,41 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
     order = torch.tensor([count - 1, 0, 0, count // 2])
     clean, after = task.read(output, count), task.read(changed, count)
     for outputs in (clean, after):
-        _require(outputs.is_floating_point() and len(outputs) == count, "outputs have a row for each input")
+        _require(
+            outputs.is_floating_point() and len(outputs) == count,
+            "outputs have a row for each input",
+        )
     answer = task.answer(clean)
     exists, named = task.exists(clean, answer), task.describe(answer)
     _require(answer.ndim in (1, 2) and len(answer) == count, "answers are (N,) or (N, k)")
-    _require(bool((task.margin(clean, answer)[exists] < 0).all()), "the margin of a clean answer is below 0")
-    _require(named.shape == (count,) and not named.is_floating_point(), "what is explained is a whole number")
-    _require(torch.equal(task.answer(clean[order]), answer[order]), "the answer of a row does not depend on others")
+    _require(
+        bool((task.margin(clean, answer)[exists] < 0).all()),
+        "the margin of a clean answer is below 0",
+    )
+    _require(
+        named.shape == (count,) and not named.is_floating_point(),
+        "what is explained is a whole number",
+    )
+    _require(
+        torch.equal(task.answer(clean[order]), answer[order]),
+        "the answer of a row does not depend on others",
+    )
     for scale in SCALES:
-        functions: dict[str, Callable[..., Tensor]] = {"score": task.score, "margin": task.margin, "guide": task.guide}
+        functions: dict[str, Callable[..., Tensor]] = {
+            "score": task.score,
+            "margin": task.margin,
+            "guide": task.guide,
+        }
         for name, function in functions.items():
             found = function(after, answer, scale)
-            _require(found.shape == (count,) and bool(found.isfinite().all()), f"{name} is a number for each input")
+            _require(
+                found.shape == (count,) and bool(found.isfinite().all()),
+                f"{name} is a number for each input",
+            )
             rows = function(after[order], answer[order], scale)
-            _require(torch.equal(rows, found[order]), f"the {name} of a row does not depend on others")
+            _require(
+                torch.equal(rows, found[order]), f"the {name} of a row does not depend on others"
+            )
         ways = task.rivals(after, answer, scale)
         _require(ways.ndim == 2 and len(ways) == count, "rivals are (N, R)")
         leaf = after.detach().clone().requires_grad_(True)
@@ -415,7 +493,9 @@ class _SmallTransformer(nn.Module):
         self.places = nn.Parameter(torch.randn(1, count + 1, width))
         self.layers = nn.Sequential(
             *(
-                nn.TransformerEncoderLayer(width, 2, 2 * width, batch_first=True, norm_first=True, dropout=0.0)
+                nn.TransformerEncoderLayer(
+                    width, 2, 2 * width, batch_first=True, norm_first=True, dropout=0.0
+                )
                 for _ in range(2)
             )
         )
@@ -442,7 +522,10 @@ class _Counted(nn.Module):
 
 
 def _classifier(
-    shape: Shape, device: Device, batch_size: int = 16, net: Callable[[Shape], nn.Module] = small_net
+    shape: Shape,
+    device: Device,
+    batch_size: int = 16,
+    net: Callable[[Shape], nn.Module] = small_net,
 ) -> Model:
     return Model(net(shape), (0.0, 1.0), device=device, batch_size=batch_size)
 
@@ -464,11 +547,15 @@ def _require(holds: bool, claim: str) -> None:
         raise AssertionError(f"does not hold: {claim}")
 
 
-def _require_error(words: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+def _require_error(
+    words: str, function: Callable[..., Any], *arguments: Any, **options: Any
+) -> None:
     try:
         function(*arguments, **options)
     except ArgumentError as error:
-        _require(re.search(words, str(error)) is not None, f"an error says {words!r}, not {str(error)!r}")
+        _require(
+            re.search(words, str(error)) is not None, f"an error says {words!r}, not {str(error)!r}"
+        )
     else:
         raise AssertionError(f"does not hold: there is an error that says {words!r}")
 
@@ -476,8 +563,12 @@ def _require_error(words: str, function: Callable[..., Any], *arguments: Any, **
 def _require_untouched(model: Model) -> None:
     module = model.module
     _require(module.training, "the module is in training mode again")
-    _require(all(p.requires_grad for p in module.parameters()), "parameters require gradients again")
-    hooks = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in module.modules())
+    _require(
+        all(p.requires_grad for p in module.parameters()), "parameters require gradients again"
+    )
+    hooks = any(
+        m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in module.modules()
+    )
     _require(not hooks, "hooks are removed")
 
 
@@ -488,15 +579,27 @@ def _require_well_formed(result: Result, count: int, metric: Metric) -> None:
     _require(set(result.status) <= set(STATUSES), f"each status is one of {', '.join(STATUSES)}")
     for name in ("value", "low", "high", "targets", "model_evaluations", "degenerate", "nonfinite"):
         column = getattr(result, name)
-        fits = column is None if name in ("low", "high") and column is None else column.shape == (count,)
+        fits = (
+            column is None
+            if name in ("low", "high") and column is None
+            else column.shape == (count,)
+        )
         _require(fits, f"{name} has one number for each sample")
-    _require(bool((result.model_evaluations >= 1).all()), "every sample has at least one model evaluation")
-    _require((result.low is None) == (result.high is None), "low and high are both there, or neither")
+    _require(
+        bool((result.model_evaluations >= 1).all()),
+        "every sample has at least one model evaluation",
+    )
+    _require(
+        (result.low is None) == (result.high is None), "low and high are both there, or neither"
+    )
     if result.low is not None and result.high is not None:
         _require(not bool((result.low > result.high).any()), "low is not above high")
     frame = result.frame()
     _require(frame.height == count, "the frame has a row for each sample")
-    _require(tuple(frame.columns[:5]) == COMMON_COLUMNS, f"the frame begins with {', '.join(COMMON_COLUMNS)}")
+    _require(
+        tuple(frame.columns[:5]) == COMMON_COLUMNS,
+        f"the frame begins with {', '.join(COMMON_COLUMNS)}",
+    )
     values = zip(result.value.tolist(), ok, strict=True)
     numbers = [value if fine and not math.isnan(value) else None for value, fine in values]
     _require(frame["value"].to_list() == numbers, "the frame has the values of evaluated samples")
@@ -511,7 +614,10 @@ def _require_readable(result: Result, metric: Metric, columns: list[str]) -> Non
     for name in sorted({spec.column, *spec.only, *censored, *varied}):
         _require(name in columns, f"the frame has the column {name!r}, which value_spec names")
     for name in spec.compared_arrays:
-        _require(name in result.tensors(), f"the result stores the array {name!r}, which value_spec names")
+        _require(
+            name in result.tensors(),
+            f"the result stores the array {name!r}, which value_spec names",
+        )
 
 
 def _rows_of(result: Result) -> dict[str, Any]:
@@ -525,7 +631,9 @@ def _rows_of(result: Result) -> dict[str, Any]:
     return rows
 
 
-def _require_same(result: Result, whole: Result, order: list[int], when: str, exactly: bool = False) -> None:
+def _require_same(
+    result: Result, whole: Result, order: list[int], when: str, exactly: bool = False
+) -> None:
     """Row i of `result` is row `order[i]` of `whole`: bit for bit on a CPU, or with `exactly`."""
     found, wanted = _rows_of(result), _rows_of(whole)
     _require(found.keys() == wanted.keys(), f"the result has the same fields {when}")

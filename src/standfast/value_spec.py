@@ -147,7 +147,9 @@ class ValueSpec:
         self._check("common_share", is_common, "a CommonShare or None")
         is_known = isinstance(self.asks, str | None) and self.asks in (*get_args(Asks), None)
         self._check("asks", is_known, "'stability', 'faithfulness', 'other' or None")
-        self._check("varied", self.varied is None or _is_text(self.varied), "the name of a column or None")
+        self._check(
+            "varied", self.varied is None or _is_text(self.varied), "the name of a column or None"
+        )
 
     def _check(self, attribute: str, fits: bool, expected: str) -> None:
         check(fits, attribute, expected, repr(getattr(self, attribute)))
@@ -234,7 +236,12 @@ class ValueSpec:
                 continue
             kind = frame.schema[name]
             holds_numbers = kind.is_numeric() or str(kind) in ("Boolean", "Null")
-            check(holds_numbers, "values in the manifest", "columns of numbers or flags", f"{name!r}, of {kind}")
+            check(
+                holds_numbers,
+                "values in the manifest",
+                "columns of numbers or flags",
+                f"{name!r}, of {kind}",
+            )
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated and varied, with a finite value, and all of `only` true."""
@@ -278,7 +285,9 @@ class ValueSpec:
         return read_flags(frame, self.censored)
 
 
-def _select_fields(kind: type[CommonShare | ValueSpec], stored: Mapping[str, Any]) -> dict[str, Any]:
+def _select_fields(
+    kind: type[CommonShare | ValueSpec], stored: Mapping[str, Any]
+) -> dict[str, Any]:
     """The entries that are attributes of a class."""
     known = {field.name for field in dataclasses.fields(kind)}
     return {name: value for name, value in stored.items() if name in known}

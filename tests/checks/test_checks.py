@@ -36,7 +36,9 @@ STUDY: dict[str, Any] = {
     "data": {"digits": "digits"},
     "models": {"lenet": "lenet5-mnist"},
     "explainers": ["saliency", "input_x_gradient", "random"],
-    "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3, "normalise": True}}],
+    "metrics": [
+        {"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3, "normalise": True}}
+    ],
     "sanity": False,
     "controls": False,
 }
@@ -67,7 +69,9 @@ def values_of(results: Results, explainer: str) -> np.ndarray[Any, Any]:
 def test_a_limit_on_the_share_of_samples(results: Results) -> None:
     values = values_of(results, "saliency")
     limit = float(np.quantile(values, 0.8))
-    (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=limit, share_of_samples=0.5)
+    (found,) = decide(
+        results, metric=METRIC, explainer="saliency", at_most=limit, share_of_samples=0.5
+    )
     met = int((values <= limit).sum())
     expected = estimate_share(met, len(values) - met, 0, spend_level(0.95, 1))
     assert found.estimate == expected
@@ -84,23 +88,32 @@ def test_all_three_outcomes(results: Results) -> None:
         assert bool(found.advice) == (outcome == "undecided")
     means = {"pass": values.max(), "fail": values.min(), "undecided": values.mean()}
     for outcome, limit in means.items():
-        (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=float(limit), mean=True)
+        (found,) = decide(
+            results, metric=METRIC, explainer="saliency", at_most=float(limit), mean=True
+        )
         assert found.outcome == outcome
 
 
 def test_more_samples_are_foreseen_with_the_level_of_the_next_look(results: Results) -> None:
     values = values_of(results, "saliency")
     limit = float(np.median(values))
-    (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=limit, share_of_samples=0.7)
+    (found,) = decide(
+        results, metric=METRIC, explainer="saliency", at_most=limit, share_of_samples=0.7
+    )
     met = int((values <= limit).sum())
     ahead = estimate_share(met, len(values) - met, 0, spend_level(0.95, 2))
     assert (found.outcome, found.needed) == ("undecided", foresee_share(ahead, 0.7))
 
 
-def test_every_explainer_that_is_no_control_is_decided_and_shares_the_level(results: Results) -> None:
+def test_every_explainer_that_is_no_control_is_decided_and_shares_the_level(
+    results: Results,
+) -> None:
     found = decide(results, metric=METRIC, at_most=1.0)
     assert [each.explainer for each in found] == ["saliency", "input_x_gradient"]
-    assert all(each.estimate is not None and each.estimate.level == spend_level(0.95, 1, 2) for each in found)
+    assert all(
+        each.estimate is not None and each.estimate.level == spend_level(0.95, 1, 2)
+        for each in found
+    )
 
 
 def test_a_comparison_is_the_signed_rank_test(results: Results) -> None:
@@ -125,7 +138,9 @@ def test_names_that_are_not_there(results: Results) -> None:
         decide(results, metric="worst_case", at_most=1)
     with pytest.raises(UnknownNameError, match="did you mean 'saliency'"):
         decide(results, metric=METRIC, explainer="salience", at_most=1)
-    with pytest.raises(ArgumentError, match="at_most_ln: expected a metric that measures a probability"):
+    with pytest.raises(
+        ArgumentError, match="at_most_ln: expected a metric that measures a probability"
+    ):
         decide(results, metric=METRIC, at_most_ln=-3)
 
 
@@ -133,16 +148,28 @@ def test_names_that_are_not_there(results: Results) -> None:
     ("requirement", "message"),
     [
         ({"metric": METRIC}, r"requirements\[0\].*expected exactly one of at_least, at_most"),
-        ({"metric": METRIC, "at_least": 1, "at_most": 2}, "exactly one of .* got at_least and at_most"),
+        (
+            {"metric": METRIC, "at_least": 1, "at_most": 2},
+            "exactly one of .* got at_least and at_most",
+        ),
         ({"at_least": 1}, r"requirements\[0\].metric: expected the metric that the limit is for"),
         ({"metric": "max_sensitivty", "at_most": 1}, "did you mean 'max_sensitivity'"),
         ({"metric": METRIC, "at_most": 1, "explainer": "salincy"}, "did you mean 'saliency'"),
-        ({"metric": METRIC, "better_than": "edges"}, "better_than: expected the name of an explainer"),
-        ({"metric": METRIC, "at_most": 1, "share_of_samples": 95}, "share_of_samples: expected a number below 1"),
+        (
+            {"metric": METRIC, "better_than": "edges"},
+            "better_than: expected the name of an explainer",
+        ),
+        (
+            {"metric": METRIC, "at_most": 1, "share_of_samples": 95},
+            "share_of_samples: expected a number below 1",
+        ),
         ({"metric": METRIC, "at_most": 1, "by": 0.1}, "no such key beside at_most"),
         ({"metric": METRIC, "at_most": 1, "mean": True, "share_of_samples": 0.9}, "not both"),
         ({"metric": METRIC, "at_mots": 1}, "did you mean 'at_most'"),
-        ({"explainer": ["random", "saliency"], "better_than": "saliency"}, r"requirements\[0\].explainer: expected"),
+        (
+            {"explainer": ["random", "saliency"], "better_than": "saliency"},
+            r"requirements\[0\].explainer: expected",
+        ),
     ],
 )
 def test_requirements_that_do_not_fit(requirement: dict[str, Any], message: str) -> None:
@@ -152,7 +179,10 @@ def test_requirements_that_do_not_fit(requirement: dict[str, Any], message: str)
 
 def test_requirements_are_stored_and_change_no_job() -> None:
     plain = study_from(study_with({"metric": METRIC, "at_most": 1.0})).plain()
-    assert study_from(plain).requirements == study_from(study_with({"metric": METRIC, "at_most": 1.0})).requirements
+    assert (
+        study_from(plain).requirements
+        == study_from(study_with({"metric": METRIC, "at_most": 1.0})).requirements
+    )
     assert "requirements" not in study_from(STUDY).plain()
     with pytest.raises(StudyError, match="requirements: expected at least one requirement"):
         check(STUDY, progress=False)
@@ -197,7 +227,10 @@ def test_bounds_and_repeats() -> None:
 
 
 def test_looks_are_counted_and_decisions_stay(tmp_path: Path) -> None:
-    requirements = ({"metric": METRIC, "explainer": "saliency", "at_most": 1e-9}, {"metric": METRIC, "at_most": 1.2})
+    requirements = (
+        {"metric": METRIC, "explainer": "saliency", "at_most": 1e-9},
+        {"metric": METRIC, "at_most": 1.2},
+    )
     first = check(study_with(*requirements, samples=8), tmp_path, progress=False)
     again = check(study_with(*requirements, samples=8), tmp_path, progress=False)
     assert again == first  # the same samples are the same look
@@ -219,11 +252,18 @@ def test_a_decision_on_another_model_does_not_hold(tmp_path: Path) -> None:
 
     def study(model: str, samples: int) -> Any:
         requirement = {"metric": METRIC, "explainer": "saliency", "at_most": 1e9}
-        return study_with(requirement, samples=samples, models={"mine": model}, explainers=["saliency"])
+        return study_with(
+            requirement, samples=samples, models={"mine": model}, explainers=["saliency"]
+        )
 
     found = [
         check(study(*each), tmp_path, progress=False)
-        for each in (("lenet5-mnist", 12), ("lenet5-mnist", 16), ("lenet5-mnist-pgd", 12), ("lenet5-mnist", 12))
+        for each in (
+            ("lenet5-mnist", 12),
+            ("lenet5-mnist", 16),
+            ("lenet5-mnist-pgd", 12),
+            ("lenet5-mnist", 12),
+        )
     ]
     assert [each.look for each in found] == [1, 2, 1, 1]
     before, grown, other, again = (each.decisions[0] for each in found)
@@ -246,7 +286,9 @@ def test_the_same_map_for_every_input_passes_no_requirement(tmp_path: Path) -> N
         "def explain(module, inputs, targets):\n"
         "    return torch.linspace(0, 1, inputs[0].numel()).reshape(inputs[:1].shape).repeat(len(inputs), 1, 1, 1)\n"
     )
-    study = study_from({**sane(16), "explainers": {"same": {"function": "same_map:explain"}}}, tmp_path)
+    study = study_from(
+        {**sane(16), "explainers": {"same": {"function": "same_map:explain"}}}, tmp_path
+    )
     results = tmp_path / "results"
     found = check(study, results, progress=False)
     (decision,) = found.decisions
@@ -269,15 +311,24 @@ def test_few_samples_that_the_checks_do_not_decide_on_pass_no_requirement(tmp_pa
     assert [[each["outcome"] for each in look["decisions"]] for look in looks] == [["pass"]]
     bare = check({**sane(4, "integrated_gradients"), "sanity": False}, tmp_path, progress=False)
     assert (bare.outcome, bare.look) == ("pass", 1)
-    assert bare.decisions[0] == dataclasses.replace(first, outcome="pass", sanity="", needed=None, advice="")
+    assert bare.decisions[0] == dataclasses.replace(
+        first, outcome="pass", sanity="", needed=None, advice=""
+    )
     (look,) = json.loads((tmp_path / "looks.json").read_text())["looks"]
     assert (look["states"], look["decisions"]) == (looks[0]["states"], looks[0]["decisions"])
 
 
-def test_a_limit_of_samples_belongs_to_until_decided_and_is_at_least_the_samples_of_the_study(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="most_samples: expected None without until_decided, got 5"):
+def test_a_limit_of_samples_belongs_to_until_decided_and_is_at_least_the_samples_of_the_study(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(
+        ArgumentError, match="most_samples: expected None without until_decided, got 5"
+    ):
         check(study_with({"metric": METRIC, "at_most": 1.0}), most_samples=5, progress=False)
-    for samples, expected in ((16, "at least 16, as the study says"), (None, "None where the study has all samples")):
+    for samples, expected in (
+        (16, "at least 16, as the study says"),
+        (None, "None where the study has all samples"),
+    ):
         study = study_with({"metric": METRIC, "at_most": 1.0}, samples=samples)
         with pytest.raises(ArgumentError, match=f"most_samples: expected {expected}.*, got 5"):
             check(study, tmp_path / "none", until_decided=True, most_samples=5, progress=False)
@@ -296,12 +347,22 @@ def test_other_settings_are_another_look(tmp_path: Path) -> None:
 def test_more_samples_until_it_is_decided(tmp_path: Path) -> None:
     seen: list[Decisions] = []
     requirement = {"metric": METRIC, "explainer": "saliency", "at_most": 1e-9}
-    found = check(study_with(requirement, samples=2), tmp_path, until_decided=True, progress=False, tell=seen.append)
+    found = check(
+        study_with(requirement, samples=2),
+        tmp_path,
+        until_decided=True,
+        progress=False,
+        tell=seen.append,
+    )
     assert [each.outcome for each in seen] == ["undecided"] * (len(seen) - 1) + ["fail"]
     assert [each.samples for each in seen] == [2 * 2**k for k in range(len(seen))]
     assert found == seen[-1]
     few = check(
-        study_with(requirement, samples=2), tmp_path / "few", until_decided=True, most_samples=3, progress=False
+        study_with(requirement, samples=2),
+        tmp_path / "few",
+        until_decided=True,
+        most_samples=3,
+        progress=False,
     )
     assert (few.outcome, few.samples) == ("undecided", 3)
 
@@ -332,26 +393,42 @@ def test_a_baseline_is_frozen_and_compared_by_sample(results: Results, tmp_path:
 
 def test_a_worse_result_fails_against_the_baseline(results: Results, tmp_path: Path) -> None:
     folder = freeze_baseline(results, tmp_path / "base")
-    frame = pl.read_parquet(folder / "values.parquet").with_columns(pl.col("low") - 0.5, pl.col("high") - 0.5)
+    frame = pl.read_parquet(folder / "values.parquet").with_columns(
+        pl.col("low") - 0.5, pl.col("high") - 0.5
+    )
     frame.write_parquet(folder / "values.parquet")
     import hashlib
 
     about = json.loads((folder / "baseline.json").read_text())
     about["sha256"] = hashlib.sha256((folder / "values.parquet").read_bytes()).hexdigest()
     (folder / "baseline.json").write_text(json.dumps(about))
-    outcomes = {by: {each.outcome for each in decide(results, no_worse_than=str(folder), by=by)} for by in (0.4, 0.6)}
-    assert outcomes == {0.4: {"fail"}, 0.6: {"pass"}}  # a lower sensitivity is better, and all are 0.5 higher now
+    outcomes = {
+        by: {each.outcome for each in decide(results, no_worse_than=str(folder), by=by)}
+        for by in (0.4, 0.6)
+    }
+    # a lower sensitivity is better, and all are 0.5 higher now
+    assert outcomes == {
+        0.4: {"fail"},
+        0.6: {"pass"},
+    }
 
 
-def test_a_comparison_with_a_baseline_names_its_metric_and_its_loss(results: Results, tmp_path: Path) -> None:
+def test_a_comparison_with_a_baseline_names_its_metric_and_its_loss(
+    results: Results, tmp_path: Path
+) -> None:
     twice = {"a": STUDY["metrics"][0], "b": STUDY["metrics"][0]}
-    standfast.run_study({**STUDY, "samples": 4, "metrics": twice}, tmp_path / "twice", progress=False)
+    standfast.run_study(
+        {**STUDY, "samples": 4, "metrics": twice}, tmp_path / "twice", progress=False
+    )
     both = load_results(tmp_path / "twice")
     with pytest.warns(UserWarning, match="values of 4 samples; a comparison needs at least 6"):
         folder = freeze_baseline(both, tmp_path / "base")
     entry: dict[str, Any] = {"explainer": "saliency", "no_worse_than": str(folder), "by": 0.05}
     found = decide(both, **entry)
-    assert [(each.metric, each.estimate.value) for each in found if each.estimate] == [("a", 1.0), ("b", 1.0)]
+    assert [(each.metric, each.estimate.value) for each in found if each.estimate] == [
+        ("a", 1.0),
+        ("b", 1.0),
+    ]
     assert decide(both, metric=METRIC, **entry) == found
     (mean,) = decide(both, metric="a", mean=True, **entry)
     assert (mean.middle, mean.limit) == (0.0, 0.05)
@@ -360,13 +437,17 @@ def test_a_comparison_with_a_baseline_names_its_metric_and_its_loss(results: Res
 @pytest.fixture(scope="module")
 def small_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small")
-    standfast.run_study({**STUDY, "samples": 4, "explainers": ["saliency"]}, folder / "results", progress=False)
+    standfast.run_study(
+        {**STUDY, "samples": 4, "explainers": ["saliency"]}, folder / "results", progress=False
+    )
     with pytest.warns(UserWarning, match="it can never pass"):
         return freeze_baseline(folder / "results", folder / "base")
 
 
 @pytest.mark.parametrize("samples", [2, 8])
-def test_a_baseline_with_another_number_of_samples(small_base: Path, samples: int, tmp_path: Path) -> None:
+def test_a_baseline_with_another_number_of_samples(
+    small_base: Path, samples: int, tmp_path: Path
+) -> None:
     study = study_with({"no_worse_than": str(small_base)}, samples=samples, explainers=["saliency"])
     found = check(study, tmp_path / "results", progress=False)
     (decision,) = found.decisions
@@ -383,30 +464,48 @@ def test_more_samples_end_with_those_of_the_baseline(small_base: Path, tmp_path:
     assert "and a baseline with as many" in found.decisions[0].advice
 
 
-def test_a_baseline_of_other_data_is_refused_before_anything_runs(small_base: Path, tmp_path: Path) -> None:
+def test_a_baseline_of_other_data_is_refused_before_anything_runs(
+    small_base: Path, tmp_path: Path
+) -> None:
     inputs = standfast.data.bundled("digits").inputs[4:12]
     np.savez(tmp_path / "data.npz", inputs=inputs.numpy())
     other = {"path": "data.npz", "bounds": [0, 1]}
     base: dict[str, Any] = {"samples": 8, "explainers": ["saliency"]}
     for changes, words in (
-        ({"data": {"digits": other}}, "or with the first samples of them, got .* in their values \\(4, here 8\\)"),
+        (
+            {"data": {"digits": other}},
+            "or with the first samples of them, got .* in their values \\(4, here 8\\)",
+        ),
         ({"data": {"mine": other}}, "a baseline with data 'mine'"),
-        ({"models": {"new": "lenet5-mnist"}}, "a baseline with values of digits, new, max_sensitivity, saliency"),
+        (
+            {"models": {"new": "lenet5-mnist"}},
+            "a baseline with values of digits, new, max_sensitivity, saliency",
+        ),
         ({"explainers": ["gradcam"]}, "a baseline with explainers 'gradcam'"),
     ):
-        study = study_from({**study_with({"no_worse_than": str(small_base)}), **base, **changes}, tmp_path)
-        with pytest.raises(StudyError, match=r"requirements\[0\].no_worse_than: expected ") as error:
+        study = study_from(
+            {**study_with({"no_worse_than": str(small_base)}), **base, **changes}, tmp_path
+        )
+        with pytest.raises(
+            StudyError, match=r"requirements\[0\].no_worse_than: expected "
+        ) as error:
             check(study, tmp_path / "none", progress=False)
         assert re.search(words, " ".join(str(error.value).split()))
     assert not (tmp_path / "none").exists()
 
 
-def test_a_limit_that_no_metric_of_the_study_has_is_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_a_limit_that_no_metric_of_the_study_has_is_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
     from ruamel.yaml import YAML
 
     policy = tmp_path / "policy.yaml"
-    YAML().dump(study_with({"metric": METRIC, "at_most": 1}, {"metric": METRIC, "at_most_ln": -3}), policy)
-    words = r"requirements\[1\].at_most_ln \(line \d+\): expected a metric that measures a probability"
+    YAML().dump(
+        study_with({"metric": METRIC, "at_most": 1}, {"metric": METRIC, "at_most_ln": -3}), policy
+    )
+    words = (
+        r"requirements\[1\].at_most_ln \(line \d+\): expected a metric that measures a probability"
+    )
     with pytest.raises(StudyError, match=words):
         check(policy, tmp_path / "none", progress=False)
     assert not (tmp_path / "none").exists()
@@ -434,11 +533,32 @@ PLACE = ("digits", "lenet", "saliency", "a <metric> | & more")
 SOME = Decisions(
     (
         Decision(
-            "median at least 0.6", *PLACE, "pass", "share of samples", Estimate(0.9, 0.7, 1, 0.96, 20), 0.5, "higher"
+            "median at least 0.6",
+            *PLACE,
+            "pass",
+            "share of samples",
+            Estimate(0.9, 0.7, 1, 0.96, 20),
+            0.5,
+            "higher",
         ),
-        Decision("mean at most 1", *PLACE, "fail", "mean of x", Estimate(3.0, 2.0, math.inf, 0.96, 20), 1.0, "lower"),
         Decision(
-            "better than\x00random", *PLACE, "undecided", "rank correlation", None, 0.0, "higher", advice="no sample"
+            "mean at most 1",
+            *PLACE,
+            "fail",
+            "mean of x",
+            Estimate(3.0, 2.0, math.inf, 0.96, 20),
+            1.0,
+            "lower",
+        ),
+        Decision(
+            "better than\x00random",
+            *PLACE,
+            "undecided",
+            "rank correlation",
+            None,
+            0.0,
+            "higher",
+            advice="no sample",
         ),
     )
 )
@@ -461,10 +581,17 @@ def test_formats() -> None:
 
 @pytest.mark.parametrize(
     ("outcomes", "failed", "code"),
-    [(("pass", "pass"), 0, 0), (("pass", "undecided"), 0, 3), (("fail", "undecided"), 0, 1), (("pass",), 2, 2)],
+    [
+        (("pass", "pass"), 0, 0),
+        (("pass", "undecided"), 0, 3),
+        (("fail", "undecided"), 0, 1),
+        (("pass",), 2, 2),
+    ],
 )
 def test_exit_codes(outcomes: tuple[Any, ...], failed: int, code: int) -> None:
-    decisions = tuple(Decision("a", *PLACE, outcome, "b", None, 0.0, "higher") for outcome in outcomes)
+    decisions = tuple(
+        Decision("a", *PLACE, outcome, "b", None, 0.0, "higher") for outcome in outcomes
+    )
     assert Decisions(decisions, failed=failed).exit_code == code
 
 
@@ -472,11 +599,16 @@ def test_the_command(tmp_path: Path) -> None:
     from ruamel.yaml import YAML
 
     policy = tmp_path / "policy.yaml"
-    requirements = ({"metric": METRIC, "at_most": 1e9}, {"metric": METRIC, "explainer": "saliency", "at_most": 1e-9})
+    requirements = (
+        {"metric": METRIC, "at_most": 1e9},
+        {"metric": METRIC, "explainer": "saliency", "at_most": 1e-9},
+    )
     YAML().dump(study_with(*requirements), policy)
     run = CliRunner().invoke
     out = ["--out", str(tmp_path / "results")]
-    found = run(app, ["check", str(policy), *out, "--write", f"junit={tmp_path / 'new' / 'check.xml'}"])
+    found = run(
+        app, ["check", str(policy), *out, "--write", f"junit={tmp_path / 'new' / 'check.xml'}"]
+    )
     assert found.exit_code == 1, found.output
     assert "PASS       input_x_gradient: max_sensitivity: median at most 1e+09" in found.output
     assert ET.parse(tmp_path / "new" / "check.xml").getroot()[0].get("failures") == "1"
@@ -490,21 +622,29 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_a_failed_job_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(
-        "import torch\n\ndef explain(module, inputs, targets):\n    raise RuntimeError('no')\n", encoding="utf-8"
+        "import torch\n\ndef explain(module, inputs, targets):\n    raise RuntimeError('no')\n",
+        encoding="utf-8",
     )
     own = {"own": {"function": "own:explain"}}
-    study = study_from({**study_with({"metric": METRIC, "at_most": 1.0}), "explainers": own}, tmp_path)
+    study = study_from(
+        {**study_with({"metric": METRIC, "at_most": 1.0}), "explainers": own}, tmp_path
+    )
     found = check(study, tmp_path / "results", progress=False)
     assert (found.failed, found.exit_code) == (4, 2)
     assert "- own failed for 1 of 1 metric: module: failed on inputs" in FORMATS["markdown"](found)
-    assert "no sample was evaluated, because jobs failed: module: failed on inputs" in found.decisions[0].advice
+    assert (
+        "no sample was evaluated, because jobs failed: module: failed on inputs"
+        in found.decisions[0].advice
+    )
     assert read_decisions(load_results(tmp_path / "results")) == found
 
 
 def test_commands_of_results_in_which_jobs_failed(tmp_path: Path) -> None:
     from ruamel.yaml import YAML
 
-    (tmp_path / "own_in_command.py").write_text("def explain(module, inputs, targets):\n    raise RuntimeError('no')\n")
+    (tmp_path / "own_in_command.py").write_text(
+        "def explain(module, inputs, targets):\n    raise RuntimeError('no')\n"
+    )
     policy, out = tmp_path / "policy.yaml", tmp_path / "results"
     own = {"own": {"function": "own_in_command:explain"}, "saliency": "saliency"}
     YAML().dump({**study_with({"metric": METRIC, "at_most": 1e9}), "explainers": own}, policy)
@@ -520,16 +660,26 @@ def test_commands_of_results_in_which_jobs_failed(tmp_path: Path) -> None:
         assert not (tmp_path / command).exists()
 
 
-def test_an_explainer_that_a_metric_cannot_evaluate_is_named_and_needs_no_more_samples(tmp_path: Path) -> None:
-    attack = {"attribution_attack": {"neighbourhood": {"linf": 0.02}, "k": 50, "steps": 1, "restarts": 1}}
+def test_an_explainer_that_a_metric_cannot_evaluate_is_named_and_needs_no_more_samples(
+    tmp_path: Path,
+) -> None:
+    attack = {
+        "attribution_attack": {"neighbourhood": {"linf": 0.02}, "k": 50, "steps": 1, "restarts": 1}
+    }
     requirement = {"metric": "attribution_attack", "at_least": 0.0}
-    study = study_with(requirement, metrics=[attack], explainers=["saliency", "occlusion"], samples=4)
-    found = check({**study, "samples": 8}, tmp_path, until_decided=True, most_samples=32, progress=False)
+    study = study_with(
+        requirement, metrics=[attack], explainers=["saliency", "occlusion"], samples=4
+    )
+    found = check(
+        {**study, "samples": 8}, tmp_path, until_decided=True, most_samples=32, progress=False
+    )
     outcomes = {each.explainer: each.outcome for each in found.decisions}
     assert outcomes == {"saliency": "pass", "occlusion": "undecided"}
     assert found.samples == 8
     assert "occlusion" in str(found)
-    assert "no sample was evaluated, because the explainer cannot be differentiated" in " ".join(str(found).split())
+    assert "no sample was evaluated, because the explainer cannot be differentiated" in " ".join(
+        str(found).split()
+    )
 
 
 def test_editors_know_requirements() -> None:

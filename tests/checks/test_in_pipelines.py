@@ -33,7 +33,9 @@ LIMITS = {"pass": 1e9, "fail": 1e-9}
 def write_policy(folder: Path, outcome: str) -> None:
     requirement = {"metric": "max_sensitivity", "at_most": LIMITS.get(outcome, 1.0)}
     samples = 2 if outcome == "undecided" else 8
-    YAML().dump({**STUDY, "samples": samples, "requirements": [requirement]}, folder / "policy.yaml")
+    YAML().dump(
+        {**STUDY, "samples": samples, "requirements": [requirement]}, folder / "policy.yaml"
+    )
 
 
 def run_pytest(folder: Path) -> str:
@@ -43,7 +45,9 @@ def run_pytest(folder: Path) -> str:
         **os.environ,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }  # where standfast is installed, it is a plugin already
-    return subprocess.run(code, capture_output=True, text=True, check=False, cwd=folder, env=alone).stdout
+    return subprocess.run(
+        code, capture_output=True, text=True, check=False, cwd=folder, env=alone
+    ).stdout
 
 
 def test_the_fixture(tmp_path: Path) -> None:
@@ -61,7 +65,9 @@ def test_the_fixture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["github.yml", "gitlab.yml", "pre-commit-config.yaml"])
-def test_the_commands_of_an_example_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_an_example_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its YAML is read, and its standfast command is run in a folder with a policy."""
     content = YAML(typ="safe").load(EXAMPLES / "ci" / name)
     if name == "github.yml":

@@ -25,7 +25,13 @@ from standfast.study.file.entries import RequirementEntry
 DAMAGE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "checks" / "damage.py"))
 SENSITIVITY = {"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 3}}
 #: with so few draws, and no hit, each value is only a bound
-RARE = {"misinterpretation_probability": {"neighbourhood": {"linf": 0.01}, "method": "monte_carlo", "samples": 20}}
+RARE = {
+    "misinterpretation_probability": {
+        "neighbourhood": {"linf": 0.01},
+        "method": "monte_carlo",
+        "samples": 20,
+    }
+}
 STUDY: dict[str, Any] = {
     "samples": 10,
     "data": {"digits": "digits"},
@@ -70,24 +76,34 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return load_results(folder)
 
 
-def test_checks_that_are_left_out_earn_nothing(numbers: Results, checked: Results, tmp_path: Path) -> None:
+def test_checks_that_are_left_out_earn_nothing(
+    numbers: Results, checked: Results, tmp_path: Path
+) -> None:
     """A baseline in which a check was passed asks for it; one without checks does not."""
     base = freeze(checked, tmp_path / "base")
-    assert any(check.state == "passed" for sanity in checked.sanity.values() for check in sanity.checks)
+    assert any(
+        check.state == "passed" for sanity in checked.sanity.values() for check in sanity.checks
+    )
     assert {decision.outcome for decision in decide(numbers, base)} == {"undecided"}
     change(base, lambda about: about.pop("checks"))
     assert {decision.outcome for decision in decide(numbers, base)} == {"pass"}
 
 
-def test_an_undecided_check_is_compared_with_that_of_the_baseline(checked: Results, tmp_path: Path) -> None:
+def test_an_undecided_check_is_compared_with_that_of_the_baseline(
+    checked: Results, tmp_path: Path
+) -> None:
     """It keeps an explainer from meeting a limit, and not from being as it was."""
     assert {sanity.state for sanity in checked.sanity.values()} == {"undecided"}
     base = freeze(checked, tmp_path / "base")
-    study = {**STUDY, "requirements": [{"no_worse_than": base}, {"metric": "max_sensitivity", "at_most": 1e9}]}
+    study = {
+        **STUDY,
+        "requirements": [{"no_worse_than": base}, {"metric": "max_sensitivity", "at_most": 1e9}],
+    }
     found = check(study, tmp_path / "results", progress=False)
     assert [each.outcome for each in found.decisions] == ["pass", "pass", "undecided", "undecided"]
-    assert "not worse, but not shown to be good: as in the baseline, a sanity check is not passed" in " ".join(
-        str(found).split()
+    assert (
+        "not worse, but not shown to be good: as in the baseline, a sanity check is not passed"
+        in " ".join(str(found).split())
     )
     assert read_decisions(load_results(tmp_path / "results")) == found
     assert confirm_decisions(load_results(tmp_path / "results")).different == ()
@@ -105,7 +121,9 @@ def test_a_baseline_without_checks_says_so(checked: Results, tmp_path: Path) -> 
         )
 
 
-def test_a_failed_check_fails_although_the_numbers_are_undecided(checked: Results, tmp_path: Path) -> None:
+def test_a_failed_check_fails_although_the_numbers_are_undecided(
+    checked: Results, tmp_path: Path
+) -> None:
     """One failure that is certain is enough."""
     base = freeze(checked, tmp_path / "base")
     passed = dataclasses.asdict(Check("learned", "passed", 0.99, 0.98, 1.0, 10))
@@ -121,7 +139,9 @@ def test_a_failed_check_fails_although_the_numbers_are_undecided(checked: Result
     assert learned.high < 0.98
     assert by_name["gradcam"].estimate.decide(0.9, "higher") == "undecided"  # type: ignore[union-attr]
     assert by_name["gradcam"].outcome == "fail"
-    assert "a sanity check is worse than in the baseline" in " ".join(str(Decisions((by_name["gradcam"],))).split())
+    assert "a sanity check is worse than in the baseline" in " ".join(
+        str(Decisions((by_name["gradcam"],))).split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,19 +165,25 @@ def test_a_failed_check_fails_although_the_numbers_are_undecided(checked: Result
 )
 def test_each_check_stands_where_it_stood(then: CheckState, now: CheckState, outcome: str) -> None:
     """Of intervals that overlap; those of passed and failed never do."""
-    earlier, later = (Sanity((Check("learned", state, 0.6, 0.4, 0.8, 20),)) for state in (then, now))
+    earlier, later = (
+        Sanity((Check("learned", state, 0.6, 0.4, 0.8, 20),)) for state in (then, now)
+    )
     assert compare_sanity(later, earlier)[1] == outcome
 
 
 @pytest.mark.parametrize(("question", "better"), [("learned", 1), ("model", -1)])
-def test_a_check_that_fell_is_worse_where_its_intervals_are_apart(question: Any, better: int) -> None:
+def test_a_check_that_fell_is_worse_where_its_intervals_are_apart(
+    question: Any, better: int
+) -> None:
     high, low = (0.9, 0.8, 1.0), (0.3, 0.2, 0.4)
     earlier, later = (high, low) if better > 0 else (low, high)
     before = Sanity((Check(question, "passed", *earlier, 20),))
     after = Sanity((Check(question, "undecided", *later, 20),))
     assert compare_sanity(after, before)[1] == "fail"
     swapped = Sanity((Check(question, "undecided", *earlier, 20),))
-    assert compare_sanity(swapped, Sanity((Check(question, "passed", *later, 20),)))[1] == "undecided"
+    assert (
+        compare_sanity(swapped, Sanity((Check(question, "passed", *later, 20),)))[1] == "undecided"
+    )
 
 
 def test_the_mean_of_no_change_at_all_is_0(numbers: Results, tmp_path: Path) -> None:
@@ -170,9 +196,13 @@ def test_the_mean_of_no_change_at_all_is_0(numbers: Results, tmp_path: Path) -> 
 
 def test_the_same_bounds_of_the_same_network_are_no_difference(tmp_path: Path) -> None:
     """The difference of two bounds is not known, but a network does not differ from itself."""
-    standfast.run_study({**STUDY, "metrics": [RARE], "sanity": False}, tmp_path / "results", progress=False)
+    standfast.run_study(
+        {**STUDY, "metrics": [RARE], "sanity": False}, tmp_path / "results", progress=False
+    )
     results = load_results(tmp_path / "results")
-    with pytest.warns(UserWarning, match="so that only the same model can pass|half of the intervals are wider"):
+    with pytest.warns(
+        UserWarning, match="so that only the same model can pass|half of the intervals are wider"
+    ):
         base = str(freeze_baseline(results, tmp_path / "base"))
     same = decide(results, base)
     assert {(each.outcome, each.unknown) for each in same} == {("pass", 0)}
@@ -193,7 +223,9 @@ def lose(results: Results, samples: int, status: str) -> Results:
 
 
 @pytest.mark.parametrize("status", ["misclassified", "degenerate", "nonfinite", "no_answer"])
-def test_samples_that_are_lost_count_as_worse(numbers: Results, status: str, tmp_path: Path) -> None:
+def test_samples_that_are_lost_count_as_worse(
+    numbers: Results, status: str, tmp_path: Path
+) -> None:
     """A network that loses the samples on which it was explained would otherwise be undecided for ever."""
     base = str(freeze_baseline(numbers, tmp_path / "base"))
     for lost, outcome in ((1, "pass"), (5, "undecided"), (10, "fail")):
@@ -201,17 +233,29 @@ def test_samples_that_are_lost_count_as_worse(numbers: Results, status: str, tmp
         assert (decision.outcome, decision.lost, decision.skipped) == (outcome, lost, 0)
         assert f"{lost} sample" in str(Decisions((decision,)))
     before = freeze(lose(numbers, 4, status), tmp_path / "before")
-    assert {(each.lost, each.skipped) for each in decide(numbers, before)} == {(0, 4)}  # what is new is not compared
-    assert {(each.lost, each.skipped) for each in decide(lose(numbers, 4, status), before)} == {(0, 4)}
+    # what is new is not compared
+    assert {(each.lost, each.skipped) for each in decide(numbers, before)} == {(0, 4)}
+    assert {(each.lost, each.skipped) for each in decide(lose(numbers, 4, status), before)} == {
+        (0, 4)
+    }
 
 
 def test_what_a_metric_never_could_evaluate_is_not_asked_of_all_explainers(tmp_path: Path) -> None:
-    attack = {"attribution_attack": {"neighbourhood": {"linf": 0.02}, "k": 50, "steps": 1, "restarts": 1}}
-    study = {**STUDY, "metrics": [attack], "explainers": ["saliency", "occlusion:window=14"], "sanity": False}
+    attack = {
+        "attribution_attack": {"neighbourhood": {"linf": 0.02}, "k": 50, "steps": 1, "restarts": 1}
+    }
+    study = {
+        **STUDY,
+        "metrics": [attack],
+        "explainers": ["saliency", "occlusion:window=14"],
+        "sanity": False,
+    }
     standfast.run_study(study, tmp_path / "results", progress=False)
     results = load_results(tmp_path / "results")
     base = str(freeze_baseline(results, tmp_path / "base"))
-    assert [(each.explainer, each.outcome) for each in decide(results, base)] == [("saliency", "pass")]
+    assert [(each.explainer, each.outcome) for each in decide(results, base)] == [
+        ("saliency", "pass")
+    ]
     (named,) = decide(results, base, explainer="occlusion")
     assert named.outcome == "undecided"
     assert named.advice == NOTHING_FROZEN
@@ -232,18 +276,28 @@ def list_numbers(sentence: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", sentence)]
 
 
-def test_a_baseline_says_at_once_what_can_never_pass(checked: Results, numbers: Results, tmp_path: Path) -> None:
+def test_a_baseline_says_at_once_what_can_never_pass(
+    checked: Results, numbers: Results, tmp_path: Path
+) -> None:
     few = list_obstacles(lose(numbers, 5, "misclassified"), tmp_path / "few")
     assert [list_named(sentence) for sentence in few] == [["saliency", "gradcam"]]
     assert list_numbers(few[0]) == [5, 6]  # samples, and how many a comparison needs
     alone = list_obstacles(lose(numbers, 4, "misclassified"), tmp_path / "alone")
-    assert list_numbers(alone[0]) == [6, 2, 7, 6]  # samples; explainers together, what they need; what one alone needs
+    # samples; explainers together, what they need; what one alone needs
+    assert list_numbers(alone[0]) == [
+        6,
+        2,
+        7,
+        6,
+    ]
     is_first = pl.col("explainer") == "saliency"
     constant = numbers.samples.with_columns(
         pl.when(is_first).then(pl.lit("degenerate")).otherwise(pl.col("status")).alias("status")
     )
     missing = list_obstacles(dataclasses.replace(numbers, samples=constant), tmp_path / "missing")
-    assert [(list_named(sentence), list_numbers(sentence)) for sentence in missing] == [(["saliency"], [10])]
+    assert [(list_named(sentence), list_numbers(sentence)) for sentence in missing] == [
+        (["saliency"], [10])
+    ]
     (nothing, _) = decide(numbers, str(tmp_path / "missing"))
     assert (nothing.outcome, nothing.estimate) == ("undecided", None)
     insane = list_obstacles(checked, tmp_path / "insane")
@@ -278,13 +332,17 @@ def run_again(folder: Path, seed: int, new_seed: int, sanity: bool) -> Decisions
 
 def test_an_unchanged_network_passes(tmp_path: Path) -> None:
     """Some of the 50 repeats of the long test."""
-    assert [run_again(tmp_path, seed, seed, sanity=False).outcome for seed in range(3)] == ["pass"] * 3
+    assert [run_again(tmp_path, seed, seed, sanity=False).outcome for seed in range(3)] == [
+        "pass"
+    ] * 3
     assert run_again(tmp_path / "checked", 3, 3, sanity=True).outcome == "pass"
 
 
 @pytest.mark.slow
 def test_an_unchanged_network_passes_in_50_of_50_repeats(tmp_path: Path) -> None:
-    assert [run_again(tmp_path, seed, seed, sanity=True).outcome for seed in range(50)] == ["pass"] * 50
+    assert [run_again(tmp_path, seed, seed, sanity=True).outcome for seed in range(50)] == [
+        "pass"
+    ] * 50
 
 
 def test_new_seeds_are_no_alarm(tmp_path: Path) -> None:

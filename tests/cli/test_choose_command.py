@@ -22,7 +22,16 @@ metrics:
   - aopc: {samples: 1, steps: 5}
 choose: {by: aopc, budget: 1.0}
 """
-DIGITS = ("--model", "lenet5-mnist", "--data", "digits", "--samples", "24", "--metric", "aopc:samples=1,steps=5")
+DIGITS = (
+    "--model",
+    "lenet5-mnist",
+    "--data",
+    "digits",
+    "--samples",
+    "24",
+    "--metric",
+    "aopc:samples=1,steps=5",
+)
 
 
 def call(*arguments: str) -> tuple[int, str, str]:
@@ -83,7 +92,9 @@ def test_what_is_missing_or_too_much(tmp_path: Path) -> None:
 
 def test_a_study_with_several_models_is_refused(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
-    study.write_text(STUDY.replace("{lenet5: lenet5-mnist}", "{one: lenet5-mnist, two: lenet5-mnist-pgd}"))
+    study.write_text(
+        STUDY.replace("{lenet5: lenet5-mnist}", "{one: lenet5-mnist, two: lenet5-mnist-pgd}")
+    )
     code, _, error = call(str(study))
     assert code != 0
     assert "model: expected one model to choose for, got 2" in error
@@ -95,12 +106,16 @@ def test_a_stored_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     linear_model = pytest.importorskip("sklearn.linear_model")
     generator = np.random.default_rng(0)
     frame = pd.DataFrame(generator.normal(size=(60, 3)), columns=["income", "debt", "age"])
-    labels = np.where(frame["income"] * 3 - frame["debt"] * 2 + frame["age"] > 0, "repaid", "default")
+    labels = np.where(
+        frame["income"] * 3 - frame["debt"] * 2 + frame["age"] > 0, "repaid", "default"
+    )
     monkeypatch.chdir(tmp_path)
     joblib.dump(linear_model.LogisticRegression().fit(frame, labels), "pipeline.joblib")
     pl.from_pandas(frame.assign(label=labels)).write_csv("customers.csv")
     explainers = ("--explainer", "occlusion", "--explainer", "kernel_shap:samples=20")
     metrics = ("--metric", "corruption_curve")
-    code, shown, error = call("--model", "pipeline.joblib", "--data", "customers.csv", "--trust", *explainers, *metrics)
+    code, shown, error = call(
+        "--model", "pipeline.joblib", "--data", "customers.csv", "--trust", *explainers, *metrics
+    )
     assert code in (0, 1), error
     assert "Race by corruption_curve" in shown

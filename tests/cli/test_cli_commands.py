@@ -70,7 +70,11 @@ def test_list_of_commands_is_complete() -> None:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md"
     lines = page.read_text(encoding="utf-8").splitlines()
     group: Any = get_command(app)
-    assert [name for name in group.commands if not any(line.startswith(f"standfast {name} ") for line in lines)] == []
+    assert [
+        name
+        for name in group.commands
+        if not any(line.startswith(f"standfast {name} ") for line in lines)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -105,7 +109,9 @@ def test_errors_go_to_stderr_without_a_traceback(
         ["init", "a", "b", "--model", "m", "--data", "d"],
     ],
 )
-def test_wrong_options_go_to_stderr_too(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_wrong_options_go_to_stderr_too(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     assert run_main(arguments, monkeypatch) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -133,7 +139,9 @@ def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
     manual_seed(0)
     model = Model(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu")
     metric = MaxSensitivity(LinfBall(0.1), samples=2)
-    evaluate(model, ["saliency"], rand(3, 4), [metric], out=tmp_path, samples_per_job=1, progress=False)
+    evaluate(
+        model, ["saliency"], rand(3, 4), [metric], out=tmp_path, samples_per_job=1, progress=False
+    )
     done = CliRunner().invoke(app, ["verify", str(tmp_path)])
     files = sum(path.is_file() for path in tmp_path.rglob("*"))
     assert (done.exit_code, done.output.splitlines()[0]) == (

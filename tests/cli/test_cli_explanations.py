@@ -52,9 +52,13 @@ def test_the_options_of_a_class_are_all_there() -> None:
     for kind in ("metrics", "explainers", "searches", "attacks", "neighbourhoods", "schemes"):
         registry = KINDS[kind].load()
         for name in registry.names():
-            options = explain_kind(name, KINDS[kind]).partition("\nOptions:\n")[2].partition("\n\n")[0]
+            options = (
+                explain_kind(name, KINDS[kind]).partition("\nOptions:\n")[2].partition("\n\n")[0]
+            )
             shown = re.findall(r"^  (\w+): .+(?: = .+| \(must be given\))$", options, re.MULTILINE)
-            assert sorted(shown) == sorted(f.name for f in dataclasses.fields(registry[name]) if f.init), name
+            assert sorted(shown) == sorted(
+                f.name for f in dataclasses.fields(registry[name]) if f.init
+            ), name
 
 
 def test_names_of_other_packages() -> None:

@@ -89,10 +89,14 @@ class OnlyCategories(LogisticRegression):
     def encode(self, frame: Any) -> Any:
         if any(pd.api.types.is_string_dtype(kind) for kind in frame.dtypes):
             raise TypeError("no texts")
-        return np.stack([frame["age"].to_numpy(), frame["town"].cat.codes.to_numpy()], axis=1).astype(float)
+        return np.stack(
+            [frame["age"].to_numpy(), frame["town"].cat.codes.to_numpy()], axis=1
+        ).astype(float)
 
     def predict_proba(self, frame: Any) -> Any:
-        return super().predict_proba(self.encode(frame) if isinstance(frame, pd.DataFrame) else frame)
+        return super().predict_proba(
+            self.encode(frame) if isinstance(frame, pd.DataFrame) else frame
+        )
 
     def decision_function(self, rows: Any) -> Any:
         return rows @ self.coef_[0] + self.intercept_[0]
@@ -130,7 +134,12 @@ def read_study(path: Path | str = "study.yaml") -> Any:
 
 
 CASES = {
-    "named": (("--model", "lenet5-mnist", "--data", "digits"), "gradcam", "aopc", {"linf": 8 / 255}),
+    "named": (
+        ("--model", "lenet5-mnist", "--data", "digits"),
+        "gradcam",
+        "aopc",
+        {"linf": 8 / 255},
+    ),
     "table": (
         ("--model", "mymodule:build", "--data", "mymodule:load"),
         "kernel_shap",
@@ -138,12 +147,24 @@ CASES = {
         {"linf": 0.027},
     ),
     "dose": (
-        ("--model", "mymodule:build_dose", "--data", "mymodule:load", "--task", "regression:tolerance=0.1"),
+        (
+            "--model",
+            "mymodule:build_dose",
+            "--data",
+            "mymodule:load",
+            "--task",
+            "regression:tolerance=0.1",
+        ),
         "kernel_shap",
         "corruption_curve",
         {"linf": 0.027},
     ),
-    "file": (("--model", "mymodule:build", "--data", "table.npz"), "kernel_shap", "corruption_curve", {"linf": 0.099}),
+    "file": (
+        ("--model", "mymodule:build", "--data", "table.npz"),
+        "kernel_shap",
+        "corruption_curve",
+        {"linf": 0.099},
+    ),
     "series": (
         ("--model", "mymodule:build_series", "--data", "mymodule:load_series", "--bounds", "-5,5"),
         "gradcam",
@@ -170,7 +191,9 @@ def test_the_file_passes_a_dry_run(case: str, folder: Path) -> None:
     assert len(grid.explainers) == (6 if samples.inputs.ndim == 2 else 7)
     # every entry of a list has a comment
     lines = (folder / "study.yaml").read_text().splitlines()
-    assert all(lines[n - 1].startswith("  # ") for n, line in enumerate(lines) if line.startswith("  - "))
+    assert all(
+        lines[n - 1].startswith("  # ") for n, line in enumerate(lines) if line.startswith("  - ")
+    )
     # small, so that the trial is short
     text = re.sub("samples: 24.*", "samples: 1", (folder / "study.yaml").read_text())
     text = re.sub("metrics:(.|\n)*executor", "metrics: [max_sensitivity]\nexecutor", text)
@@ -188,7 +211,9 @@ def test_a_regressor_and_real_labels(folder: Path) -> None:
     assert "mean absolute error on the labels: 1.5 of 20 samples" in found.output
     grid = load_study(Path("study.yaml")).grid(check=True)
     (samples,), (source,) = grid.data.values(), grid.models.values()
-    assert torch.allclose(source.model(samples, "cpu").logits(samples.inputs)[:, 0], 2 * samples.inputs[:, 0])
+    assert torch.allclose(
+        source.model(samples, "cpu").logits(samples.inputs)[:, 0], 2 * samples.inputs[:, 0]
+    )
     assert samples.targets is None
     refused = run_init(*given)
     assert refused.exit_code != 0
@@ -200,8 +225,18 @@ def test_a_regressor_and_real_labels(folder: Path) -> None:
 
 def test_weights_and_paths_are_found_from_the_folder_of_the_study(folder: Path) -> None:
     save_trained("w.pt")
-    given = ("--model", "mymodule:build", "--weights", "w.pt", "--data", "few.npy", "--bounds", "-1,2")
-    assert run_init("studies/mine.yaml", *given).exit_code != 0  # the module is not beside the study file
+    given = (
+        "--model",
+        "mymodule:build",
+        "--weights",
+        "w.pt",
+        "--data",
+        "few.npy",
+        "--bounds",
+        "-1,2",
+    )
+    # the module is not beside the study file
+    assert run_init("studies/mine.yaml", *given).exit_code != 0
     (folder / "studies").mkdir()
     (folder / "studies" / "mymodule.py").write_text(MODULE)
     done = run_init("studies/mine.yaml", *given)
@@ -212,9 +247,17 @@ def test_weights_and_paths_are_found_from_the_folder_of_the_study(folder: Path) 
     assert written["samples"] == 7, "there are no more"
 
 
-def test_the_questions_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md").read_text(encoding="utf-8")
-    lines = page.partition("```\n$ standfast init --weights mymodel.pt\n")[2].partition("\n```")[0].splitlines()
+def test_the_questions_of_the_documentation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md").read_text(
+        encoding="utf-8"
+    )
+    lines = (
+        page.partition("```\n$ standfast init --weights mymodel.pt\n")[2]
+        .partition("\n```")[0]
+        .splitlines()
+    )
     answers = [line.rpartition(": ")[2] for line in lines[:2]]
     (tmp_path / "mymodel.py").write_text(MODULE)
     table = np.random.default_rng(0).normal(size=(60, 5))
@@ -257,11 +300,14 @@ def test_assumed_bounds_are_said_to_be_assumed(folder: Path) -> None:
     ):
         done = run_init("--model", "mymodule:build", "--data", data, *own)
         assert done.exit_code == 0, (done.output, done.exception)
-        assert ("warning: valid values of an input: [0, 1] is assumed; if that is wrong" in done.output) is assumed, (
+        assert (
+            "warning: valid values of an input: [0, 1] is assumed; if that is wrong" in done.output
+        ) is assumed, data
+        assert ("in [0, 1], which is assumed; if" in Path("study.yaml").read_text()) is assumed, (
             data
         )
-        assert ("in [0, 1], which is assumed; if" in Path("study.yaml").read_text()) is assumed, data
-        if data == "table.csv":  # the columns a and b vary by 0.26 and 0.088, the others are constant
+        # the columns a and b vary by 0.26 and 0.088, the others are constant
+        if data == "table.csv":
             assert read_study()["neighbourhood"] == {"linf": 0.0088}
 
 
@@ -292,15 +338,33 @@ def test_a_file_is_not_replaced(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model", "mymodule:build_other", "--data", "mymodule:load"), r"a model that takes samples of shape \(5,\)"),
+        (
+            ("--model", "mymodule:build_other", "--data", "mymodule:load"),
+            r"a model that takes samples of shape \(5,\)",
+        ),
         (("--model", "mymodul:build", "--data", "mymodule:load"), "did you mean 'mymodule'"),
         (("--model", "mymodule:bild", "--data", "mymodule:load"), "did you mean 'build'"),
         (("--model", "mymodule:build", "--data", "nosuch.npz"), "--data: expected a name"),
-        (("--model", "lenet5-mnist", "--data", "digits", "--bounds", "0,1"), "none for a data set by name"),
-        (("--model", "lenet5-mnist", "--data", "digits", "--label", "y"), "none for a data set by name"),
-        (("--model", "lenet5-mnist", "--data", "digits", "--weights", "w.pt"), "none but for a module:function"),
-        (("--model", "mymodule:build", "--data", "table.npz", "--bounds", "0,1"), "the range of the values"),
-        (("--model", "mymodule:build", "--data", "table.npz", "--label", "y"), "no label but for a .csv table"),
+        (
+            ("--model", "lenet5-mnist", "--data", "digits", "--bounds", "0,1"),
+            "none for a data set by name",
+        ),
+        (
+            ("--model", "lenet5-mnist", "--data", "digits", "--label", "y"),
+            "none for a data set by name",
+        ),
+        (
+            ("--model", "lenet5-mnist", "--data", "digits", "--weights", "w.pt"),
+            "none but for a module:function",
+        ),
+        (
+            ("--model", "mymodule:build", "--data", "table.npz", "--bounds", "0,1"),
+            "the range of the values",
+        ),
+        (
+            ("--model", "mymodule:build", "--data", "table.npz", "--label", "y"),
+            "no label but for a .csv table",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said_and_nothing_is_written(
@@ -317,7 +381,13 @@ def test_reading(folder: Path) -> None:
         with pytest.raises(ArgumentError, match="--bounds"):
             read_bounds(wrong)
     assert read_source("table.npz", "--data", folder / "deep").entry == {"path": "../table.npz"}
-    for low, high in ((-2.36531, 2.00231), (0.0, 255.0), (-1e-4, 3e-6), (0.0, 0.0), (-12345.6, 3.0)):
+    for low, high in (
+        (-2.36531, 2.00231),
+        (0.0, 255.0),
+        (-1e-4, 3e-6),
+        (0.0, 0.0),
+        (-12345.6, 3.0),
+    ):
         wide = round_outwards(low, high)
         assert wide[0] <= low
         assert wide[1] >= high
@@ -325,7 +395,10 @@ def test_reading(folder: Path) -> None:
 
 
 def test_the_accuracy_tells_an_untrained_model(folder: Path) -> None:
-    given, signs = ("--model", "mymodule:build"), ("--data", "mymodule:load_signs", "--bounds", "0,1")
+    given, signs = (
+        ("--model", "mymodule:build"),
+        ("--data", "mymodule:load_signs", "--bounds", "0,1"),
+    )
     save_trained("good.pt")
     save_trained("wrong.pt", flip=True)
     torch.manual_seed(0)
@@ -362,8 +435,12 @@ def test_a_table_of_any_cells_beside_a_pipeline(kind: str, folder: Path) -> None
         columns, fitted = list(frame.columns), frame
         model = Pipeline([("encoders", encoders), ("model", LogisticRegression())]).fit(frame, paid)
     joblib.dump(model, "pipeline.joblib")
-    (folder / "own.py").write_text("import joblib\ndef load():\n    return joblib.load('pipeline.joblib')\n")
-    named = ("--model", "own:load") if kind == "function" else ("--model", "pipeline.joblib", "--trust")
+    (folder / "own.py").write_text(
+        "import joblib\ndef load():\n    return joblib.load('pipeline.joblib')\n"
+    )
+    named = (
+        ("--model", "own:load") if kind == "function" else ("--model", "pipeline.joblib", "--trust")
+    )
     done = run_init(*named, "--data", "credit.csv")
     assert done.exit_code == 0, (done.output, done.exception)
     assert re.search(r"accuracy on the labels: \d\d", done.output)

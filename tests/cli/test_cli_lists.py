@@ -49,26 +49,37 @@ def test_what_is_needed() -> None:
     assert needs("explainers")["lime"] == ""
     assert needs("explainers")["saliency"] == "gradients"
     reach = "8/255 of a pixel's range, 2% of a number in a data frame"
-    assert needs("metrics")["worst_case"] == f"option neighbourhood (in evaluate by default {reach})"
+    assert (
+        needs("metrics")["worst_case"] == f"option neighbourhood (in evaluate by default {reach})"
+    )
     assert "regions" in needs("metrics")["relevance_localisation"]
     assert needs("searches")["gradient"] == "gradients"
     assert needs("schemes")["calibrated"] == "the data set's extra f_norm"
     assert needs("similarities")["lens_recall"].startswith("positions")
     line = next(line for line in shown("explainers") if line.startswith("gradcam "))
-    assert line.endswith("[needs gradients; a convolution or a transformer, or layer=NAME; images or series]")
+    assert line.endswith(
+        "[needs gradients; a convolution or a transformer, or layer=NAME; images or series]"
+    )
 
 
 def test_a_plugin_is_listed_and_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     registry: Registry[Any] = Registry("thing")
     registry.add("own", dict)
-    monkeypatch.setitem(vars(registry), "plugins", {"theirs": EntryPoint("theirs", "nosuch.module:thing", "g")})
+    monkeypatch.setitem(
+        vars(registry), "plugins", {"theirs": EntryPoint("theirs", "nosuch.module:thing", "g")}
+    )
     monkeypatch.setattr(kinds, "THINGS", registry, raising=False)
     kind = kinds.Kind("thing", "things", "standfast.cli.kinds:THINGS", "")
-    assert [line.about for line in describe_names(kind)][1] == "From the plug-in nosuch.module:thing."
+    assert [line.about for line in describe_names(kind)][
+        1
+    ] == "From the plug-in nosuch.module:thing."
 
 
 def test_first_sentence() -> None:
-    assert first_sentence("A `b`: c (Vu et al. 2021, Eq. 3). More.") == "A b: c (Vu et al. 2021, Eq. 3)."
+    assert (
+        first_sentence("A `b`: c (Vu et al. 2021, Eq. 3). More.")
+        == "A b: c (Vu et al. 2021, Eq. 3)."
+    )
     assert first_sentence("Without an end\nover lines\n\nAnd more.") == "Without an end over lines"
     assert first_part("Says.\n\nMore.\n\nAttributes:\n    a: b\n") == "Says.\n\nMore."
     assert first_part("Says.\n\n>>> 1 + 1\n2") == "Says."

@@ -13,9 +13,26 @@ from standfast.cli import app
 def test_cards_have_the_numbers_of_the_rows_that_were_asked_for(tmp_path: Path) -> None:
     options = ["--explainer", "saliency", "--draws", "10", "--out", str(tmp_path / "card.json")]
     found = CliRunner().invoke(
-        app, ["reasons", "--model", "lenet5-mnist", "--data", "digits", "--row", "5", "--row", "3", *options]
+        app,
+        [
+            "reasons",
+            "--model",
+            "lenet5-mnist",
+            "--data",
+            "digits",
+            "--row",
+            "5",
+            "--row",
+            "3",
+            *options,
+        ],
     )
     assert found.exit_code == 0, found.output
     assert "digits, sample 5, model LeNet5" in found.output
-    cards = {number: json.loads((tmp_path / f"card-{number}.json").read_text()) for number in (3, 5)}
-    assert [(card["data"], card["sample"]) for card in cards.values()] == [("digits", 3), ("digits", 5)]
+    cards = {
+        number: json.loads((tmp_path / f"card-{number}.json").read_text()) for number in (3, 5)
+    }
+    assert [(card["data"], card["sample"]) for card in cards.values()] == [
+        ("digits", 3),
+        ("digits", 5),
+    ]

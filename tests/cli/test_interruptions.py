@@ -74,13 +74,17 @@ def has_ended(group: int) -> bool:
 
 
 @pytest.mark.parametrize("command", [["show"], ["report"], ["export"]])
-def test_what_stores_nothing_says_that_it_starts_again(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stores_nothing_says_that_it_starts_again(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("standfast.report.load_results", interrupt)
     ended = CliRunner().invoke(app, [*command, "results"])
     assert (ended.exit_code, ended.stderr, ended.stdout) == (130, f"\n{AGAIN}\n", "")
 
 
-def test_a_dry_run_starts_again_and_a_run_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_starts_again_and_a_run_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = tmp_path / "study.yaml"
     study.write_text(STUDY)
     monkeypatch.setattr("standfast.question.question.Question.make_grid", interrupt)
@@ -98,10 +102,16 @@ def test_python_is_told_how_to_go_on(
     monkeypatch.setenv("STANDFAST_CACHE", "off" if cache == "off" else str(tmp_path))
     monkeypatch.setattr("standfast.question.question.Question.make_grid", interrupt)
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    words = CALL_CONTINUES if cache == "kept" else "interrupted; the same call starts again from the beginning"
+    words = (
+        CALL_CONTINUES
+        if cache == "kept"
+        else "interrupted; the same call starts again from the beginning"
+    )
     for progress in (True, False):
         with pytest.raises(KeyboardInterrupt, match=words):
-            standfast.evaluate(model, "saliency", torch.rand(2, 1, 28, 28), ["aopc"], progress=progress)
+            standfast.evaluate(
+                model, "saliency", torch.rand(2, 1, 28, 28), ["aopc"], progress=progress
+            )
         assert capsys.readouterr().err == (f"\n{words}\n" if progress else "")
 
 
@@ -130,11 +140,15 @@ def test_loading_the_commands_ends_in_one_sentence(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_evaluate_in_python_raises_and_no_worker_says_anything(workers: int, tmp_path: Path) -> None:
+def test_evaluate_in_python_raises_and_no_worker_says_anything(
+    workers: int, tmp_path: Path
+) -> None:
     """`tests/study/test_studies.py` interrupts a worker of the command line always."""
     (tmp_path / "endless.py").write_text(ENDLESS)
     command = [sys.executable, "endless.py", str(workers)]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     began = time.monotonic()
     while not (tmp_path / "running").exists():
         assert process.poll() is None

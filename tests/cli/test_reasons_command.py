@@ -21,7 +21,9 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     linear_model = pytest.importorskip("sklearn.linear_model")
     generator = np.random.default_rng(0)
     frame = pd.DataFrame(generator.normal(size=(60, 3)), columns=["income", "debt", "age"])
-    labels = np.where(frame["income"] * 3 - frame["debt"] * 2 + frame["age"] > 0, "repaid", "default")
+    labels = np.where(
+        frame["income"] * 3 - frame["debt"] * 2 + frame["age"] > 0, "repaid", "default"
+    )
     model = linear_model.LogisticRegression().fit(frame, labels)
     joblib.dump(model, tmp_path / "pipeline.joblib")
     pl.from_pandas(frame.assign(label=labels)).write_csv(tmp_path / "customers.csv")
@@ -34,11 +36,23 @@ def call(*arguments: str) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr or str(done.exception)
 
 
-CUSTOMER = ("--model", "pipeline.joblib", "--data", "customers.csv", "--trust", "--draws", "45", "--top", "2")
+CUSTOMER = (
+    "--model",
+    "pipeline.joblib",
+    "--data",
+    "customers.csv",
+    "--trust",
+    "--draws",
+    "45",
+    "--top",
+    "2",
+)
 
 
 def test_a_customer_gets_a_card(pipeline: Path) -> None:
-    code, shown, error = call(*CUSTOMER, "--row", "17", "--decision", "P(default) > 0.35", "--out", "card.json")
+    code, shown, error = call(
+        *CUSTOMER, "--row", "17", "--decision", "P(default) > 0.35", "--out", "card.json"
+    )
     assert code == 0, error
     assert "P(default) > 0.35" in shown
     card = json.loads((pipeline / "card.json").read_text())
@@ -87,7 +101,10 @@ def test_retrained_models_are_files(pipeline: Path) -> None:
 def test_several_rows_get_a_file_each(pipeline: Path) -> None:
     code, _, error = call(*CUSTOMER, "--row", "3", "--row", "5", "--out", "card.html")
     assert code == 0, error
-    assert sorted(path.name for path in pipeline.glob("card*.html")) == ["card-3.html", "card-5.html"]
+    assert sorted(path.name for path in pipeline.glob("card*.html")) == [
+        "card-3.html",
+        "card-5.html",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +115,9 @@ def test_several_rows_get_a_file_each(pipeline: Path) -> None:
         (("--row", "1", "--decision", "P(gone) > 0.5"), "default"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(pipeline: Path, more: tuple[str, ...], part: str) -> None:
+def test_what_does_not_fit_is_one_sentence(
+    pipeline: Path, more: tuple[str, ...], part: str
+) -> None:
     code, _, error = call(*CUSTOMER, *more)
     assert code != 0
     assert part in error
@@ -106,7 +125,15 @@ def test_what_does_not_fit_is_one_sentence(pipeline: Path, more: tuple[str, ...]
 
 def test_more_reasons_than_columns_are_refused(pipeline: Path) -> None:
     code, _, error = call(
-        "--model", "pipeline.joblib", "--data", "customers.csv", "--trust", "--row", "1", "--top", "4"
+        "--model",
+        "pipeline.joblib",
+        "--data",
+        "customers.csv",
+        "--trust",
+        "--row",
+        "1",
+        "--top",
+        "4",
     )
     assert code != 0
     assert "number of features, 3" in error
@@ -114,7 +141,18 @@ def test_more_reasons_than_columns_are_refused(pipeline: Path) -> None:
 
 def test_a_digit_gets_a_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    arguments = ("--model", "lenet5-mnist", "--data", "digits", "--row", "3", "--draws", "5", "--out", "card.html")
+    arguments = (
+        "--model",
+        "lenet5-mnist",
+        "--data",
+        "digits",
+        "--row",
+        "3",
+        "--draws",
+        "5",
+        "--out",
+        "card.html",
+    )
     code, _, error = call(*arguments)
     assert code == 0, error
     assert "<img" in (tmp_path / "card.html").read_text()
@@ -123,7 +161,9 @@ def test_a_digit_gets_a_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
 def test_a_pipeline_is_trained_again_on_resampled_rows(pipeline: Path) -> None:
     words = ("--decision", "declined, else approved: P(default) > 0.35", "--unit", "income=EUR")
-    code, shown, error = call(*CUSTOMER, "--row", "17", "--retrain", "--models", "3", *words, "--out", "card.json")
+    code, shown, error = call(
+        *CUSTOMER, "--row", "17", "--retrain", "--models", "3", *words, "--out", "card.json"
+    )
     assert code == 0, error
     card = json.loads((pipeline / "card.json").read_text())
     assert card["models"] == 3
@@ -154,7 +194,9 @@ def test_a_pipeline_is_trained_again_on_resampled_rows(pipeline: Path) -> None:
         (("--retrain", "--reference", "plain.csv"), "the column that the model learns"),
     ],
 )
-def test_wrong_units_and_training_rows_are_one_sentence(pipeline: Path, more: tuple[str, ...], part: str) -> None:
+def test_wrong_units_and_training_rows_are_one_sentence(
+    pipeline: Path, more: tuple[str, ...], part: str
+) -> None:
     table = pl.read_csv(pipeline / "customers.csv")
     table.drop("label").write_csv(pipeline / "plain.csv")
     code, _, error = call(*CUSTOMER, "--row", "17", *more)

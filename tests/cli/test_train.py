@@ -22,7 +22,13 @@ from standfast import data
 from standfast.cli import app, train
 from standfast.cli.train import Plan
 from standfast.data import Dataset
-from standfast.errors import ArgumentError, ModelError, StandfastError, UnknownNameError, UnknownOptionError
+from standfast.errors import (
+    ArgumentError,
+    ModelError,
+    StandfastError,
+    UnknownNameError,
+    UnknownOptionError,
+)
 from standfast.study.file.spec import study_from
 from standfast.training.classifier import accuracy
 from standfast.training.loop import Training
@@ -33,10 +39,16 @@ class Tiny(nn.Module):
     """For images of 6x6 pixels; with everything in it that a checkpoint must keep."""
 
     def __init__(
-        self, num_classes: int = 10, in_channels: int = 1, width: int = 4, layers: tuple[int, ...] = ()
+        self,
+        num_classes: int = 10,
+        in_channels: int = 1,
+        width: int = 4,
+        layers: tuple[int, ...] = (),
     ) -> None:
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(in_channels, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Flatten())
+        self.features = nn.Sequential(
+            nn.Conv2d(in_channels, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Flatten()
+        )
         sizes = (16 * width, *layers)
         dense = [nn.Linear(one, two) for one, two in pairwise(sizes)]
         self.head = nn.Sequential(nn.Dropout(0.1), *dense, nn.Linear(sizes[-1], num_classes))
@@ -63,7 +75,13 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(**changes: Any) -> Plan:
-    options = {"model": "tiny", "epochs": 3, "batch_size": 16, "learning_rate": 0.02, "device": "cpu"} | changes
+    options = {
+        "model": "tiny",
+        "epochs": 3,
+        "batch_size": 16,
+        "learning_rate": 0.02,
+        "device": "cpu",
+    } | changes
     return Plan(data="stripes", **options)
 
 
@@ -71,7 +89,18 @@ def run(out: Path, model: str = "tiny", scheme: str = "natural", **options: obje
     """The command, with the options of `plan`."""
     given = {"epochs": 3, "batch_size": 16, "learning_rate": 0.02, "device": "cpu"} | options
     text = ",".join(f"{name}={value}" for name, value in given.items())
-    arguments = ["--model", model, "--data", "stripes", "--scheme", scheme, "--options", text, "--out", str(out)]
+    arguments = [
+        "--model",
+        model,
+        "--data",
+        "stripes",
+        "--scheme",
+        scheme,
+        "--options",
+        text,
+        "--out",
+        str(out),
+    ]
     return CliRunner().invoke(app, ["train", *arguments])
 
 
@@ -95,11 +124,21 @@ class Interrupt:
 
 def test_weights_and_card(tmp_path: Path) -> None:
     found = train.fit(plan(epochs=8), tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["tiny-stripes-natural.json", found.weights.name]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "tiny-stripes-natural.json",
+        found.weights.name,
+    ]
     card = json.loads((tmp_path / "tiny-stripes-natural.json").read_bytes())
     assert card == found.card
     assert not found.was_there
-    wanted = {"architecture": "tiny", "num_classes": 3, "in_channels": 1, "epochs": 8, "batch_size": 16, "seed": 0}
+    wanted = {
+        "architecture": "tiny",
+        "num_classes": 3,
+        "in_channels": 1,
+        "epochs": 8,
+        "batch_size": 16,
+        "seed": 0,
+    }
     assert wanted.items() <= card.items()
     assert card["scheme"].startswith("natural: cross-entropy")
     assert set(card["versions"]) == {"torch", "standfast"}
@@ -121,7 +160,9 @@ def test_the_same_plan_gives_the_same_bits_and_another_seed_others(tmp_path: Pat
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_mixed_precision_runs_in_it(tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mixed_precision_runs_in_it(
+    tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kinds: set[torch.dtype] = set()
     original = Tiny.forward
 
@@ -134,13 +175,18 @@ def test_mixed_precision_runs_in_it(tmp_path: Path, precision: str, monkeypatch:
     monkeypatch.setattr(Tiny, "forward", forward)
     found = train.fit(plan(precision=precision, epochs=8), tmp_path)
     assert kinds == {train.PRECISIONS[precision]}
-    assert {tensor.dtype for tensor in load_file(found.weights).values()} == {torch.float32, torch.int64}
+    assert {tensor.dtype for tensor in load_file(found.weights).values()} == {
+        torch.float32,
+        torch.int64,
+    }
     assert found.card["test_accuracy"] > 0.9
     assert found.card["options"]["precision"] == precision
 
 
 def test_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert plan(device="auto").options()["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert plan(device="auto").options()["device"] == (
+        "cuda" if torch.cuda.is_available() else "cpu"
+    )
     assert plan().options()["precision"] == "float32"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -170,7 +216,12 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = train.fit(plan(**changes), tmp_path / "whole").weights
-    for batches in (2, 4, 8):  # of 9, three in an epoch: before anything is kept, in the second epoch, in the third
+    # of 9, three in an epoch: before anything is kept, in the second epoch, in the third
+    for batches in (
+        2,
+        4,
+        8,
+    ):
         out = tmp_path / str(batches)
         with monkeypatch.context() as patch:
             Interrupt(patch, batches)
@@ -184,7 +235,9 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         assert sorted(file.suffix for file in out.iterdir()) == [".json", ".safetensors"]
 
 
-def test_a_crash_while_the_result_is_written_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_the_result_is_written_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*arguments: object) -> None:
         raise OSError("disk full")
 
@@ -222,7 +275,10 @@ def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
         return hashlib.sha256(stream.getvalue()).digest() + stream.getvalue()
 
     checkpoint, options = tmp_path / "tiny-stripes-natural.checkpoint", plan().options()
-    contents = [{"format": 1, "options": options, "training": each} for each in (Code(), {}, [1], {"module": {}})]
+    contents = [
+        {"format": 1, "options": options, "training": each}
+        for each in (Code(), {}, [1], {"module": {}})
+    ]
     good = bytearray(pack({"format": 1, "options": [1], "training": {}}))
     flipped = bytearray(good)
     flipped[len(flipped) // 2] ^= 1
@@ -241,7 +297,9 @@ def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
         train.fit(plan(epochs=1), tmp_path)
 
 
-def test_a_flipped_bit_in_the_numbers_of_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flipped_bit_in_the_numbers_of_a_checkpoint_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         Interrupt(patch, 4)
         with pytest.raises(KeyboardInterrupt):
@@ -267,24 +325,37 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(
 
 
 def test_plans_are_checked() -> None:
-    assert_refused(plan, scheme=["natrual"], precision=["half"], device=["gpu", "cuda:99"], seed=[-1])
+    assert_refused(
+        plan, scheme=["natrual"], precision=["half"], device=["gpu", "cuda:99"], seed=[-1]
+    )
 
 
 def test_models_and_data_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="architecture: expected one of"):
         Plan("lenet6", "stripes")
-    with pytest.raises(UnknownOptionError, match=r"widht: expected an option of tiny: width, layers, .* mean 'width'"):
+    with pytest.raises(
+        UnknownOptionError,
+        match=r"widht: expected an option of tiny: width, layers, .* mean 'width'",
+    ):
         Plan("tiny:widht=3", "stripes")
     with pytest.raises(UnknownOptionError, match="num_classes: expected an option of tiny"):
         Plan("tiny:num_classes=3", "stripes")
-    with pytest.raises(ArgumentError, match=r"model: expected options that tiny can have, got tiny:width='a': "):
+    with pytest.raises(
+        ArgumentError, match=r"model: expected options that tiny can have, got tiny:width='a': "
+    ):
         train.fit(plan(model="tiny:width=a"), tmp_path)
     with pytest.raises(UnknownNameError, match="stripse:train"):
         train.fit(Plan("tiny", "stripse"), tmp_path)
     with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):
         train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
     fit = lambda **change: train.fit(plan(**change), tmp_path)  # noqa: E731
-    refused = {"epochs": [0], "batch_size": [0], "learning_rate": [-1.0], "weight_decay": [-1.0], "optimizer": ["sgd"]}
+    refused = {
+        "epochs": [0],
+        "batch_size": [0],
+        "learning_rate": [-1.0],
+        "weight_decay": [-1.0],
+        "optimizer": ["sgd"],
+    }
     assert_refused(fit, **refused)
     assert list(tmp_path.iterdir()) == []
 
@@ -307,7 +378,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = run(tmp_path, scheme="gradient_hessian:hessian_weight=0")
     assert "exists already" in again.output
     for wrong in ({"seed": 1}, {"epoch": 3}, {"epochs": "many"}):
-        assert isinstance(run(tmp_path, scheme="gradient_hessian:hessian_weight=0", **wrong).exception, ArgumentError)
+        assert isinstance(
+            run(tmp_path, scheme="gradient_hessian:hessian_weight=0", **wrong).exception,
+            ArgumentError,
+        )
     for kind, name in (("schemes", "gradient_hessian"), ("architectures", "tiny")):
         assert name in CliRunner().invoke(app, ["list", kind]).output.split()
 
@@ -322,18 +396,34 @@ def test_width_and_depth_are_options_of_the_model(tmp_path: Path) -> None:
     assert (shapes["features.0.weight"], shapes["head.1.weight"]) == ((3, 1, 3, 3), (5, 48))
     assert (shapes["head.2.weight"], shapes["head.3.weight"]) == ((7, 5), (3, 7))
     card = json.loads(file.with_suffix(".json").read_text())
-    assert (card["architecture"], card["architecture_options"]) == ("tiny", {"layers": [5, 7], "width": 3})
+    assert (card["architecture"], card["architecture_options"]) == (
+        "tiny",
+        {"layers": [5, 7], "width": 3},
+    )
     again = train.fit(
-        Plan("tiny:width=3,layers=(5, 7)", "stripes", epochs=1, batch_size=16, learning_rate=0.02), tmp_path
+        Plan("tiny:width=3,layers=(5, 7)", "stripes", epochs=1, batch_size=16, learning_rate=0.02),
+        tmp_path,
     )
     assert again.was_there, "the same options in another order"
     models = {"mine": yaml_entry(again.study_entry())}
-    assert models["mine"]["options"] == {"num_classes": 3, "in_channels": 1, "layers": [5, 7], "width": 3}
+    assert models["mine"]["options"] == {
+        "num_classes": 3,
+        "in_channels": 1,
+        "layers": [5, 7],
+        "width": 3,
+    }
     metrics: list[Any] = [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}]
-    content = {"data": ["stripes:test"], "models": models, "explainers": ["saliency"], "metrics": metrics}
+    content = {
+        "data": ["stripes:test"],
+        "models": models,
+        "explainers": ["saliency"],
+        "metrics": metrics,
+    }
     source = study_from(content, tmp_path).grid().models["mine"]
     built = source.entry.build(source.base, "cpu", source.content)
-    assert all(torch.equal(tensor, load_file(file)[name]) for name, tensor in built.state_dict().items())
+    assert all(
+        torch.equal(tensor, load_file(file)[name]) for name, tensor in built.state_dict().items()
+    )
 
 
 def yaml_entry(text: str) -> Any:
@@ -344,12 +434,17 @@ def yaml_entry(text: str) -> Any:
     ("changes", "message"),
     [
         ({"weights": None}, r"models\.mine\.weights: .*, got nothing"),
-        ({"architecture": "tinny"}, r"(?s)models\.mine\.architecture: .* got\s+'tinny'\s+.did\s+you\s+mean"),
+        (
+            {"architecture": "tinny"},
+            r"(?s)models\.mine\.architecture: .* got\s+'tinny'\s+.did\s+you\s+mean",
+        ),
         ({"options": {"classes": 3}}, "options of tiny, such as num_classes"),
         ({"options": {"num_classes": 4}}, "weights that fit the Tiny"),
     ],
 )
-def test_an_entry_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_an_entry_that_does_not_fit_is_refused(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     found = train.fit(plan(epochs=1), tmp_path)
     entry = yaml_entry(found.study_entry())
     assert entry["weights"] == "tiny-stripes-natural.safetensors"

@@ -120,18 +120,31 @@ def test_taking_samples(small):
 
 def test_what_is_no_data_set_is_refused():
     def make(**change):
-        given = {"inputs": torch.zeros(2, 1, 1, 1), "labels": torch.tensor([0, 1]), "classes": ("a", "b")}
+        given = {
+            "inputs": torch.zeros(2, 1, 1, 1),
+            "labels": torch.tensor([0, 1]),
+            "classes": ("a", "b"),
+        }
         return data.Dataset("wrong", **(given | change))
 
     pixel = torch.ones(2, 1, 1, 1)
-    assert_refused(make, inputs=[pixel.double(), pixel.byte(), pixel.numpy(), pixel[:, 0, 0, 0], 1.5 * pixel])
+    assert_refused(
+        make, inputs=[pixel.double(), pixel.byte(), pixel.numpy(), pixel[:, 0, 0, 0], 1.5 * pixel]
+    )
     assert_refused(make, inputs=[pixel * torch.nan], classes=[2, None, [0, 1], "ab"])
-    assert_refused(make, labels=[torch.zeros(2), [0, 1], torch.tensor([0, 1]).numpy(), torch.tensor([0, 0, 0])])
+    assert_refused(
+        make, labels=[torch.zeros(2), [0, 1], torch.tensor([0, 1]).numpy(), torch.tensor([0, 0, 0])]
+    )
     assert_refused(make, labels=[torch.tensor([0, 2]), torch.tensor([-1, 0])])
     bounds = [1.0, None, (0.0, 0.5, 1.0), ("0", "1"), (torch.zeros(3), torch.ones(2)), (1.0, 0.0)]
     assert_refused(make, bounds=bounds)
-    with pytest.raises(ArgumentError, match=r"inputs: expected values in \[0, 1\], got \[0.5, 0.5\]"):
-        make(inputs=torch.full((2, 2, 1, 1), 0.5), bounds=(0.0, torch.tensor([1.0, 0.4])[:, None, None]))
+    with pytest.raises(
+        ArgumentError, match=r"inputs: expected values in \[0, 1\], got \[0.5, 0.5\]"
+    ):
+        make(
+            inputs=torch.full((2, 2, 1, 1), 0.5),
+            bounds=(0.0, torch.tensor([1.0, 0.4])[:, None, None]),
+        )
     with pytest.raises(ArgumentError, match=r"use x.float\(\), divided by 255"):
         make(inputs=pixel.byte())
 
@@ -139,7 +152,9 @@ def test_what_is_no_data_set_is_refused():
 def test_names_and_bounds_of_other_types_are_plain_in_a_data_set():
     """Such as the names of scikit-learn's data sets, which are an array."""
     x, y = torch.zeros(2, 1), torch.tensor([0, 1])
-    found = data.Dataset("arrays", x, y, np.array(["a", "b"]), bounds=[torch.tensor(0), np.float64(1)])
+    found = data.Dataset(
+        "arrays", x, y, np.array(["a", "b"]), bounds=[torch.tensor(0), np.float64(1)]
+    )
     assert (found.classes, found.bounds) == (("a", "b"), (0, 1.0))
 
 
@@ -160,10 +175,14 @@ def test_the_bounds_of_a_classifier_are_accepted_wherever_bounds_are(tmp_path):
                 assert torch.equal(torch.as_tensor(own), torch.as_tensor(given))
             again = standfast.Model.from_callable(lambda rows: rows[:, 0, 0, 0], found.bounds)
             assert again.logits(found.inputs).shape == (len(found), 2)
-            assert repr(found).endswith("bounds [0, 1])" if isinstance(bounds[0], float) else "bounds [0, 2])")
+            assert repr(found).endswith(
+                "bounds [0, 1])" if isinstance(bounds[0], float) else "bounds [0, 2])"
+            )
         region = standfast.LinfBall(0.3).around(x, model.bounds)
         upper = torch.as_tensor(made.bounds[1]).expand(3, 2, 4, 4)
-        assert torch.equal(region.project(torch.full_like(x, 9.0)[:, None])[:, 0], torch.minimum(x + 0.3, upper))
+        assert torch.equal(
+            region.project(torch.full_like(x, 9.0)[:, None])[:, 0], torch.minimum(x + 0.3, upper)
+        )
         metric = standfast.metrics.AOPC(steps=2, samples=1)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -174,8 +193,12 @@ def test_the_bounds_of_a_classifier_are_accepted_wherever_bounds_are(tmp_path):
 
 def test_names_of_swapped_axes_are_noticed():
     series = torch.zeros(5, 20, 3)
-    with pytest.raises(ArgumentError, match=r"features: .* got 3 for .*axes are swapped.*: use x.movedim\(-1, 1\)"):
-        data.Dataset("s", series, torch.zeros(5, dtype=torch.int64), ("a",), features=("x", "y", "z"))
+    with pytest.raises(
+        ArgumentError, match=r"features: .* got 3 for .*axes are swapped.*: use x.movedim\(-1, 1\)"
+    ):
+        data.Dataset(
+            "s", series, torch.zeros(5, dtype=torch.int64), ("a",), features=("x", "y", "z")
+        )
 
 
 def test_unknown_names_suggest_a_near_one():

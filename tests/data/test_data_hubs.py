@@ -76,7 +76,9 @@ def test_numbers_are_taken_as_they_are_laid_out() -> None:
     assert to_input([[1, 2], [3, 4]]).tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert to_input(np.array([0, 255], dtype=np.uint8)).tolist() == [0.0, 1.0]
     assert to_input(torch.tensor([0.5], dtype=torch.float64)).dtype == torch.float32
-    with pytest.raises(standfast.ArgumentError, match="input: expected a picture, a tensor, or numbers"):
+    with pytest.raises(
+        standfast.ArgumentError, match="input: expected a picture, a tensor, or numbers"
+    ):
         to_input([[1.0], [1.0, 2.0]])
     with pytest.raises(standfast.ArgumentError, match="input"):
         to_input({"bytes": b""})
@@ -87,10 +89,16 @@ def test_numbers_are_taken_as_they_are_laid_out() -> None:
 
 def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
     images, labels = pixels(4).transpose(0, 3, 1, 2), np.array([2, 0, 1, 1])
-    np.savez_compressed(tmp_path / "a.npz", inputs=images, labels=labels, classes=np.array(["x", "y", "z"]))
+    np.savez_compressed(
+        tmp_path / "a.npz", inputs=images, labels=labels, classes=np.array(["x", "y", "z"])
+    )
     found = data.from_file(tmp_path / "a.npz")
     torch.testing.assert_close(found.inputs, torch.from_numpy(images / np.float32(255)))
-    assert (found.name, found.labels.tolist(), found.classes) == ("a", [2, 0, 1, 1], ("x", "y", "z"))
+    assert (found.name, found.labels.tolist(), found.classes) == (
+        "a",
+        [2, 0, 1, 1],
+        ("x", "y", "z"),
+    )
     series = RNG.normal(size=(4, 1, 9))
     np.savez(tmp_path / "b.npz", x=series, y=labels.astype(np.uint8))
     found = data.from_file(str(tmp_path / "b.npz"), name="series", bounds=(-10.0, 10.0))
@@ -109,7 +117,9 @@ def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
         ((4, 5, 16, 16), ""),
     ],
 )
-def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[int, ...], use: str) -> None:
+def test_pictures_in_another_layout_are_warned_of(
+    tmp_path: Path, shape: tuple[int, ...], use: str
+) -> None:
     np.savez(tmp_path / "x.npz", inputs=np.zeros(shape, np.uint8), labels=[0, 1, 0, 1])
     for read in (data.from_file, read_data):
         with warnings.catch_warnings(record=True) as caught:
@@ -123,14 +133,20 @@ def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[i
     [
         ({"x": np.zeros((2, 3))}, "path: expected samples with labels; .* got a.npz without"),
         ({"y": np.zeros(2, int)}, "path: expected an array called inputs or x, got a.npz with y"),
-        ({"x": np.zeros((2, 3)), "y": np.zeros(3, int)}, r"labels: expected shape \(2,\), got \(3,\)"),
+        (
+            {"x": np.zeros((2, 3)), "y": np.zeros(3, int)},
+            r"labels: expected shape \(2,\), got \(3,\)",
+        ),
         (
             {"x": np.zeros((2, 3)), "y": np.zeros(2)},
             r"labels as whole numbers of shape \(N,\), the classes, got torch.float32",
         ),
         ({"x": np.zeros((2, 3), int), "y": np.zeros(2, int)}, "inputs as floats or uint8"),
         ({"x": np.full((2, 3), np.nan), "y": np.zeros(2, int)}, "expected finite values"),
-        ({"x": np.full((2, 3), 7.0), "y": np.zeros(2, int)}, r"inputs: expected values in \[0, 1\]"),
+        (
+            {"x": np.full((2, 3), 7.0), "y": np.zeros(2, int)},
+            r"inputs: expected values in \[0, 1\]",
+        ),
         ({"x": np.array([[{}]]), "y": np.zeros(1, int)}, "refused because they could run code"),
     ],
 )
@@ -160,7 +176,11 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
     write(tmp_path / "pets" / "dog", images[2:], [0])
     found = data.from_file(tmp_path / "pets", size=4)
     assert (found.name, found.inputs.shape) == ("pets", (3, 3, 4, 4))
-    assert (found.labels.tolist(), found.classes) == ([0, 1, 0], ("cat", "dog"))  # the first of each class, ...
+    # the first of each class, ...
+    assert (found.labels.tolist(), found.classes) == (
+        [0, 1, 0],
+        ("cat", "dog"),
+    )
 
 
 # torchvision: its data sets' arguments and what they return, on folders of pictures
@@ -176,7 +196,9 @@ class Folder:
         if download:
             write(folder, pixels(3), [0, 1, 0])
         if not folder.is_dir():
-            raise RuntimeError("Dataset not found or corrupted. You can use download=True to download it")
+            raise RuntimeError(
+                "Dataset not found or corrupted. You can use download=True to download it"
+            )
         self.files, self.opened = sorted(folder.glob("*.png")), 0
 
     def __len__(self) -> int:
@@ -184,37 +206,54 @@ class Folder:
 
     def __getitem__(self, place: int) -> tuple[Any, Any]:
         self.opened += 1
-        return Image.open(self.files[place]).convert("RGB"), int(self.files[place].stem.partition("-")[2])
+        return Image.open(self.files[place]).convert("RGB"), int(
+            self.files[place].stem.partition("-")[2]
+        )
 
 
 class CIFAR10(Folder):
     where, classes = "cifar-10-batches-py", ["airplane", "automobile"]
 
-    def __init__(self, root: str, train: bool = True, transform: Any = None, download: bool = False) -> None:
+    def __init__(
+        self, root: str, train: bool = True, transform: Any = None, download: bool = False
+    ) -> None:
         super().__init__(root, "train" if train else "test", download)
 
 
 class GTSRB(Folder):
     where = "gtsrb"
 
-    def __init__(self, root: str, split: str = "train", transform: Any = None, download: bool = False) -> None:
+    def __init__(
+        self, root: str, split: str = "train", transform: Any = None, download: bool = False
+    ) -> None:
         if split not in ("train", "test"):
-            raise ValueError(f"Unknown value '{split}' for argument split. Valid values are {{'train', 'test'}}.")
+            raise ValueError(
+                f"Unknown value '{split}' for argument split. Valid values are {{'train', 'test'}}."
+            )
         super().__init__(root, split, download)
 
 
 class Caltech101(Folder):
     where, categories = "caltech101", ["ant", "barrel"]
 
-    def __init__(self, root: str, target_type: str = "category", transform: Any = None, download: bool = False) -> None:
+    def __init__(
+        self,
+        root: str,
+        target_type: str = "category",
+        transform: Any = None,
+        download: bool = False,
+    ) -> None:
         super().__init__(root, "all", download)
 
 
 class ImageFolder:
     def __init__(self, root: str, transform: Any = None) -> None:
-        self.classes = sorted(path.name for path in Path(root).iterdir())  # FileNotFoundError, as torchvision
+        # FileNotFoundError, as torchvision
+        self.classes = sorted(path.name for path in Path(root).iterdir())
         self.files = [
-            (file, n) for n, name in enumerate(self.classes) for file in sorted((Path(root) / name).iterdir())
+            (file, n)
+            for n, name in enumerate(self.classes)
+            for file in sorted((Path(root) / name).iterdir())
         ]
 
     def __len__(self) -> int:
@@ -262,7 +301,9 @@ def vision(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("ImageNet:val", "imagenet/val", ("tench, Tinca tinca", "goldfish")),
     ],
 )
-def test_sets_of_torchvision_by_name(vision: Path, name: str, where: str, classes: tuple[str, ...]) -> None:
+def test_sets_of_torchvision_by_name(
+    vision: Path, name: str, where: str, classes: tuple[str, ...]
+) -> None:
     images, labels = pixels(4), [1, 0, 1, 1]
     write(vision / where, images, labels)
     found = data.load(f"torchvision:{name}")
@@ -283,7 +324,12 @@ def test_options_in_the_name(vision: Path) -> None:
     places = [(each == originals).flatten(1).all(1).nonzero().item() for each in drawn[0].inputs]
     assert len(set(places)) == 4
     assert drawn[0].labels.tolist() == [labels[int(place)] for place in places]
-    for wrong, argument in (("colour=1", "name"), ("size", "name"), ("count=few", "count"), ("seed=-1", "seed")):
+    for wrong, argument in (
+        ("colour=1", "name"),
+        ("size", "name"),
+        ("count=few", "count"),
+        ("seed=-1", "seed"),
+    ):
         with pytest.raises(standfast.ArgumentError, match=f"{argument}: expected"):
             data.load(f"torchvision:GTSRB:test:{wrong}")
     with pytest.raises(standfast.ArgumentError, match=r"count: expected 1 \.\. 6"):
@@ -305,7 +351,9 @@ def test_folders_of_folders(vision: Path) -> None:
 
 
 def test_what_is_not_there_says_what_to_do(vision: Path) -> None:
-    with pytest.raises(data.MissingDataError, match=r"torchvision:GTSRB:test: not in .*torchvision.*pass"):
+    with pytest.raises(
+        data.MissingDataError, match=r"torchvision:GTSRB:test: not in .*torchvision.*pass"
+    ):
         data.load("torchvision:GTSRB:test")
     assert len(data.load("torchvision:GTSRB:test", download=True)) == 3
     with pytest.raises(standfast.ArgumentError, match=r"did you mean 'GTSRB'"):
@@ -322,7 +370,9 @@ def test_what_is_not_there_says_what_to_do(vision: Path) -> None:
             data.load(malformed)
 
 
-def test_without_torchvision_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torchvision_the_extra_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
     with pytest.raises(standfast.MissingExtraError, match=r"pip install 'standfast\[data\]'"):
         data.load("torchvision:CIFAR10:test")
@@ -333,22 +383,31 @@ def test_without_torchvision_the_extra_is_named(root: Path, monkeypatch: pytest.
 
 def test_any_set_of_torch() -> None:
     inputs, labels = torch.rand(6, 1, 4, 4), torch.tensor([0, 1, 2, 0, 1, 2])
-    found = data.from_samples(torch.utils.data.TensorDataset(inputs, labels), name="own", classes="abc")
+    found = data.from_samples(
+        torch.utils.data.TensorDataset(inputs, labels), name="own", classes="abc"
+    )
     assert torch.equal(found.inputs, inputs)
     assert torch.equal(found.labels, labels)
     assert (found.name, found.classes) == ("own", ("a", "b", "c"))
     texts = [(torch.zeros(2), "b"), (torch.ones(2), "a")]
     assert data.from_samples(texts).labels.tolist() == [1, 0]
-    with pytest.raises(standfast.ArgumentError, match=r"inputs of one shape; or size=.*\(2,\) \(sample 0\) and \(3,\)"):
+    with pytest.raises(
+        standfast.ArgumentError,
+        match=r"inputs of one shape; or size=.*\(2,\) \(sample 0\) and \(3,\)",
+    ):
         data.from_samples([(torch.zeros(2), 0), (torch.zeros(3), 0)])
     with pytest.raises(standfast.ArgumentError, match="entries that are pairs"):
         data.from_samples([torch.zeros(2)])
     assert data.from_samples(iter(texts), count=1).classes == ("b",)
     with pytest.raises(standfast.ArgumentError, match="pairs of an input and a label, got int"):
         data.from_samples(5)
-    with pytest.raises(standfast.ArgumentError, match="columns: expected none for samples that are pairs"):
+    with pytest.raises(
+        standfast.ArgumentError, match="columns: expected none for samples that are pairs"
+    ):
         data.from_samples(texts, columns=("x", "y"))
-    with pytest.raises(standfast.ArgumentError, match="got -1, which stands for labels that are not published"):
+    with pytest.raises(
+        standfast.ArgumentError, match="got -1, which stands for labels that are not published"
+    ):
         data.from_samples([(torch.zeros(2), -1)])
     with pytest.raises(standfast.ArgumentError, match="labels that are whole numbers"):
         data.from_samples([(torch.zeros(2), 0.5)])
@@ -363,7 +422,9 @@ def test_only_what_is_taken_is_decoded(vision: Path) -> None:
     made = GTSRB(str(vision), "test")
     assert len(data.from_samples(made, count=2)) == 2
     assert made.opened == 2
-    some = data.from_samples(torch.utils.data.Subset(CIFAR10(str(vision), train=True, download=True), [1]))
+    some = data.from_samples(
+        torch.utils.data.Subset(CIFAR10(str(vision), train=True, download=True), [1])
+    )
     assert (len(some), some.classes) == (1, ("airplane", "automobile"))
 
 
@@ -399,7 +460,10 @@ Feature = type("Image", (SimpleNamespace,), {})
 
 
 def rows(images: Bytes, labels: list[Any]) -> list[dict[str, Any]]:
-    return [{"img": Image.fromarray(i), "fine": k, "note": "-"} for i, k in zip(images, labels, strict=True)]
+    return [
+        {"img": Image.fromarray(i), "fine": k, "note": "-"}
+        for i, k in zip(images, labels, strict=True)
+    ]
 
 
 def test_anything_with_columns_and_features() -> None:
@@ -409,10 +473,18 @@ def test_anything_with_columns_and_features() -> None:
     torch.testing.assert_close(found.inputs, as_tensor(images), rtol=0, atol=1e-7)
     assert (found.labels.tolist(), found.classes, found.name) == ([1, 0, 1], ("cat", "dog"), "Rows")
     found = data.from_samples(Rows(rows(images, ["x", "z", "x"])), columns=("img", "fine"), size=3)
-    assert (found.labels.tolist(), found.classes, found.inputs.shape) == ([0, 1, 0], ("x", "z"), (3, 3, 3, 3))
-    with pytest.raises(standfast.ArgumentError, match=r"columns: expected names of img, fine, note.*got 0"):
+    assert (found.labels.tolist(), found.classes, found.inputs.shape) == (
+        [0, 1, 0],
+        ("x", "z"),
+        (3, 3, 3, 3),
+    )
+    with pytest.raises(
+        standfast.ArgumentError, match=r"columns: expected names of img, fine, note.*got 0"
+    ):
         data.from_samples(Rows(rows(images, [0, 0, 0])))
-    with pytest.raises(standfast.ArgumentError, match="columns: expected one of img, fine, note, got 'coarse'"):
+    with pytest.raises(
+        standfast.ArgumentError, match="columns: expected one of img, fine, note, got 'coarse'"
+    ):
         data.from_samples(Rows(rows(images, [0, 0, 0]), **features), columns=(None, "coarse"))
     with pytest.raises(standfast.ArgumentError, match="one split.*got a dict of splits: train"):
         data.from_samples({"train": None})
@@ -422,7 +494,10 @@ def test_streams_are_read_from_the_start() -> None:
     stream = Stream(rows(pixels(2), [1, 0]))
     found = data.from_samples(stream, columns=("img", "fine"), count=5)
     assert found.labels.tolist() == [1, 0, 1, 0, 1]
-    with pytest.raises(standfast.ArgumentError, match="count: expected a number of samples, because this data set is"):
+    with pytest.raises(
+        standfast.ArgumentError,
+        match="count: expected a number of samples, because this data set is",
+    ):
         data.from_samples(stream, columns=("img", "fine"))
 
 
@@ -436,7 +511,9 @@ def test_data_sets_of_datasets_itself(root: Path, monkeypatch: pytest.MonkeyPatc
     datasets = pytest.importorskip("datasets", reason="needs datasets")
     datasets.disable_progress_bars()
     images, labels = pixels(5), [1, 0, 1, 1, 0]
-    features = datasets.Features({"picture": datasets.Image(), "answer": datasets.ClassLabel(names=["no", "yes"])})
+    features = datasets.Features(
+        {"picture": datasets.Image(), "answer": datasets.ClassLabel(names=["no", "yes"])}
+    )
     content = {"picture": [Image.fromarray(image) for image in images], "answer": labels}
     made = datasets.Dataset.from_dict(content, features=features)
     found = data.from_samples(made, count=3)
@@ -465,7 +542,9 @@ def test_data_sets_of_datasets_itself(root: Path, monkeypatch: pytest.MonkeyPatc
         found = data.load("huggingface:us/other:train:config=small", download=download)
         assert found.labels.tolist() == labels
     assert asked == [("us/other", "small", "train")]
-    with pytest.raises(data.MissingDataError, match="could not be downloaded: ConnectionError: no network"):
+    with pytest.raises(
+        data.MissingDataError, match="could not be downloaded: ConnectionError: no network"
+    ):
         data.load("huggingface:us/missing:train", download=True)
     assert not (root / "huggingface" / "us" / "missing").exists()
     (root / "huggingface" / "us" / "broken" / "test").mkdir(parents=True)

@@ -67,7 +67,9 @@ def idx_bytes(values: torch.Tensor, kind: int = 8) -> bytes:
 
 @pytest.fixture
 def images() -> torch.Tensor:
-    return torch.randint(256, (7, 28, 28), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return torch.randint(
+        256, (7, 28, 28), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
 
 
 @pytest.fixture
@@ -76,8 +78,12 @@ def labels() -> torch.Tensor:
 
 
 def test_idx_sizes_are_big_endian_and_rows_come_first(tmp_path: Path) -> None:
-    content = b"\0\0\x08\x03" + b"\0\0\0\x01" + b"\0\0\0\x02" + b"\0\0\0\x03" + bytes([1, 2, 3, 4, 5, 6])
-    assert read_idx(write(tmp_path / "file", content), dimensions=3).tolist() == [[[1, 2, 3], [4, 5, 6]]]
+    content = (
+        b"\0\0\x08\x03" + b"\0\0\0\x01" + b"\0\0\0\x02" + b"\0\0\0\x03" + bytes([1, 2, 3, 4, 5, 6])
+    )
+    assert read_idx(write(tmp_path / "file", content), dimensions=3).tolist() == [
+        [[1, 2, 3], [4, 5, 6]]
+    ]
 
 
 def good() -> bytes:
@@ -92,17 +98,25 @@ def good() -> bytes:
         (good()[:-1], "24 values for sizes .2, 3, 4., got 23 values"),
         (good() + b"\0", "24 values for sizes .2, 3, 4., got 25 values"),
         (b"\x01" + good()[1:], "magic number 2051"),
-        (idx_bytes(torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4), kind=9), "magic number 2051 .* 2307"),
+        (
+            idx_bytes(torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4), kind=9),
+            "magic number 2051 .* 2307",
+        ),
         (idx_bytes(torch.arange(24, dtype=torch.uint8)), "magic number 2051 .* got 2049"),
         (b"\0\0\x08\x03" + b"\0" * 12, "no empty dimension"),
         (b"\0\0\x08\x03" + b"\xff" * 12, "values for sizes"),
         (gzip.compress(good(), mtime=0)[:-12], "a complete gzip file"),
         (gzip.compress(good(), mtime=0)[:15], "a complete gzip file"),
-        (gzip.compress(good(), mtime=0)[:12] + b"junk" + gzip.compress(good(), mtime=0)[16:], "a complete gzip file"),
+        (
+            gzip.compress(good(), mtime=0)[:12] + b"junk" + gzip.compress(good(), mtime=0)[16:],
+            "a complete gzip file",
+        ),
         (gzip.compress(good()[:-1], mtime=0), "got 23 values"),
     ],
 )
-def test_broken_idx_is_refused_with_its_path(tmp_path: Path, content: bytes, complaint: str) -> None:
+def test_broken_idx_is_refused_with_its_path(
+    tmp_path: Path, content: bytes, complaint: str
+) -> None:
     path = write(tmp_path / "broken-idx3-ubyte", content)
     with pytest.raises(ArgumentError, match=complaint) as caught:
         read_idx(path, dimensions=3)
@@ -141,7 +155,9 @@ def test_files_are_found(
     assert torch.equal(data.load(f"{source.name}:{split}").inputs, loaded.inputs)
 
 
-def test_images_and_labels_must_match(root: Path, images: torch.Tensor, labels: torch.Tensor) -> None:
+def test_images_and_labels_must_match(
+    root: Path, images: torch.Tensor, labels: torch.Tensor
+) -> None:
     write(root / "mnist" / "t10k-images-idx3-ubyte", idx_bytes(images))
     path = write(root / "mnist" / "t10k-labels-idx1-ubyte", idx_bytes(labels[:-1]))
     with pytest.raises(ArgumentError, match="7 labels, as many as images, got 6") as caught:
@@ -162,7 +178,9 @@ LABELS = np.random.default_rng(1).integers(10, size=(6, 6)).astype(np.uint8)
 
 
 def write_binary(root: Path, batch: str, images: Bytes, labels: Bytes) -> None:
-    records = b"".join(bytes([label]) + image.tobytes() for image, label in zip(images, labels, strict=True))
+    records = b"".join(
+        bytes([label]) + image.tobytes() for image, label in zip(images, labels, strict=True)
+    )
     write(root / "cifar-10-batches-bin" / f"{batch}.bin", records)
 
 
@@ -170,7 +188,10 @@ def write_mosaic(root: Path, batch: str, images: Bytes, labels: Bytes) -> None:
     folder = root / "cifar10"
     write(folder / f"{batch}.webp", webp(images.reshape(2, -1, 3, 32, 32)))
     np.savez(
-        folder / "labels.npz", train=LABELS[:5].reshape(-1), test=LABELS[5], classes=np.array(image_sets.CIFAR_CLASSES)
+        folder / "labels.npz",
+        train=LABELS[:5].reshape(-1),
+        test=LABELS[5],
+        classes=np.array(image_sets.CIFAR_CLASSES),
     )
 
 
@@ -193,7 +214,9 @@ def test_cifar10_is_read_as_written(root: Path, write_batch: Writer) -> None:
 
 
 @each_form
-def test_the_training_batches_that_are_there_are_loaded_and_named(root: Path, write_batch: Writer) -> None:
+def test_the_training_batches_that_are_there_are_loaded_and_named(
+    root: Path, write_batch: Writer
+) -> None:
     write_batch(root, TRAIN[3], IMAGES[3], LABELS[3])
     only = data.cifar10("train")
     assert_holds(only, IMAGES[3], LABELS[3])
@@ -242,7 +265,10 @@ def test_broken_mosaics_are_refused(root: Path) -> None:
         data.cifar10("test")
     write(folder / "test_batch.webp", picture)
     np.savez(folder / "labels.npz", test=LABELS[5][:-1])
-    with pytest.raises(ArgumentError, match=r"uint8 test labels, 6 for each of 1 batches, got uint8 of shape \(5,\)"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"uint8 test labels, 6 for each of 1 batches, got uint8 of shape \(5,\)",
+    ):
         data.cifar10("test")
     np.savez(folder / "labels.npz", train=LABELS[5])
     with pytest.raises(ArgumentError, match="the array 'test' in a NumPy archive"):
@@ -258,12 +284,17 @@ def test_broken_mosaics_are_refused(root: Path) -> None:
 @pytest.mark.parametrize(
     ("loader", "words"),
     [
-        (data.mnist, ["mnist", "MNIST/raw", "t10k-images-idx3-ubyte", "STANDFAST_DATA", "download=True"]),
+        (
+            data.mnist,
+            ["mnist", "MNIST/raw", "t10k-images-idx3-ubyte", "STANDFAST_DATA", "download=True"],
+        ),
         (data.cifar10, ["cifar-10-batches-bin", "test_batch", "STANDFAST_DATA", "download=True"]),
         (data.gtsrb, ["gtsrb_small", "torchvision:GTSRB:test"]),
     ],
 )
-def test_missing_data_and_unknown_splits(root: Path, loader: Callable[..., data.Dataset], words: list[str]) -> None:
+def test_missing_data_and_unknown_splits(
+    root: Path, loader: Callable[..., data.Dataset], words: list[str]
+) -> None:
     with pytest.raises(data.MissingDataError) as caught:
         loader("test")
     assert isinstance(caught.value, (StandfastError, FileNotFoundError))
@@ -332,7 +363,11 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 
 def test_a_download_is_checked_stored_and_found_again(
-    root: Path, images: torch.Tensor, labels: torch.Tensor, mirror: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    root: Path,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    mirror: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = {
         "t10k-images-idx3-ubyte.gz": gzip.compress(idx_bytes(images)),
@@ -349,7 +384,9 @@ def test_a_download_is_checked_stored_and_found_again(
     assert torch.equal(data.mnist("test").inputs, fetched.inputs)
 
 
-def test_a_wrong_checksum_leaves_nothing_behind(root: Path, images: torch.Tensor, mirror: dict[str, bytes]) -> None:
+def test_a_wrong_checksum_leaves_nothing_behind(
+    root: Path, images: torch.Tensor, mirror: dict[str, bytes]
+) -> None:
     mirror[MNIST.mirror + "t10k-images-idx3-ubyte.gz"] = gzip.compress(idx_bytes(images))
     with pytest.raises(data.MissingDataError, match="could not download"):
         data.mnist("test", download=True)
@@ -367,7 +404,8 @@ def test_cifar10_is_downloaded_checked_and_unpacked(
         packed.add(tmp_path / "cifar-10-batches-bin" / "test_batch.bin", "../outside.bin")
     mirror[image_sets.CIFAR_URL] = file.getvalue()
     write_mosaic(root, TRAIN[0], IMAGES[0], LABELS[0])  # a part of it is there already
-    with pytest.raises(data.MissingDataError, match="could not download"):  # the checksum is another
+    # the checksum is another
+    with pytest.raises(data.MissingDataError, match="could not download"):
         data.cifar10("train", download=True)
     monkeypatch.setattr(image_sets, "CIFAR_MD5", hashlib.md5(file.getvalue()).hexdigest())
     train = data.cifar10("train", download=True)
@@ -379,7 +417,9 @@ def test_cifar10_is_downloaded_checked_and_unpacked(
     assert len(list((root / "cifar-10-batches-bin").iterdir())) == 6
 
 
-@pytest.mark.parametrize("loader", [data.cifar10, data.fashion_mnist], ids=["cifar10", "fashion_mnist"])
+@pytest.mark.parametrize(
+    "loader", [data.cifar10, data.fashion_mnist], ids=["cifar10", "fashion_mnist"]
+)
 def test_without_a_network_a_download_says_so(
     root: Path, mirror: dict[str, bytes], loader: Callable[..., data.Dataset]
 ) -> None:
@@ -401,9 +441,23 @@ def test_real_cifar10() -> None:
     test = real(data.cifar10, "test")
     assert test.inputs.shape == (10000, 3, 32, 32)
     assert test.labels.bincount().tolist() == [1000] * 10
-    assert test.labels[:10].tolist() == [3, 8, 8, 0, 6, 6, 1, 6, 3, 1]  # a cat, two ships, an airplane, ...
+    # a cat, two ships, an airplane, ...
+    assert test.labels[:10].tolist() == [
+        3,
+        8,
+        8,
+        0,
+        6,
+        6,
+        1,
+        6,
+        3,
+        1,
+    ]
     # published for the training images, and nearly the same here
-    assert test.inputs.mean((0, 2, 3)).tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.005)
+    assert test.inputs.mean((0, 2, 3)).tolist() == pytest.approx(
+        [0.4914, 0.4822, 0.4465], abs=0.005
+    )
     assert test.inputs.std((0, 2, 3)).tolist() == pytest.approx([0.2470, 0.2435, 0.2616], abs=0.005)
 
 
@@ -423,4 +477,6 @@ def test_real_mnist() -> None:
         test = real(loader, "test")
         assert test.inputs.shape == (10000, 1, 28, 28)
         published = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]  # counts of the digits
-        assert test.labels.bincount().tolist() == (published if loader is data.mnist else [1000] * 10)
+        assert test.labels.bincount().tolist() == (
+            published if loader is data.mnist else [1000] * 10
+        )

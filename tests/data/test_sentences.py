@@ -15,7 +15,9 @@ from standfast.training.classifier import accuracy
 
 
 def test_word_vectors_by_hand() -> None:
-    words = data.WordVectors(("<pad>", "<unknown>", "dull", "film"), torch.tensor([[0.0, 0], [1, 0], [2, 0], [0, 3]]))
+    words = data.WordVectors(
+        ("<pad>", "<unknown>", "dull", "film"), torch.tensor([[0.0, 0], [1, 0], [2, 0], [0, 3]])
+    )
     texts = ["Dull FILM!", "a film’s film"]
     assert words.find_numbers(texts).tolist() == [[2, 3, 1], [1, 1, 3]]
     assert words.find_numbers(texts, length=2).tolist() == [[2, 3], [1, 1]]
@@ -37,7 +39,9 @@ def test_the_bundled_sentences() -> None:
     assert sentences.labels.tolist() == [0, 1] * 100
     assert known.words[:2] == (module.PADDING, module.UNKNOWN)
     assert len(set(known.words)) == len(known.words) == len(known.vectors)
-    torch.testing.assert_close(known.vectors[1:].norm(dim=1), torch.ones(len(known.words) - 1), rtol=0, atol=1e-3)
+    torch.testing.assert_close(
+        known.vectors[1:].norm(dim=1), torch.ones(len(known.words) - 1), rtol=0, atol=1e-3
+    )
     filled = (sentences.inputs != 0).any(1).sum(1).tolist()
     assert filled == [len(words) for words in sentences.tokens or ()]
 
@@ -51,7 +55,9 @@ def test_the_classifier_of_sentences() -> None:
     expected = card["test_accuracy"]
     assert expected >= 0.75
     error = (expected * (1 - expected) / 200) ** 0.5
-    assert accuracy(network, sentences.inputs, sentences.labels) == pytest.approx(expected, abs=4 * error)
+    assert accuracy(network, sentences.inputs, sentences.labels) == pytest.approx(
+        expected, abs=4 * error
+    )
     # a sentence with padding is the same sentence, and perturbed padding is padding
     short = (sentences.inputs != 0).any(1).sum(1)[0]
     with torch.no_grad():

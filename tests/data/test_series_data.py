@@ -59,7 +59,10 @@ def test_files_are_read_and_standardised_by_the_training_split(root: Path) -> No
         assert found.inputs.dtype == torch.float32
         assert dict(found.extras) == {}
         assert found.bounds == (-np.inf, np.inf)
-        assert torch.equal(data.ucr("Small", split, standardize=False).inputs, torch.from_numpy(stored[f"X_{split}"]))
+        assert torch.equal(
+            data.ucr("Small", split, standardize=False).inputs,
+            torch.from_numpy(stored[f"X_{split}"]),
+        )
 
 
 def test_what_was_not_measured_is_filled_and_told(root: Path) -> None:
@@ -91,10 +94,16 @@ def test_a_constant_channel_is_only_moved() -> None:
 def test_values_are_standardised_in_every_unit(root: Path, scale: float) -> None:
     """Teslas, volts: a small scale is not a constant."""
     stored = arrays()
-    write_npz(root, "Tiny", {**stored, **{f"X_{split}": stored[f"X_{split}"] * np.float32(scale) for split in splits}})
+    write_npz(
+        root,
+        "Tiny",
+        {**stored, **{f"X_{split}": stored[f"X_{split}"] * np.float32(scale) for split in splits}},
+    )
     write_npz(root, "Plain", stored)
     for split in splits:
-        assert torch.allclose(data.ucr("Tiny", split).inputs, data.ucr("Plain", split).inputs, atol=1e-4)
+        assert torch.allclose(
+            data.ucr("Tiny", split).inputs, data.ucr("Plain", split).inputs, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("level", [0.0, 0.1, -1e-9, 1e4])
@@ -110,14 +119,18 @@ def test_broken_arrays_are_refused(root: Path) -> None:
 
     assert_refused(make, X_train=[np.zeros((6, 9), np.float32)])
     assert_refused(make, X_test=[np.zeros((4, 2, 8), np.float32), np.zeros((4, 2, 9), np.int64)])
-    assert_refused(make, y_train=[np.zeros(5, np.int64), np.full(6, 0.5)], y_test=[np.array([0, 1, 2, 3])])
+    assert_refused(
+        make, y_train=[np.zeros(5, np.int64), np.full(6, 0.5)], y_test=[np.array([0, 1, 2, 3])]
+    )
     with pytest.raises(ArgumentError, match="ucr:Broken: expected finite values"):
         make(X_test=np.full((4, 2, 9), np.inf, np.float32))
 
 
 def test_broken_files_are_refused_with_their_path(root: Path) -> None:
     file = write_npz(root, "Broken", {"X_train": np.zeros((2, 1, 3), np.float32)})
-    with pytest.raises(ArgumentError, match=r"expected arrays X_test, X_train, .*got X_train") as caught:
+    with pytest.raises(
+        ArgumentError, match=r"expected arrays X_test, X_train, .*got X_train"
+    ) as caught:
         data.ucr("Broken")
     assert str(file) in str(caught.value)
     file.write_bytes(file.read_bytes()[:40])
@@ -169,17 +182,24 @@ def write_texts(root: Path, name: str, content: dict[str, Array], ending: str) -
         lines = []
         for series, label in zip(content[f"X_{split}"], content[f"y_{split}"], strict=True):
             if ending == "tsv":
-                lines.append("\t".join([f"{classes[label]:.7e}", *map(repr, map(float, series[0]))]))
+                lines.append(
+                    "\t".join([f"{classes[label]:.7e}", *map(repr, map(float, series[0]))])
+                )
                 continue
             length = np.flatnonzero(np.isfinite(series).any(0)).max() + 1
-            cells = [["?" if np.isnan(v) else repr(float(v)) for v in channel[:length]] for channel in series]
+            cells = [
+                ["?" if np.isnan(v) else repr(float(v)) for v in channel[:length]]
+                for channel in series
+            ]
             lines.append(":".join([*(",".join(channel) for channel in cells), str(classes[label])]))
         head = TS.format(missing="true", equal="false") if ending == "ts" else ""
         (folder / f"{name}_{split.upper()}.{ending}").write_text(head + "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize("ending", ["ts", "tsv"])
-def test_the_archives_own_files_are_the_same_set(root: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_archives_own_files_are_the_same_set(
+    root: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against the arrays that they were written from: several channels, gaps, and series of different lengths."""
     for module in ("aeon", "aeon.datasets"):
         monkeypatch.setitem(sys.modules, module, None)
@@ -212,18 +232,54 @@ def test_the_longest_series_may_be_in_either_split(root: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("a.ts", "@timeStamps true\n@data\n(0,1),(1,2):a\n", "series without time stamps, got a.ts with @timeStamps"),
-        ("a.ts", "@targetLabel true\n@data\n1,2:0.5\n", r"series with classes, got a.ts with numbers to predict"),
-        ("a.ts", "@classLabel true a\n1,2,3:a\n", "lines with # or @ before @data, got a.ts, line 2: '1,2,3:a'"),
+        (
+            "a.ts",
+            "@timeStamps true\n@data\n(0,1),(1,2):a\n",
+            "series without time stamps, got a.ts with @timeStamps",
+        ),
+        (
+            "a.ts",
+            "@targetLabel true\n@data\n1,2:0.5\n",
+            r"series with classes, got a.ts with numbers to predict",
+        ),
+        (
+            "a.ts",
+            "@classLabel true a\n1,2,3:a\n",
+            "lines with # or @ before @data, got a.ts, line 2: '1,2,3:a'",
+        ),
         ("a.ts", "@classLabel true a\n", "a line with @data, got a.ts without it"),
-        ("a.ts", "@classLabel true a\n@data\n1,2,x:a\n", "numbers, or . or NaN for missing ones, got a.ts, line 3"),
-        ("a.ts", "@classLabel true a\n@data\n1,2,3\n", "and the class, separated by colons, got a.ts, line 3"),
-        ("a.ts", "@classLabel true a\n@data\n1,2:3,4:a\n1,2:a\n", r"as many channels in all series, got a.ts"),
+        (
+            "a.ts",
+            "@classLabel true a\n@data\n1,2,x:a\n",
+            "numbers, or . or NaN for missing ones, got a.ts, line 3",
+        ),
+        (
+            "a.ts",
+            "@classLabel true a\n@data\n1,2,3\n",
+            "and the class, separated by colons, got a.ts, line 3",
+        ),
+        (
+            "a.ts",
+            "@classLabel true a\n@data\n1,2:3,4:a\n1,2:a\n",
+            r"as many channels in all series, got a.ts",
+        ),
         ("a.ts", "@classLabel true a\n@data\n", "at least one series, got a.ts without any"),
-        ("a.ts", "@classLabel true a\n@data\n1,2,3:a\n1,2:a\n", "of one length .*ucr:<name>.*series of 2 to 3 steps"),
-        ("a.ts", "@classLabel true a\n@data\n1,2,3:a\n1,?,3:a\n", "missing values in 1 of 2 series"),
+        (
+            "a.ts",
+            "@classLabel true a\n@data\n1,2,3:a\n1,2:a\n",
+            "of one length .*ucr:<name>.*series of 2 to 3 steps",
+        ),
+        (
+            "a.ts",
+            "@classLabel true a\n@data\n1,2,3:a\n1,?,3:a\n",
+            "missing values in 1 of 2 series",
+        ),
         ("a.ts", "@classLabel false\n@data\n1,2,3\n4,5,6\n", "samples with labels; .*a.ts without"),
-        ("a.tsv", "1\t2\t3\n2\n", "a class and at least one value, separated by tabs, got a.tsv, line 2: '2'"),
+        (
+            "a.tsv",
+            "1\t2\t3\n2\n",
+            "a class and at least one value, separated by tabs, got a.tsv, line 2: '2'",
+        ),
         ("a.tsv", "1\t2\t3\n2\t2\tNaN\n", "missing values in 1 of 2 series"),
         ("a.tsv", "1,2,3\n", "separated by tabs, got a.tsv, line 1"),
         ("a.arff", "", "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, .* got 'a.arff'"),
@@ -246,21 +302,29 @@ def test_a_mark_of_the_order_of_bytes_is_not_read(tmp_path: Path) -> None:
 def test_splits_of_text_files_fit_together(root: Path) -> None:
     write_texts(root, "Broken", arrays(), "ts")
     (root / "ucr" / "Broken" / "Broken_TEST.ts").write_text("@classLabel true 1\n@data\n1,2,3:1\n")
-    with pytest.raises(ArgumentError, match=r"Broken_TEST.ts: expected 2 channels, as in the training split, got 1"):
+    with pytest.raises(
+        ArgumentError, match=r"Broken_TEST.ts: expected 2 channels, as in the training split, got 1"
+    ):
         data.ucr("Broken")
-    (root / "ucr" / "Broken" / "Broken_TEST.ts").write_text("@classLabel false\n@data\n1,2,3:3,4,5\n")
+    (root / "ucr" / "Broken" / "Broken_TEST.ts").write_text(
+        "@classLabel false\n@data\n1,2,3:3,4,5\n"
+    )
     with pytest.raises(ArgumentError, match=r"Broken_TEST.ts: expected the class of each series"):
         data.ucr("Broken")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("aeon") is None, reason="aeon is not installed: extra timeseries")
+@pytest.mark.skipif(
+    importlib.util.find_spec("aeon") is None, reason="aeon is not installed: extra timeseries"
+)
 @pytest.mark.parametrize("name", ["GunPoint", "BasicMotions", "JapaneseVowels"])
 def test_text_files_are_read_as_aeon_reads_them(name: str) -> None:
     archive: Any = importlib.import_module("aeon.datasets")
     file = Path(archive.__file__).parent / "data" / name / f"{name}_TEST.ts"
     series, labels = archive.load_from_ts_file(str(file))
     found = read_series(file)
-    assert [label.lower() for label in found.labels or ()] == [str(label) for label in labels], "aeon's are small"
+    assert [label.lower() for label in found.labels or ()] == [str(label) for label in labels], (
+        "aeon's are small"
+    )
     for ours, steps, theirs in zip(found.values, found.steps, series, strict=True):
         assert theirs.shape[1] == steps
         np.testing.assert_allclose(ours[:, :steps], theirs, rtol=1e-6)
@@ -301,7 +365,9 @@ def test_other_sets_are_downloaded_only_when_asked_for(root: Path, aeon: Path) -
         data.ucr("Wafer")
     assert len(data.load("ucr:Wafer:train", download=True)) == 1
     assert len(data.ucr("Wafer")) == 1
-    with pytest.raises(data.MissingDataError, match="aeon could not load it: ValueError: Invalid dataset name"):
+    with pytest.raises(
+        data.MissingDataError, match="aeon could not load it: ValueError: Invalid dataset name"
+    ):
         data.ucr("Nothing", download=True)
 
 
@@ -314,7 +380,9 @@ def test_without_aeon_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyP
         data.ucr("Wafer", download=True)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("aeon") is None, reason="aeon is not installed: extra timeseries")
+@pytest.mark.skipif(
+    importlib.util.find_spec("aeon") is None, reason="aeon is not installed: extra timeseries"
+)
 @pytest.mark.parametrize(
     ("name", "sizes", "shape", "classes"),
     [
@@ -325,7 +393,12 @@ def test_without_aeon_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_aeon_itself(
-    root: Path, name: str, sizes: tuple[int, int], shape: tuple[int, int], classes: int, monkeypatch: pytest.MonkeyPatch
+    root: Path,
+    name: str,
+    sizes: tuple[int, int],
+    shape: tuple[int, int],
+    classes: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The sets in its package, without files of ours and without a network; and the same as our files, if any."""
     made = {split: data.load(f"ucr:{name}:{split}") for split in splits}

@@ -25,23 +25,36 @@ def table(folder: Path, text: str = TABLE) -> Path:
 
 def reviews() -> Dataset:
     words = (("a", "film"), ("dull",), ("not", "bad", "really"))
-    return Dataset("reviews", torch.rand(3, 4, 3), torch.tensor([0, 1, 0]), ("good", "bad"), tokens=words)
+    return Dataset(
+        "reviews", torch.rand(3, 4, 3), torch.tensor([0, 1, 0]), ("good", "bad"), tokens=words
+    )
 
 
 def test_the_header_names_the_features_and_the_texts_the_classes(tmp_path: Path) -> None:
     found = from_file(table(tmp_path))
-    assert (found.name, found.features, found.classes) == ("people", ("age", "height"), ("short", "tall"))
+    assert (found.name, found.features, found.classes) == (
+        "people",
+        ("age", "height"),
+        ("short", "tall"),
+    )
     assert found.labels.tolist() == [1, 0, 1]
     torch.testing.assert_close(found.inputs, torch.tensor([[30, 1.8], [41, 1.5], [52, 1.9]]))
     assert found.bounds == pytest.approx((1.5, 52.0))
     other = from_file(table(tmp_path, "a,b,kind\n0,1,2\n1,0,0\n"), label="kind", bounds=(0, 1))
-    assert (other.features, other.classes, other.labels.tolist()) == (("a", "b"), ("0", "1", "2"), [2, 0])
+    assert (other.features, other.classes, other.labels.tolist()) == (
+        ("a", "b"),
+        ("0", "1", "2"),
+        [2, 0],
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a,b\n1,2\n", "path: expected samples with labels; for a table, `label` names their column, got people.csv"),
+        (
+            "a,b\n1,2\n",
+            "path: expected samples with labels; for a table, `label` names their column, got people.csv",
+        ),
         ("a,b,y\n1,,0\n", "people.csv: 1 empty cell in the column b"),
         ("a,b,y\n1,,0\n2,,0\n", "people.csv: 2 empty cells in the column b"),
         ("a,b,y\n1,x,0\n", "the column b has String values"),
@@ -58,7 +71,9 @@ def test_what_is_no_such_table_is_refused(tmp_path: Path, text: str, complaint: 
         from_file(table(tmp_path, text))
 
 
-def test_a_study_file_takes_a_table_by_its_path_and_the_manifest_has_the_names(tmp_path: Path) -> None:
+def test_a_study_file_takes_a_table_by_its_path_and_the_manifest_has_the_names(
+    tmp_path: Path,
+) -> None:
     table(tmp_path, "a,b,y\n0,1,1\n1,0,0\n1,1,1\n")
     (tmp_path / "own_net.py").write_text(
         "import torch\ndef make():\n    torch.manual_seed(0)\n    return torch.nn.Linear(2, 2)\n"
@@ -90,13 +105,19 @@ def test_words_are_sliced_with_their_samples() -> None:
 
 def test_names_must_fit_the_inputs() -> None:
     inputs, labels = torch.zeros(2, 3), torch.tensor([0, 0])
-    with pytest.raises(ArgumentError, match="features: expected 3 names, one for each column or channel, got 2"):
+    with pytest.raises(
+        ArgumentError, match="features: expected 3 names, one for each column or channel, got 2"
+    ):
         Dataset("t", inputs, labels, ("a",), features=("x", "y"))
     with pytest.raises(ArgumentError, match="features: expected 3 names.*, got 'xyz'"):
         Dataset("t", inputs, labels, ("a",), features="xyz")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match=r"tokens\[1\]: expected at most 3 words, one for each position, got 4"):
+    with pytest.raises(
+        ArgumentError, match=r"tokens\[1\]: expected at most 3 words, one for each position, got 4"
+    ):
         Dataset("t", inputs, labels, ("a",), tokens=((), tuple("abcd")))
-    with pytest.raises(ArgumentError, match="tokens: expected the words of 2 samples, got 1 samples"):
+    with pytest.raises(
+        ArgumentError, match="tokens: expected the words of 2 samples, got 1 samples"
+    ):
         Dataset("t", inputs, labels, ("a",), tokens=(("a",),))
 
 
@@ -107,7 +128,9 @@ def test_the_manifest_has_the_names_and_jobs_do_not_depend_on_them() -> None:
     metric = standfast.metrics.AOPC(steps=1, samples=1)
     named = reviews()
     plain = Dataset("reviews", named.inputs, named.labels, named.classes)
-    found = [standfast.evaluate(model, "random", data, metric, progress=False) for data in (named, plain)]
+    found = [
+        standfast.evaluate(model, "random", data, metric, progress=False) for data in (named, plain)
+    ]
     about, other = (each.manifest["data"]["reviews"] for each in found)
     assert about["tokens"] == [["a", "film"], ["dull"], ["not", "bad", "really"]]
     assert "tokens" not in other
@@ -115,4 +138,7 @@ def test_the_manifest_has_the_names_and_jobs_do_not_depend_on_them() -> None:
 
 
 def test_a_short_text_for_a_data_set() -> None:
-    assert repr(reviews()) == "Dataset('reviews', 3 x (4, 3), 2 classes: good, bad, bounds [0, 1], tokens)"
+    assert (
+        repr(reviews())
+        == "Dataset('reviews', 3 x (4, 3), 2 classes: good, bad, bounds [0, 1], tokens)"
+    )

@@ -22,7 +22,9 @@ PLAIN: dict[str, Any] = {"steps": 200, "block": 40}
 def starts(waves: Dataset) -> list[list[tuple[int, int]]]:
     """Of each sample, the channels with a block and where it begins."""
     blocks = waves.extras["blocks"]
-    return [[(int(c), int(row[c].nonzero()[0])) for c in row.any(1).nonzero()[:, 0]] for row in blocks]
+    return [
+        [(int(c), int(row[c].nonzero()[0])) for c in row.any(1).nonzero()[:, 0]] for row in blocks
+    ]
 
 
 def test_two_blocks_in_two_channels() -> None:
@@ -43,7 +45,11 @@ def test_outside_of_the_blocks_is_one_sine_and_within_two() -> None:
     time = np.arange(200) / 200
     grid = np.linspace(2, 5, 3001)
     for series, blocks, pair, places in zip(
-        inputs, waves.extras["blocks"].numpy(), waves.extras["frequencies"], starts(waves), strict=True
+        inputs,
+        waves.extras["blocks"].numpy(),
+        waves.extras["frequencies"],
+        starts(waves),
+        strict=True,
     ):
         found = []
         for values, block in zip(series, blocks, strict=True):
@@ -96,7 +102,8 @@ def test_noise_has_its_ratio_in_every_channel(snr_db: float) -> None:
     plain = clean.inputs * expected_deviation(**PLAIN)
     noise = noisy.inputs * expected_deviation(**PLAIN, snr_db=snr_db) - plain
     ratio = 10 * (plain.square().mean(2) / noise.square().mean(2)).log10()
-    assert torch.allclose(ratio, torch.tensor(snr_db), atol=2.0)  # the spread of a variance of 200 values is 10 %
+    # the spread of a variance of 200 values is 10 %
+    assert torch.allclose(ratio, torch.tensor(snr_db), atol=2.0)
     assert abs(float(ratio.mean()) - snr_db) < 0.3
     scaled = noise / noise.square().mean(2, keepdim=True).sqrt()
     assert stats.kstest(scaled.flatten().numpy()[:4000], "norm").pvalue > 1e-3
@@ -124,16 +131,20 @@ def test_named_sets_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     from standfast.data import waves as module
 
     monkeypatch.setattr(module, "SPLITS", {"train": (300, 0), "test": (100, 1)})
-    train, test, noisy = (data.load(name) for name in ("waves:train", "waves:test", "waves10db:test"))
+    train, test, noisy = (
+        data.load(name) for name in ("waves:train", "waves:test", "waves10db:test")
+    )
     assert (train.name, len(train), len(test)) == ("waves:train", 300, 100)
     assert torch.equal(noisy.extras["blocks"], test.extras["blocks"])
     assert not torch.equal(noisy.inputs, test.inputs)
     sums = torch.cat([part.extras["frequencies"].sum(1) for part in (train, test)])
     assert len(sums.unique()) == 400
     assert module.SPLITS["test"][0] != 1500
-    assert {f"waves{noise}:{split}" for noise in ("", "20db", "15db", "10db") for split in ("train", "test")} <= set(
-        data.names()
-    )
+    assert {
+        f"waves{noise}:{split}"
+        for noise in ("", "20db", "15db", "10db")
+        for split in ("train", "test")
+    } <= set(data.names())
 
 
 def test_options_are_checked() -> None:
@@ -167,5 +178,9 @@ def test_extras_are_cut_and_chosen_with_their_samples() -> None:
 
 @pytest.mark.parametrize("extra", [torch.zeros(3), torch.tensor(1.0), [1, 2]])
 def test_extras_must_belong_to_the_samples(extra: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"extras\['place'\]: expected a tensor of shape \(2, ...\)"):
-        Dataset("wrong", torch.zeros(2, 1), torch.tensor([0, 1]), ("a", "b"), extras={"place": extra})
+    with pytest.raises(
+        ArgumentError, match=r"extras\['place'\]: expected a tensor of shape \(2, ...\)"
+    ):
+        Dataset(
+            "wrong", torch.zeros(2, 1), torch.tensor([0, 1]), ("a", "b"), extras={"place": extra}
+        )

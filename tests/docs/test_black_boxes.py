@@ -63,7 +63,9 @@ def table() -> tuple[standfast.Model, Tensor]:
     rows, labels = load_breast_cancer(return_X_y=True)
     rows = rows[:, :8]
     rows = (rows - rows.min(0)) / (rows.max(0) - rows.min(0))
-    model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=8, random_state=0).fit(rows, labels)
+    model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=8, random_state=0).fit(
+        rows, labels
+    )
     x = torch.tensor(rows[[3, 6, 50]], dtype=torch.float32)
     return standfast.Model.from_callable(model.predict_proba, (0.0, 1.0)), x
 
@@ -96,7 +98,9 @@ def test_it_works_or_refuses(table: tuple[standfast.Model, Tensor], name: str) -
 
 def test_the_attack_that_asks_for_predictions_works(table: tuple[standfast.Model, Tensor]) -> None:
     model, x = table
-    metric = standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), "random_sign", similarities=("pearson",))
+    metric = standfast.metrics.AttributionAttack(
+        standfast.LinfBall(0.1), "random_sign", similarities=("pearson",)
+    )
     assert metric(model, "occlusion", x).status == ("ok", "ok", "ok")
 
 

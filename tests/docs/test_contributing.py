@@ -32,7 +32,13 @@ from standfast.study.file.spec import load_study
 from standfast.testing import check_explainer, check_metric, check_similarity
 
 ROOT = Path(__file__).parents[2]
-REGISTRIES: tuple[Registry[Any], ...] = (similarities, explainers, metrics, neighbourhoods, presentations)
+REGISTRIES: tuple[Registry[Any], ...] = (
+    similarities,
+    explainers,
+    metrics,
+    neighbourhoods,
+    presentations,
+)
 WEIGHTS = torch.tensor([[2.0, -1.0, 0.5, 0.0], [0.0, 0.0, 0.0, 0.0]])
 #: the maps of `input_x_gradient` are WEIGHTS[0] * INPUTS; the class is 0
 INPUTS = torch.tensor([[0.6, -0.4, 0.05, 0.8], [0.5, 0.2, 0.8, -0.6]])
@@ -206,7 +212,9 @@ def model() -> standfast.Model:
     return standfast.Model(module, bounds=(-1.0, 1.0), device="cpu")
 
 
-def run(out: Path, metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_gradient",)) -> standfast.Results:
+def run(
+    out: Path, metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_gradient",)
+) -> standfast.Results:
     """A study of the linear model and its two inputs."""
     data = {"rows": {"function": "tiny_plugin.linear:load", "bounds": [-1, 1], "trust": True}}
     study = {
@@ -250,7 +258,10 @@ def test_an_explainer_is_added(model: standfast.Model, tmp_path: Path) -> None:
 
 
 def test_a_metric_is_added(model: standfast.Model, tmp_path: Path) -> None:
-    assert standfast.metrics.get("sparsity")(model, "input_x_gradient", INPUTS).value.tolist() == [0.25, 0.25]
+    assert standfast.metrics.get("sparsity")(model, "input_x_gradient", INPUTS).value.tolist() == [
+        0.25,
+        0.25,
+    ]
     check_metric(standfast.metrics.get("sparsity"), ["flat"])
     assert values_of(run(tmp_path, ["sparsity"])) == [0.25, 0.25]
 
@@ -261,7 +272,9 @@ def test_an_option_is_added_to_a_metric(model: standfast.Model, tmp_path: Path) 
     assert level["default"] == 0.0
     # by its default nothing changes
     plain, same = (standfast.metrics.get(name) for name in ("sparsity", "sparsity_above"))
-    assert torch.equal(plain(model, "saliency", INPUTS).value, same(model, "saliency", INPUTS).value)
+    assert torch.equal(
+        plain(model, "saliency", INPUTS).value, same(model, "saliency", INPUTS).value
+    )
     # maps are (1.2, 0.4, 0.025, 0) and (1, -0.2, 0.4, 0)
     half = standfast.metrics.get("sparsity_above:level=0.5")
     assert half(model, "input_x_gradient", INPUTS).value.tolist() == [0.75, 0.75]
@@ -271,7 +284,9 @@ def test_an_option_is_added_to_a_metric(model: standfast.Model, tmp_path: Path) 
     assert values_of(found, label="quarter") == [0.5, 0.5]
     start = "data: {digits: digits}\nmodels: {lenet: lenet5-mnist}\nexplainers: [saliency]\n"
     (tmp_path / "wrong.yaml").write_text(start + "metrics:\n  - sparsity_above: {level: 2}\n")
-    with pytest.raises(standfast.StandfastError, match=r"level \(line 5\): expected a number from 0 to 1, got 2"):
+    with pytest.raises(
+        standfast.StandfastError, match=r"level \(line 5\): expected a number from 0 to 1, got 2"
+    ):
         load_study(tmp_path / "wrong.yaml").grid()
 
 
@@ -297,10 +312,13 @@ def test_a_stored_neighbourhood_finds_its_plug_in(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(neighbourhoods._entries, "fading", raising=False)
     broken = EntryPoint("broken", "tiny_plugin.fading:Nothing", "standfast.neighbourhoods")
     monkeypatch.setitem(neighbourhoods.plugins, "broken", broken)
-    found = read_stored({"transformation": "Fading", "share": [0.0, 0.25], "distribution": "uniform"})
+    found = read_stored(
+        {"transformation": "Fading", "share": [0.0, 0.25], "distribution": "uniform"}
+    )
     assert found == neighbourhoods["fading"](0.25)
     assert read_stored({"transformation": "Nothing"}) is None  # a plug-in that cannot be loaded
-    assert label_neighbourhood(standfast.LinfBall(0.1)) == "linf 0.1"  # and one that is not asked for does no harm
+    # and one that is not asked for does no harm
+    assert label_neighbourhood(standfast.LinfBall(0.1)) == "linf 0.1"
 
 
 def test_a_label_is_fixed(tmp_path: Path) -> None:

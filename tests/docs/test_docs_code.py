@@ -43,13 +43,25 @@ SMALLER = {
     },
     "docs/index.md": {"[10:34]": "[10:12]", "budget=500": "budget=20"},
     "docs/reading-results.md": {"[10:34]": "[10:12]", '"aopc"': '"aopc:preset=quick"'},
-    "docs/metrics/c_eval.md": {"[:4]": "[:1]", "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")'},
+    "docs/metrics/c_eval.md": {
+        "[:4]": "[:1]",
+        "CEval(fraction=0.1)": 'CEval(fraction=0.1, preset="quick")',
+    },
     "docs/metrics/index.md": {"[:4]": "[:2]"},
-    "docs/how-to/tasks.md": {"steps: int = 80": "steps: int = 20", "[:6]": "[:2]", "budget=100": "budget=20"},
+    "docs/how-to/tasks.md": {
+        "steps: int = 80": "steps: int = 20",
+        "[:6]": "[:2]",
+        "budget=100": "budget=20",
+    },
     "docs/metrics/c_eval_plot.md": {"[:2]": "[:1]", "steps=10": "steps=3"},
     "docs/metrics/misinterpretation_probability.md": {"particles=50": "particles=10"},
     "docs/metrics/near_affinity.md": {"[:4]": "[:1]", "steps=10": "steps=3"},
-    "docs/tutorial.md": {"[:8]": "[:4]", "budget=60": "budget=10", "budget: 40": "budget: 8", "steps=15": "steps=3"},
+    "docs/tutorial.md": {
+        "[:8]": "[:4]",
+        "budget=60": "budget=10",
+        "budget: 40": "budget: 8",
+        "steps=15": "steps=3",
+    },
     "docs/lens.md": {
         'bundled("digits")[:8]': 'bundled("digits")[:2]',
         "steps=50": "steps=3",
@@ -67,7 +79,8 @@ standfast.run_study(study, out="results/mnist", progress=False)
 """
 }
 _BLOCK = re.compile(
-    r"(?:<!-- not run: (?P<reason>.*?) -->\n)?^```(?P<kind>python|yaml)\n(?P<code>.*?)^```$", re.M | re.S
+    r"(?:<!-- not run: (?P<reason>.*?) -->\n)?^```(?P<kind>python|yaml)\n(?P<code>.*?)^```$",
+    re.M | re.S,
 )
 _NEEDS = re.compile(r"needs ([a-z_]+)$")
 _FILE = re.compile(r"# ([\w-]+\.yaml)\b")
@@ -94,7 +107,9 @@ def pages() -> list[str]:
     files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     names = [path.relative_to(ROOT).as_posix() for path in files]
     return [
-        name for name in names if "```python" in (ROOT / name).read_text(encoding="utf-8") and name not in ELSEWHERE
+        name
+        for name in names
+        if "```python" in (ROOT / name).read_text(encoding="utf-8") and name not in ELSEWHERE
     ]
 
 
@@ -134,7 +149,12 @@ def test_code_of_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.Monkey
             if not can_run(block):
                 continue
             # as many empty lines as are above it on the page, so that a traceback has the page's lines
-            exec(compile("\n" * (block.line - 1) + smaller(page, block.code), str(ROOT / page), "exec"), namespace)
+            exec(
+                compile(
+                    "\n" * (block.line - 1) + smaller(page, block.code), str(ROOT / page), "exec"
+                ),
+                namespace,
+            )
         ran += 1
     assert ran, f"no block of {page} was run"
 

@@ -44,7 +44,11 @@ def find_missing_publication(kind: type[standfast.metrics.Metric]) -> str:
     file = "src/standfast/metrics/publications.bib"
     if not kind.citation:
         return f"{kind.__name__}.citation is missing: the key of its publication in {file}, which every metric here has"
-    return "" if kind.bibtex.strip() else f"{kind.__name__}.citation = {kind.citation!r} has no entry in {file}"
+    return (
+        ""
+        if kind.bibtex.strip()
+        else f"{kind.__name__}.citation = {kind.citation!r} has no entry in {file}"
+    )
 
 
 def find_missing_options(kind: type[standfast.metrics.Metric], table: str) -> str:
@@ -56,7 +60,9 @@ def find_missing_options(kind: type[standfast.metrics.Metric], table: str) -> st
         return f"docs/metrics/{kind.name}.md, Options: {kind.__name__} has no option {', '.join(unknown)}"
     own = [option for option in known if option != "preset"]
     if own and not named:
-        return f"docs/metrics/{kind.name}.md, Options: a row such as '| `{own[0]}` | ...' is missing"
+        return (
+            f"docs/metrics/{kind.name}.md, Options: a row such as '| `{own[0]}` | ...' is missing"
+        )
     return ""
 
 
@@ -85,16 +91,22 @@ def test_page_of_metric(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     path = f"docs/metrics/{name}.md"
     own = f"standfast.metrics.{kind.__name__}"
-    assert re.findall(r"^## (.*)$", page, re.M) == HEADINGS, f"{path}: the headings are these, in this order"
+    assert re.findall(r"^## (.*)$", page, re.M) == HEADINGS, (
+        f"{path}: the headings are these, in this order"
+    )
     assert f"`{name}`" in page.splitlines()[2], f"{path}, line 3: the name `{name}` is missing"
     assert own in page.splitlines()[2], f"{path}, line 3: the class {own} is missing"
     assert "$$" in section(page, "Formula"), f"{path}, Formula: a formula between $$ is missing"
-    assert f"{own}(" in section(page, "How to use it"), f"{path}, How to use it: an example with {own}(...) is missing"
+    assert f"{own}(" in section(page, "How to use it"), (
+        f"{path}, How to use it: an example with {own}(...) is missing"
+    )
     missing = find_missing_publication(kind)
     assert not missing, missing
     citation = section(page, "Citation")
     assert kind.citation in citation, f"{path}, Citation: the key {kind.citation} is missing"
-    assert kind.bibtex.strip() in citation, f"{path}, Citation: the entry of publications.bib is missing"
+    assert kind.bibtex.strip() in citation, (
+        f"{path}, Citation: the entry of publications.bib is missing"
+    )
 
 
 @pytest.mark.parametrize("name", own_metrics())
@@ -104,9 +116,13 @@ def test_options_of_page_exist_and_cost_is_that_of_the_defaults(name: str) -> No
     missing = find_missing_options(kind, section(page, "Options"))
     assert not missing, missing
     counts = re.findall(r"\*\*([\d,]+)\*\*\s+evaluations", section(page, "Cost"))
-    assert len(counts) == 1, f"docs/metrics/{name}.md, Cost: one number as in '**101** evaluations' is missing"
+    assert len(counts) == 1, (
+        f"docs/metrics/{name}.md, Cost: one number as in '**101** evaluations' is missing"
+    )
     expected = configured(name).cost().evaluations
-    assert int(counts[0].replace(",", "")) == expected, f"docs/metrics/{name}.md, Cost: the defaults cost {expected:,}"
+    assert int(counts[0].replace(",", "")) == expected, (
+        f"docs/metrics/{name}.md, Cost: the defaults cost {expected:,}"
+    )
 
 
 @pytest.mark.parametrize("name", own_metrics())

@@ -24,9 +24,16 @@ NOISE = 0.045  # of a share of 1000 trials: 3.5 standard errors
 
 def table(page: str, heading: str) -> list[list[str]]:
     """The cells of the first table under a heading, without its first two rows."""
-    text = (ROOT / page).read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    text = (
+        (ROOT / page)
+        .read_text(encoding="utf-8")
+        .partition(f"\n## {heading}\n")[2]
+        .partition("\n## ")[0]
+    )
     rows = [line.strip("| ").split("|") for line in text.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in row] for row in rows if not set("".join(row)) <= set(" -:")][1:]
+    return [[cell.strip() for cell in row] for row in rows if not set("".join(row)) <= set(" -:")][
+        1:
+    ]
 
 
 def configured(kind: type[Metric], preset: str) -> Metric:
@@ -52,7 +59,11 @@ def test_tables_of_presets() -> None:
 def power(samples: int, share: float, level: float, trials: int = 1000) -> float:
     """How often the test finds a difference that favours A on this share of samples."""
     draws, effect = np.random.default_rng(1), NormalDist().inv_cdf(share)
-    return float(np.mean([signed_rank(draws.normal(effect, 1.0, samples))[0] <= level for _ in range(trials)]))
+    return float(
+        np.mean(
+            [signed_rank(draws.normal(effect, 1.0, samples))[0] <= level for _ in range(trials)]
+        )
+    )
 
 
 @pytest.mark.parametrize(("column", "pairs"), [(1, 1), (2, 3), (3, 15)])
@@ -72,12 +83,18 @@ def test_smallest_numbers_of_samples() -> None:
     assert "6 samples for two explainers,\n  7 for three, 9 for five, 10 for six" in text
     for explainers, samples in ((2, 6), (3, 7), (5, 9), (6, 10)):
         pairs = explainers * (explainers - 1) // 2
-        possible = [signed_rank(np.arange(1.0, n + 1))[0] * pairs <= 0.05 for n in (samples - 1, samples)]
+        possible = [
+            signed_rank(np.arange(1.0, n + 1))[0] * pairs <= 0.05 for n in (samples - 1, samples)
+        ]
         assert possible == [False, True], explainers
 
 
 def test_digits_of_the_readme_are_classified_correctly() -> None:
-    (bounds,) = set(re.findall(r'bundled\("digits"\)\[(\d+):(\d+)\]  # 24 digits, all classified correctly', README))
+    (bounds,) = set(
+        re.findall(
+            r'bundled\("digits"\)\[(\d+):(\d+)\]  # 24 digits, all classified correctly', README
+        )
+    )
     digits = standfast.data.bundled("digits")[int(bounds[0]) : int(bounds[1])]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     assert len(digits) == 24
@@ -96,13 +113,18 @@ def test_caption_of_the_bent_explanation(monkeypatch: pytest.MonkeyPatch) -> Non
     start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     for text in (caption, start):
         assert f"is about {numbers['correlation of the maps']:.1f}." in text
-    assert f'says "{numbers["label"]}" with {numbers["probability of the perturbed digit"]:.1%}' in start
+    assert (
+        f'says "{numbers["label"]}" with {numbers["probability of the perturbed digit"]:.1%}'
+        in start
+    )
     assert numbers["largest change in grey levels"] <= 8.001
     assert "more than 8 of 255 grey levels" in caption
     assert "more than 8 of 255 grey levels" in start
     assert numbers["digits"] == numbers["digits classified correctly"] == 60
     words = " ".join(caption.split())
-    assert f"on 60 digits found a median correlation of {numbers['median correlation']:.2f}" in words
+    assert (
+        f"on 60 digits found a median correlation of {numbers['median correlation']:.2f}" in words
+    )
     assert numbers["correlations below 0.4"] == 4
     assert "one below 0.4 on four of them" in words
     assert len(pictures) == 4
@@ -111,15 +133,23 @@ def test_caption_of_the_bent_explanation(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.slow
 def test_output_of_the_readme() -> None:
     """The medians, signs and marks that the README prints are those that its code finds."""
-    code = README.partition("## Ten lines of Python")[2].partition("```python\n")[2].partition("```")[0]
+    code = (
+        README.partition("## Ten lines of Python")[2]
+        .partition("```python\n")[2]
+        .partition("```")[0]
+    )
     namespace: dict[str, object] = {}
     exec(code.partition("print(found)")[0], namespace)
     found = str(namespace["found"])
-    shown = README.partition("## Ten lines of Python")[2].partition("```text\n")[2].partition("```")[0]
+    shown = (
+        README.partition("## Ten lines of Python")[2].partition("```text\n")[2].partition("```")[0]
+    )
     for name in ("saliency", "input_x_gradient", "gradcam", "input_copy", "randomised:saliency"):
         ours, theirs = (re.findall(rf"^{name} .*$", text, re.M)[0] for text in (shown, found))
         assert re.findall("[a-z+o?x*=]+", ours) == re.findall("[a-z+o?x*=]+", theirs)
-        numbers = [[float(number) for number in re.findall(r"[\d.]+", line)] for line in (ours, theirs)]
+        numbers = [
+            [float(number) for number in re.findall(r"[\d.]+", line)] for line in (ours, theirs)
+        ]
         assert numbers[0] == pytest.approx(numbers[1], abs=0.01)
 
 
@@ -133,9 +163,19 @@ def test_page_on_reading_results_has_the_numbers_of_the_readme() -> None:
 
 def test_glossary_names_every_metric_and_every_reason_to_skip_a_sample() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-    pages = {path.stem for path in (ROOT / "docs" / "metrics").glob("*.md")} - {"index", "attribution_attack"}
+    pages = {path.stem for path in (ROOT / "docs" / "metrics").glob("*.md")} - {
+        "index",
+        "attribution_attack",
+    }
     linked = set(re.findall(r"\(metrics/(\w+)\.md[)#]", glossary))
     assert pages - linked - {"index"} == set()
     anchors = re.findall(r"\{#([\w-]+)\}", glossary)
     assert len(anchors) == len(set(anchors))
-    assert {"misclassification", "degenerate", "nonfinite", "censored", "resolved", "stalled"} <= set(anchors)
+    assert {
+        "misclassification",
+        "degenerate",
+        "nonfinite",
+        "censored",
+        "resolved",
+        "stalled",
+    } <= set(anchors)

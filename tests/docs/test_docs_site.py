@@ -29,7 +29,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     environment = {**os.environ, "STANDFAST_DOCS_RUN": "0", "NO_MKDOCS_2_WARNING": "1"}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "WARNING" not in done.stderr
     return folder
@@ -45,9 +47,14 @@ class Loaded(HTMLParser):
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         given = dict(attributes)
         rels = (given.get("rel") or "").split()
-        if tag == "link" and not {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "modulepreload"} & set(
-            rels
-        ):
+        if tag == "link" and not {
+            "stylesheet",
+            "icon",
+            "preload",
+            "preconnect",
+            "dns-prefetch",
+            "modulepreload",
+        } & set(rels):
             return
         address = given.get("href") if tag == "link" else given.get("src") if tag != "a" else None
         if address:
@@ -69,7 +76,9 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         count += 1
     assert count > 30
     for style in site.rglob("*.css"):
-        assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text(encoding="utf-8")), style.name
+        assert not re.search(
+            r"url\(['\"]?(https?:)?//|@import", style.read_text(encoding="utf-8")
+        ), style.name
 
 
 def test_formulas_are_converted(site: Path) -> None:
@@ -86,10 +95,21 @@ def test_formulas_are_converted(site: Path) -> None:
 def api_pages(site: Path) -> dict[str, str]:
     """The pages of the API reference, by their path."""
     folder = site / "api"
-    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*.html")
+    }
 
 
-ROOMS = ["algorithms", "data", "explainers", "integrations.peers", "metrics", "neighbourhoods", "report.charts"]
+ROOMS = [
+    "algorithms",
+    "data",
+    "explainers",
+    "integrations.peers",
+    "metrics",
+    "neighbourhoods",
+    "report.charts",
+]
 ROOMS += ["report.exports", "results", "similarity", "testing", "zoo"]
 
 
@@ -115,7 +135,9 @@ def test_page_about_a_metric_links_to_its_class(site: Path) -> None:
             text = (ROOT / "docs" / "metrics" / f"{name}.md").read_text(encoding="utf-8")
             linked = set(re.findall(r"\(\.\./api/(metrics/\w+)\.md\)", text))
             assert len(linked) == 1, (name, linked)
-            assert f'id="{kind.__module__}.{kind.__qualname__}"' in pages[f"{linked.pop()}.html"], name
+            assert f'id="{kind.__module__}.{kind.__qualname__}"' in pages[f"{linked.pop()}.html"], (
+                name
+            )
 
 
 def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
@@ -129,7 +151,9 @@ def test_examples_of_docstrings_are_code(site: Path) -> None:
     pages = api_pages(site)
     text = re.sub(r"<[^>]+>", "", pages["evaluate.html"])
     assert "&gt;&gt;&gt; import standfast" in text
-    assert [page for page, text in pages.items() if re.search(r"<blockquote>\s*<blockquote>", text)] == []
+    assert [
+        page for page, text in pages.items() if re.search(r"<blockquote>\s*<blockquote>", text)
+    ] == []
 
 
 def test_every_figure_is_shown() -> None:
@@ -142,7 +166,9 @@ def test_every_figure_is_shown() -> None:
 def test_every_page_of_docs_is_in_the_navigation() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     named = set(re.findall(r"([\w/.-]+\.md)$", nav, re.M))
-    assert named == {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert named == {
+        path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")
+    }
 
 
 def test_every_notebook_is_in_the_navigation(site: Path) -> None:

@@ -26,7 +26,11 @@ from safari_walk import SafariEstimate, Window, compute_claimed_error, mask_stag
 
 
 def repeat(
-    score: Callable[[torch.Tensor], torch.Tensor], region: Any, radius: float, runs: int, **options: Any
+    score: Callable[[torch.Tensor], torch.Tensor],
+    region: Any,
+    radius: float,
+    runs: int,
+    **options: Any,
 ) -> list[SafariEstimate]:
     return [safari_estimate(score, region, radius, seed, **options) for seed in range(runs)]
 
@@ -49,7 +53,9 @@ def test_claimed_error_is_equation_16() -> None:
 @pytest.mark.parametrize("width", [0.01, 0.13, 0.5])
 def test_window_is_the_uniform_proposal_cut_to_the_ball(width: float) -> None:
     # against torch.distributions, feature by feature, on a ball that the bounds cut
-    centre = torch.rand(1, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64).round(decimals=1)
+    centre = torch.rand(
+        1, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    ).round(decimals=1)
     region = standfast.LinfBall(0.3).around(centre, (0.0, 1.0))
     window = Window(region.lower, region.upper, 0.3)
     widths = torch.full((40, 1), width, dtype=torch.float64)
@@ -57,7 +63,9 @@ def test_window_is_the_uniform_proposal_cut_to_the_ball(width: float) -> None:
     proposed = window.propose(x, widths, np.random.default_rng(0))
 
     def proposal(at: torch.Tensor) -> distributions.Uniform:
-        return distributions.Uniform(torch.maximum(at - width, region.lower), torch.minimum(at + width, region.upper))
+        return distributions.Uniform(
+            torch.maximum(at - width, region.lower), torch.minimum(at + width, region.upper)
+        )
 
     forth, back = proposal(x).log_prob(proposed).sum(1), proposal(proposed).log_prob(x).sum(1)
     assert torch.isfinite(forth).all()
@@ -72,7 +80,13 @@ def test_the_walk_is_right_where_it_mixes(adaptation: str) -> None:
     # a corner of the box, where the cut matters: without the ratio of Eq. 23, or with it upside down, this fails
     threshold = irwin_hall_threshold(2, math.log(1e-4))
     found = repeat(
-        lambda x: x.sum(1) - threshold, cases.make_box(2), 0.5, 12, moves=40, width=1 / 3, adaptation=adaptation
+        lambda x: x.sum(1) - threshold,
+        cases.make_box(2),
+        0.5,
+        12,
+        moves=40,
+        width=1 / 3,
+        adaptation=adaptation,
     )
     check_mean(found, irwin_hall_log_sf(2, threshold))
     assert not any(run.failed for run in found)
@@ -84,7 +98,9 @@ def test_the_walk_with_a_normal_prior_and_with_stages() -> None:
     found = repeat(lambda x: x.sum(1) / 3**0.5 - 3.5, region, 8.0, 12, moves=60, width=0.1)
     check_mean(found, stats.norm.logsf(3.5))
     score = lambda x: torch.stack([x[:, 0] - 0.98, x[:, 1] - 0.95], 1)  # noqa: E731
-    check_mean(repeat(score, cases.make_box(2), 0.5, 12, moves=40, width=1 / 3), math.log(0.02 * 0.05))
+    check_mean(
+        repeat(score, cases.make_box(2), 0.5, 12, moves=40, width=1 / 3), math.log(0.02 * 0.05)
+    )
 
 
 def test_slow_mixing_makes_the_published_walk_low_and_sure_of_itself() -> None:
@@ -98,7 +114,11 @@ def test_slow_mixing_makes_the_published_walk_low_and_sure_of_itself() -> None:
 
 
 def test_a_walk_that_ends_nowhere_has_failed() -> None:
-    for score in (lambda x: -torch.ones(len(x)), lambda x: x[:, 0] - 2, lambda x: torch.full((len(x),), torch.nan)):
+    for score in (
+        lambda x: -torch.ones(len(x)),
+        lambda x: x[:, 0] - 2,
+        lambda x: torch.full((len(x),), torch.nan),
+    ):
         assert safari_estimate(score, cases.make_box(2), 0.5, 0, moves=2, floor=-10.0).failed
     scores = torch.tensor([[1.0, 2.0], [-1.0, 3.0]])
     assert mask_stage(scores, 1).tolist() == [2.0, -math.inf]
@@ -109,14 +129,18 @@ def test_exact_answer_of_the_linear_classifier() -> None:
     for dimension, length, threshold in ((50, 8.0, 0.5), (10, 3.0, 0.3)):
         slope = threshold / math.sqrt(1 - threshold**2)
         library = stats.nct.logcdf(slope * math.sqrt(dimension - 2), dimension - 2, length)
-        assert cases.compute_cone_log_probability(dimension, length, threshold) == pytest.approx(library, rel=1e-8)
+        assert cases.compute_cone_log_probability(dimension, length, threshold) == pytest.approx(
+            library, rel=1e-8
+        )
     problem = cases.make_linear_classifier()
     assert -35 < problem.truth < -15
     direction = np.linspace(-1, 1, 12)
     maps = direction + np.random.default_rng(0).standard_normal((100_000, 12))
     centred = maps - maps.mean(1, keepdims=True)
     pearson = centred @ direction / np.linalg.norm(centred, axis=1) / np.linalg.norm(direction)
-    expected = math.exp(cases.compute_cone_log_probability(12, float(np.linalg.norm(direction)), 0.1))
+    expected = math.exp(
+        cases.compute_cone_log_probability(12, float(np.linalg.norm(direction)), 0.1)
+    )
     assert abs((pearson < 0.1).mean() - expected) < 4 * math.sqrt(expected / 100_000)
 
 
@@ -126,7 +150,9 @@ def test_problems_are_the_same_for_both_estimators() -> None:
             continue
         problem = case.build()
         assert problem.truth < math.log(1e-4)
-        points = [prior.sample(4000, prior.streams(3))[0] for prior in (problem.prior, problem.region)]
+        points = [
+            prior.sample(4000, prior.streams(3))[0] for prior in (problem.prior, problem.region)
+        ]
         scores = [problem.score(each).reshape(4000, -1)[:, -1].numpy() for each in points]
         assert stats.ks_2samp(*scores).pvalue > 1e-4
 
@@ -143,7 +169,9 @@ def test_monte_carlo_hits_and_reference() -> None:
     model, digits = cases.load_lenet()
     expected = metric(model, "input_x_gradient", digits[1:2]).log_probability.exp().item()
     assert 0.02 < expected < 0.98
-    assert abs(hits / 1000 - expected) < 4 * math.sqrt(expected * (1 - expected) * (1 / 1000 + 1 / 2000))
+    assert abs(hits / 1000 - expected) < 4 * math.sqrt(
+        expected * (1 - expected) * (1 / 1000 + 1 / 2000)
+    )
     blocks = [{"hits": 30, "evaluations": 1000}, {"hits": 10, "evaluations": 1000}]
     assert tables.compute_reference(blocks) == pytest.approx((math.log(0.02), math.sqrt(0.98 / 40)))
     assert math.isnan(tables.compute_reference([])[0])
@@ -153,16 +181,41 @@ def record(
     case: str, estimator: str, run: int, value: float, error: float, truth: float, **more: Any
 ) -> dict[str, Any]:
     bounds = {"low": value - 2 * error, "high": value + 2 * error}
-    base = {"case": case, "estimator": estimator, "run": run, "log_probability": value, "error": error}
-    return base | bounds | {"evaluations": 1000, "failed": False, "truth": truth, "seconds": 1.0} | more
+    base = {
+        "case": case,
+        "estimator": estimator,
+        "run": run,
+        "log_probability": value,
+        "error": error,
+    }
+    return (
+        base
+        | bounds
+        | {"evaluations": 1000, "failed": False, "truth": truth, "seconds": 1.0}
+        | more
+    )
 
 
 def test_summaries_by_hand() -> None:
     name, model = "Irwin-Hall, d = 50, 1e-5", "digit 1, radius 0.3, PCC < 0.5"
-    records = [record(name, "standfast", run, value, 0.1, -10.0) for run, value in enumerate((-10.1, -9.9, -10.3))]
+    records = [
+        record(name, "standfast", run, value, 0.1, -10.0)
+        for run, value in enumerate((-10.1, -9.9, -10.3))
+    ]
     records.append(record(name, "standfast", 3, -100.0, math.nan, -10.0, failed=True))
-    records += [record(model, "standfast", 0, -5.45, 0.1, math.nan), record(model, "standfast", 1, -5.0, 0.1, math.nan)]
-    records.append({"case": model, "estimator": "plain Monte Carlo", "run": 0, "hits": 100, "evaluations": 14841})
+    records += [
+        record(model, "standfast", 0, -5.45, 0.1, math.nan),
+        record(model, "standfast", 1, -5.0, 0.1, math.nan),
+    ]
+    records.append(
+        {
+            "case": model,
+            "estimator": "plain Monte Carlo",
+            "run": 0,
+            "hits": 100,
+            "evaluations": 14841,
+        }
+    )
     summaries = tables.summarise(records)
     row = summaries[name, "standfast"]
     assert (row.runs, row.failed, row.covered) == (4, 1, 2)
@@ -181,7 +234,14 @@ NAMES = ("headline", "exact")
 
 @pytest.mark.slow
 def test_quick() -> None:
-    command = ["benchmarks/rare_events/estimators.py", "--quick", "--cache", "build/estimators-quick.jsonl"]
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = [
+        "benchmarks/rare_events/estimators.py",
+        "--quick",
+        "--cache",
+        "build/estimators-quick.jsonl",
+    ]
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     for name in NAMES:
         assert f"{name}:\n" in done.stdout

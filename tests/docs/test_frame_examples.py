@@ -39,7 +39,9 @@ def test_credit_runs_from_a_file(tmp_path: Path) -> None:
     frame, logit = credit.make_credit(200)
     path = tmp_path / "credit.csv"
     frame.assign(paid=np.where(logit > 0, "yes", "no")).to_csv(path, index=False)
-    found = credit.run(str(path), rows=2, budget=12, seeds=3, sanity=False, controls=False, progress=False)
+    found = credit.run(
+        str(path), rows=2, budget=12, seeds=3, sanity=False, controls=False, progress=False
+    )
     assert found.failures == []
     assert set(found.agreement().variance["explainer"]) == {"TreeSHAP", "Shapley sampling"}
     page = found.to_html(tmp_path / "report.html").read_text()

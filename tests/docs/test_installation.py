@@ -36,7 +36,9 @@ def checkout(tmp_path: Path) -> Path:
 def list_installations(checkout: Path, target: str) -> list[str]:
     """The commands that would install something for a target."""
     command = ["make", "-n", target]
-    planned = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True).stdout
+    planned = subprocess.run(
+        command, cwd=checkout, capture_output=True, text=True, check=True
+    ).stdout
     return [line for line in planned.splitlines() if "install.py" in line]
 
 
@@ -64,11 +66,16 @@ def test_what_is_installed_is_not_installed_again(checkout: Path) -> None:
 
 
 def test_a_line_comes_every_few_seconds(
-    install: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    install: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     """pip says nothing while it unpacks; a program that does the same stands for it."""
     slow = tmp_path / "pip.py"
-    slow.write_text("import time\nprint('Installing collected packages: torch', flush=True)\ntime.sleep(3)\n")
+    slow.write_text(
+        "import time\nprint('Installing collected packages: torch', flush=True)\ntime.sleep(3)\n"
+    )
     monkeypatch.setattr(install, "_SECONDS_BETWEEN_LINES", 0.5)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert install.install(["-e", "."]) == 0
@@ -78,10 +85,15 @@ def test_a_line_comes_every_few_seconds(
 
 
 def test_a_failure_of_pip_is_shown(
-    install: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    install: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     failing = tmp_path / "pip.py"
-    failing.write_text("import sys\nprint('ERROR: no matching distribution for', *sys.argv[-1:])\nsys.exit(1)\n")
+    failing.write_text(
+        "import sys\nprint('ERROR: no matching distribution for', *sys.argv[-1:])\nsys.exit(1)\n"
+    )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert install.install(["nowhere"]) == 1
     assert "ERROR: no matching distribution for nowhere" in capfd.readouterr().err

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("src", "tests", "docs", "scripts", "mkdocs.yml", "pyproject.toml", "conftest.py", "README.md")
+PARTS = (
+    "src",
+    "tests",
+    "docs",
+    "scripts",
+    "mkdocs.yml",
+    "pyproject.toml",
+    "conftest.py",
+    "README.md",
+)
 #: what fails for a metric that is not in every list
 TESTS = (
     "tests/metrics/faithfulness/test_positive_share.py",
@@ -28,7 +37,12 @@ TESTS = (
 def run(copy: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
     return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, check=False, cwd=copy, env=environment
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=copy,
+        env=environment,
     )
 
 
@@ -38,7 +52,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     for part in PARTS:
         if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(ROOT / part, folder / part)
     done = run(folder, "scripts/new_metric.py", "positive_share")
@@ -58,7 +74,9 @@ def test_the_new_metric_keeps_the_contract(copy: Path) -> None:
 
 
 def test_its_name_is_in_every_list(copy: Path) -> None:
-    chosen = "positive_share or slow_implementation or tables_of_presets or index_names or page_lists"
+    chosen = (
+        "positive_share or slow_implementation or tables_of_presets or index_names or page_lists"
+    )
     done = run(copy, "-m", "pytest", *TESTS, "-k", chosen, "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout[-3000:]
     assert "skipped" not in done.stdout
@@ -89,7 +107,9 @@ def test_it_stands_among_the_metrics_of_its_question(
 ) -> None:
     """Above the last one of these, which the text below the table names."""
     folder = tmp_path / "copy"
-    shutil.copytree(copy, folder, ignore=shutil.ignore_patterns("__pycache__", "golden", "zoo", "data"))
+    shutil.copytree(
+        copy, folder, ignore=shutil.ignore_patterns("__pycache__", "golden", "zoo", "data")
+    )
     done = run(folder, "scripts/new_metric.py", "one_more", "--asks", asks)
     assert done.returncode == 0, done.stderr
     index = (folder / "docs" / "metrics" / "index.md").read_text()
@@ -105,7 +125,10 @@ def test_it_stands_among_the_metrics_of_its_question(
     ("arguments", "words"),
     [
         (["Positive-Share"], "words in small letters"),
-        (["other_share", "--room", "nowhere"], "expected one of c_eval, coarse_to_fine, faithfulness"),
+        (
+            ["other_share", "--room", "nowhere"],
+            "expected one of c_eval, coarse_to_fine, faithfulness",
+        ),
         (["other_share", "--asks", "everything"], "invalid choice"),
     ],
 )
@@ -123,5 +146,7 @@ def test_an_entry_without_a_place_leaves_everything_as_it_was(copy: Path) -> Non
     glossary.write_text(text)
     assert done.returncode == 1
     assert "no place for" in done.stderr
-    assert "another_share" not in (copy / "src" / "standfast" / "metrics" / "__init__.py").read_text()
+    assert (
+        "another_share" not in (copy / "src" / "standfast" / "metrics" / "__init__.py").read_text()
+    )
     assert not (copy / "docs" / "metrics" / "another_share.md").exists()

@@ -37,7 +37,9 @@ def test_notebook_runs_and_ends_in_a_decision(path: Path) -> None:
     for data, model in found.pairs:
         assert html.escape(str(found.verdict(data, model))) in "".join(shown.values())
     if path.stem != "training_schemes":  # which is about numbers
-        assert sum(text.count("data:image/png") for text in shown.values()) >= 2, "no pictures of data and results"
+        assert sum(text.count("data:image/png") for text in shown.values()) >= 2, (
+            "no pictures of data and results"
+        )
         assert any("<table" in text for text in shown.values()), "no table of results"
     # a list of axes below a figure would be noise
     assert not any("Axes" in text for text in shown.values())
@@ -61,7 +63,9 @@ def test_notebook_is_plain_text_that_jupytext_reads_alike(path: Path) -> None:
     jupytext = pytest.importorskip("jupytext", reason="needs the extra docs")
     cells = jupytext.read(path, fmt="py:percent").cells
     ours = notebook_cells.cells(path)
-    assert [(cell.cell_type, cell.source.strip()) for cell in cells] == [(c.kind, c.source.strip()) for c in ours]
+    assert [(cell.cell_type, cell.source.strip()) for cell in cells] == [
+        (c.kind, c.source.strip()) for c in ours
+    ]
 
 
 def test_what_a_cell_shows(tmp_path: Path) -> None:
@@ -70,7 +74,12 @@ def test_what_a_cell_shows(tmp_path: Path) -> None:
         "# ---\n# title\n# ---\n\n# %% [markdown]\n# # Few\n#\n# words\n"
         '\n# %%\nx = 1\nprint("a < b")\nx + 1\n\n# %%\nx;\n\n# %%\n{"k": x}\n'
     )
-    assert [cell.kind for cell in notebook_cells.cells(path)] == ["markdown", "code", "code", "code"]
+    assert [cell.kind for cell in notebook_cells.cells(path)] == [
+        "markdown",
+        "code",
+        "code",
+        "code",
+    ]
     assert notebook_cells.cells(path)[0].source == "# Few\n\nwords"
     shown = notebook_cells.run(path)
     assert sorted(shown) == [1, 3]

@@ -17,18 +17,28 @@ import cases  # noqa: E402
 import other_tools  # noqa: E402
 
 SMALL = other_tools.Setting(
-    cases.make_normal_problem(2, lambda x: x.sum(1) / 2**0.5 - stats.norm.isf(1e-3), math.log(1e-3)), 2, 20_000
+    cases.make_normal_problem(
+        2, lambda x: x.sum(1) / 2**0.5 - stats.norm.isf(1e-3), math.log(1e-3)
+    ),
+    2,
+    20_000,
 )
 
 
 def test_normal_points_give_the_scores_of_the_problem() -> None:
     names = other_tools.list_problems()
     assert len(names) == 16
-    for name in ("meatball, d = 100", "Irwin-Hall, d = 50, 1e-5", "two stages, d = 100, 1e-4 x 1e-5"):
+    for name in (
+        "meatball, d = 100",
+        "Irwin-Hall, d = 50, 1e-5",
+        "two stages, d = 100, 1e-4 x 1e-5",
+    ):
         problem = names[name]()
         setting = other_tools.Setting(problem, problem.prior.shape.numel(), 1000)
         points = np.random.default_rng(0).standard_normal((2000, setting.dimension))
-        direct = problem.score(problem.prior.sample(2000, problem.prior.streams(0))[0]).reshape(2000, -1)
+        direct = problem.score(problem.prior.sample(2000, problem.prior.streams(0))[0]).reshape(
+            2000, -1
+        )
         assert stats.ks_2samp(setting.score(points), direct.amin(1).numpy()).pvalue > 1e-4
     count = other_tools.Counter(setting)
     assert (count(points) == -setting.score(points)).all()
@@ -37,7 +47,9 @@ def test_normal_points_give_the_scores_of_the_problem() -> None:
 
 def test_runs_from_estimates_of_p() -> None:
     run = other_tools.make_run(1e-3, -1e-4, 2e-3, 10)
-    assert (run.log_probability, run.low, run.high) == pytest.approx((math.log(1e-3), -math.inf, math.log(2e-3)))
+    assert (run.log_probability, run.low, run.high) == pytest.approx(
+        (math.log(1e-3), -math.inf, math.log(2e-3))
+    )
     for nothing in (0.0, math.nan, math.inf):
         assert other_tools.make_run(nothing, 0.0, 0.0, 10).failed
 
@@ -47,7 +59,8 @@ def test_budgets() -> None:
     price = other_tools.measure_price(SMALL.problem, first=1.0)
     assert other_tools.run_one_size(SMALL, 1).evaluations == pytest.approx(20_000, rel=0.25)
     assert 5000 < price < 40_000
-    assert other_tools.run_walk(SMALL, 1).evaluations % 6000 == 1000  # six moves at each of a few levels
+    # six moves at each of a few levels
+    assert other_tools.run_walk(SMALL, 1).evaluations % 6000 == 1000
 
 
 @pytest.mark.filterwarnings("ignore")  # UQpy imports pkg_resources

@@ -39,7 +39,9 @@ def test_both_have_the_same_jobs_and_numbers(found: tuple[Any, Any]) -> None:
     assert len(rows[0]) == 4 * (3 + 2)  # a measure of stability takes no edges
     assert rows[0] == rows[1]
     jobs = [
-        each.jobs.select("data", "model", "explainer", "label", "start", "stop").sort("explainer", "label")
+        each.jobs.select("data", "model", "explainer", "label", "start", "stop").sort(
+            "explainer", "label"
+        )
         for each in found
     ]
     assert jobs[0].equals(jobs[1])
@@ -60,5 +62,11 @@ def test_the_table_has_every_key_of_a_file(key: str) -> None:
 
 @pytest.mark.parametrize("argument", inspect.signature(standfast.evaluate).parameters)
 def test_the_table_has_every_argument_of_a_call(argument: str) -> None:
-    same_names = re.findall(r"`(\w+)`", next(line for line in SECTION.splitlines() if "the same names" in line))
-    assert argument in same_names or re.search(rf"\b{argument}=", list_column(1)) or argument == "inputs"
+    same_names = re.findall(
+        r"`(\w+)`", next(line for line in SECTION.splitlines() if "the same names" in line)
+    )
+    assert (
+        argument in same_names
+        or re.search(rf"\b{argument}=", list_column(1))
+        or argument == "inputs"
+    )

@@ -52,7 +52,9 @@ def test_features_have_bounds_of_their_own(tabular: ModuleType, model: standfast
     test = tabular.split()[1]
     edge = test[int((test == upper).any(1).nonzero()[0])][None]
     ball = standfast.LinfBall(radius=0.5)
-    metric = standfast.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=200)
+    metric = standfast.metrics.WorstCase(
+        ball, event="changed_explanation", similarity="spearman", budget=200
+    )
     found = metric(model, "saliency", edge)
     worst = found.inputs
     assert bool(((worst >= lower - 1e-6) & (worst <= upper + 1e-6)).all())
@@ -70,12 +72,19 @@ def test_shapley_values_of_an_additive_model() -> None:
     model = standfast.Model(module, (-3.0, 3.0), device="cpu")
     x = torch.randn(4, 30, generator=torch.Generator().manual_seed(0)).clamp(-3, 3)
     expected = module.weight[1].detach() * x
-    for name, options in (("kernel_shap", {}), ("lime", {"output": "logit", "ridge": 0.0, "kernel_width": 100.0})):
-        maps = standfast.explainers.get(name, samples=300, segments="pixels", **options)(model, x, 1)
+    for name, options in (
+        ("kernel_shap", {}),
+        ("lime", {"output": "logit", "ridge": 0.0, "kernel_width": 100.0}),
+    ):
+        maps = standfast.explainers.get(name, samples=300, segments="pixels", **options)(
+            model, x, 1
+        )
         torch.testing.assert_close(maps, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_the_example(tabular: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example(
+    tabular: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = tabular.evaluate(samples=1, budget=40)
     frame = found.frame()
     assert found.failures == []
@@ -101,7 +110,8 @@ def test_the_trees(tabular: ModuleType) -> None:
     found = tabular.evaluate_trees(samples=1, budget=20)
     assert found.failures == []
     frame = found.frame()
-    assert len(frame) == 4 * 6 + 2 + 3  # and two controls by the corruption curve, one by the measures of stability
+    # and two controls by the corruption curve, one by the measures of stability
+    assert len(frame) == 4 * 6 + 2 + 3
     assert set(frame["status"]) == {"ok"}
     assert set(frame["explainer"]) == {*tabular.explain_trees(), "random", "input_copy"}
 
@@ -110,13 +120,20 @@ def test_the_study(tabular: ModuleType, tmp_path: Path, monkeypatch: pytest.Monk
     content = YAML(typ="safe").load((EXAMPLES / "tabular.yaml").read_text())
     content |= {"samples": 2, "executor": {"workers": 1}}
     content["metrics"][0]["worst_case"]["budget"] = 40
-    content["explainers"] = {key: content["explainers"][key] for key in ("integrated gradients", "Captum's occlusion")}
+    content["explainers"] = {
+        key: content["explainers"][key] for key in ("integrated gradients", "Captum's occlusion")
+    }
     found = standfast.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
     sys.modules.pop("tabular", None)
     assert found.failures == []
     samples = found.samples
     controls = found.manifest["controls"]
-    assert controls == ["random", "input_copy", "randomised:integrated gradients"]  # a table has no edges
+    # a table has no edges
+    assert controls == [
+        "random",
+        "input_copy",
+        "randomised:integrated gradients",
+    ]
     assert set(samples["explainer"]) == {"integrated gradients", "Captum's occlusion", *controls}
     assert len(samples.filter(~pl.col("explainer").is_in(controls))) == 2 * 4 * 2
     lower, upper = found.manifest["data"]["breast cancer"]["bounds"]
@@ -137,7 +154,9 @@ def test_the_study_with_rules(tabular: ModuleType, tmp_path: Path) -> None:
     changes = tabular.natural_changes()
     test, bounds = tabular.split()[1][:3], tabular.bounds()
     region = changes.around(test, bounds)
-    rows = region.perturb(region.sample(20, region.streams(0)).flatten(0, 1), torch.arange(3).repeat_interleave(20))
+    rows = region.perturb(
+        region.sample(20, region.streams(0)).flatten(0, 1), torch.arange(3).repeat_interleave(20)
+    )
     raw = rows * std + mean
     assert bool((raw[:, :10] <= raw[:, 20:] * (1 + 1e-5) + 1e-7).all())
     assert float((rows.reshape(3, 20, 30) - test[:, None]).abs().mean()) > 0.05

@@ -83,7 +83,9 @@ def test_shapley_values_of_tokens_by_leaving_them_out() -> None:
     text = reader()
     model = standfast.Model(text, text.bounds(), device="cpu")
     tokens = ids(TEXTS[0])
-    explainer = standfast.explainers.get("kernel_shap", samples=30, segments="pixels", baseline=text.baseline())
+    explainer = standfast.explainers.get(
+        "kernel_shap", samples=30, segments="pixels", baseline=text.baseline()
+    )
     maps = explainer(model, text.embed(tokens), 1)
     assert bool((maps[0] == maps[0, :1]).all())
     many = list(itertools.product([0, 1], repeat=5))
@@ -104,7 +106,9 @@ def test_a_ball_leaves_padding_alone() -> None:
     radius = 0.9 * reader().separation
     text, strict = reader(radius), reader()
     x = text.embed(ids(*TEXTS))
-    noise = radius * torch.where(torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.5, -1.0, 1.0)
+    noise = radius * torch.where(
+        torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.5, -1.0, 1.0
+    )
     moved = x + noise
     assert torch.equal(text.present(moved), text.present(x))
     assert bool(strict.present(moved).all())
@@ -113,9 +117,13 @@ def test_a_ball_leaves_padding_alone() -> None:
         torch.testing.assert_close(text(moved)[1:2], bare)
         assert not torch.allclose(strict(moved)[1:2], bare, atol=1e-3)
     # also for a model that leaves it to the embeddings
-    careless = EmbeddedText(text.model, text.embedding, lambda m, e, p: e.sum(1)[:, :2], padding=0, radius=radius)
+    careless = EmbeddedText(
+        text.model, text.embedding, lambda m, e, p: e.sum(1)[:, :2], padding=0, radius=radius
+    )
     torch.testing.assert_close(careless(moved)[1], moved[1, :2, :3].sum(1))
-    nearest = (text.embedding.weight[1:].detach() - text.embedding.weight[0].detach()).abs().amax(1).min()
+    nearest = (
+        (text.embedding.weight[1:].detach() - text.embedding.weight[0].detach()).abs().amax(1).min()
+    )
     assert text.separation == pytest.approx(float(nearest) / 2)
 
 
@@ -126,18 +134,25 @@ def test_what_does_not_fit() -> None:
         text.embed(torch.tensor([[3, 29]]))
     with pytest.raises(ArgumentError, match=r"tokens: expected token ids \(N, T\), whole numbers"):
         text.embed(torch.rand(1, 3))
-    with pytest.raises(ModelError, match=r"expected embeddings of shape \(N, 8, tokens\), got \(1, 3, 8\)"):
+    with pytest.raises(
+        ModelError, match=r"expected embeddings of shape \(N, 8, tokens\), got \(1, 3, 8\)"
+    ):
         text(torch.rand(1, 3, 8))
     with pytest.raises(ArgumentError, match="radius: expected a number from 0 to 0"):
         reader(radius=2 * text.separation)
-    with pytest.raises(ArgumentError, match="radius: expected a number from 0 to 0 without padding"):
+    with pytest.raises(
+        ArgumentError, match="radius: expected a number from 0 to 0 without padding"
+    ):
         EmbeddedText(model, model.words, Reader.read, radius=0.1)
     for call, message in (
         (lambda: EmbeddedText(model, model.words, Reader.read, padding=29), "padding"),
         (lambda: EmbeddedText(model, nn.ReLU(), Reader.read), "embedding"),
         (lambda: text.bounds(margin=-1), "margin"),
         (lambda: padded_batch([[1], []], 0), "texts of at least one token"),
-        (lambda: TransformersText(nn.ReLU()), "model: expected a sequence classifier of transformers"),
+        (
+            lambda: TransformersText(nn.ReLU()),
+            "model: expected a sequence classifier of transformers",
+        ),
     ):
         with pytest.raises(ArgumentError, match=message):
             call()
@@ -147,7 +162,12 @@ def bert() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         transformers = pytest.importorskip("transformers")
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+    }
     sizes |= {"vocab_size": 30, "max_position_embeddings": 12, "num_labels": 3}
     config = transformers.BertConfig(**sizes, initializer_range=0.5)
     with torch.random.fork_rng():
@@ -169,5 +189,7 @@ def test_sequence_classifiers_of_transformers() -> None:
     (gradient,) = torch.autograd.grad(text(leaf).gather(1, expected.argmax(1)[:, None]).sum(), leaf)
     maps = standfast.explainers.get("input_x_gradient")(model, x)
     torch.testing.assert_close(maps, x * gradient, rtol=1e-3, atol=1e-6)
-    result = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.01), samples=3)(model, "saliency", x)
+    result = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.01), samples=3)(
+        model, "saliency", x
+    )
     assert set(result.status) == {"ok"}

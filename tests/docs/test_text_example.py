@@ -30,15 +30,24 @@ def test_the_reviews_are_the_bundled_ones(example: ModuleType) -> None:
     assert labels.tolist() == read_reviews()[1].tolist()
 
 
-def test_its_explainers_and_metrics(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_explainers_and_metrics(
+    example: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = standfast.TextModel(train_bert(), wrap_tokenizer("wordpiece"), device="cpu")
     explainers = {name: example.make_explainers()[name] for name in ("saliency", "occlusion")}
     options = {"sanity": False, "controls": False, "progress": False}
-    found = standfast.evaluate(model, explainers, ["A dull film."], example.make_metrics(4), **options)
+    found = standfast.evaluate(
+        model, explainers, ["A dull film."], example.make_metrics(4), **options
+    )
     assert found.failures == []
     (explained,) = standfast.explain(model, "occlusion", ["A dull film."])
     example.print_words(explained)
-    assert [part.split()[0] for part in capsys.readouterr().out.strip().split("  ")] == ["A", "dull", "film", "."]
+    assert [part.split()[0] for part in capsys.readouterr().out.strip().split("  ")] == [
+        "A",
+        "dull",
+        "film",
+        ".",
+    ]
 
 
 def test_minilm_reads_reviews(example: ModuleType) -> None:
@@ -50,4 +59,6 @@ def test_minilm_reads_reviews(example: ModuleType) -> None:
     texts, labels = example.read_reviews()
     assert (model.predict(texts[:50]) == labels[:50]).double().mean() > 0.95
     explained = standfast.explain(model, "occlusion", right[:2])
-    assert ["".join(word for word, _ in own) for own in explained] == ["".join(text.split()) for text in right[:2]]
+    assert ["".join(word for word, _ in own) for own in explained] == [
+        "".join(text.split()) for text in right[:2]
+    ]

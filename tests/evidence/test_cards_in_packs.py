@@ -19,7 +19,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     digits = standfast.data.bundled("digits")[:8]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
     metric = standfast.metrics.Reasons(standfast.LinfBall(0.02), top=4, draws=10)
-    standfast.evaluate(model, "saliency", digits, [metric], out=folder, sanity=False, controls=False, progress=False)
+    standfast.evaluate(
+        model,
+        "saliency",
+        digits,
+        [metric],
+        out=folder,
+        sanity=False,
+        controls=False,
+        progress=False,
+    )
     return folder
 
 
@@ -47,7 +56,10 @@ def test_a_card_that_the_draws_do_not_give_is_found(results: Path, tmp_path: Pat
     path.write_text(json.dumps(card))
     about = json.loads((tmp_path / "pack" / "evidence.json").read_text())
     content = path.read_bytes()
-    about["files"][f"cards/{path.name}"] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    about["files"][f"cards/{path.name}"] = {
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "bytes": len(content),
+    }
     del about["seal"]
     (tmp_path / "pack" / "evidence.json").write_bytes(_seal(about))
     assert list(verify_pack(tmp_path / "pack").problems) == [f"cards/{path.name}"]

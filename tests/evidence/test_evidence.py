@@ -71,9 +71,22 @@ def pack(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_in_a_pack(pack: Path, results: Path) -> None:
     names = {file.relative_to(pack).as_posix() for file in pack.rglob("*") if file.is_file()}
-    made = {"README.md", "report.html", "summary.csv", "samples.parquet", "MODEL_CARD.md", "CROSSWALK.md"}
+    made = {
+        "README.md",
+        "report.html",
+        "summary.csv",
+        "samples.parquet",
+        "MODEL_CARD.md",
+        "CROSSWALK.md",
+    }
     assert made <= names
-    assert {"software.cdx.json", "check.md", "check.json", "results/manifest.json", "results/looks.json"} <= names
+    assert {
+        "software.cdx.json",
+        "check.md",
+        "check.json",
+        "results/manifest.json",
+        "results/looks.json",
+    } <= names
     assert not any(name.startswith("results/artefacts") for name in names)
     again = load_results(pack / "results")
     assert again.samples.equals(load_results(results).samples)
@@ -93,7 +106,10 @@ def test_the_model_card_is_what_the_hub_reads(pack: Path) -> None:
     assert [model["name"] for model in index] == ["lenet"]
     (result,) = index[0]["results"]
     assert {"task", "dataset", "metrics"} <= set(result)
-    assert {metric["name"] for metric in result["metrics"]} == {f"{METRIC} (saliency)", f"{METRIC} (random)"}
+    assert {metric["name"] for metric in result["metrics"]} == {
+        f"{METRIC} (saliency)",
+        f"{METRIC} (random)",
+    }
     table = load_results(pack / "results").table()
     (value,) = table.filter(pl.col("explainer") == "saliency")["value"]
     (own,) = (metric for metric in result["metrics"] if "saliency" in metric["name"])
@@ -104,7 +120,9 @@ def test_the_model_card_is_what_the_hub_reads(pack: Path) -> None:
     assert verdict in body.replace("\\", "")
 
 
-def test_the_model_card_says_where_few_samples_give_less_than_95_percent(pack: Path, tmp_path: Path) -> None:
+def test_the_model_card_says_where_few_samples_give_less_than_95_percent(
+    pack: Path, tmp_path: Path
+) -> None:
     def read(card: str) -> tuple[list[float], str]:
         _, metadata, body = card.split("---\n", 2)
         (result,) = YAML(typ="safe").load(metadata)["model-index"][0]["results"]
@@ -134,10 +152,18 @@ def test_kinds_of_numbers_are_those_of_metrics() -> None:
 @pytest.mark.parametrize(
     ("metrics", "said", "unsaid"),
     [
-        (["max_sensitivity: {samples: 2}"], ["among random draws"], ["search", "probability", "faithful", "controls"]),
+        (
+            ["max_sensitivity: {samples: 2}"],
+            ["among random draws"],
+            ["search", "probability", "faithful", "controls"],
+        ),
         (["worst_case: {search: random, budget: 5}"], ["among random draws"], ["search"]),
         (["attribution_attack: {k: 50, attack: random_sign}"], ["among random draws"], ["search"]),
-        (["aopc: {steps: 2}"], ["faithful", "calls important", "tests against controls"], ["stable", "draws"]),
+        (
+            ["aopc: {steps: 2}"],
+            ["faithful", "calls important", "tests against controls"],
+            ["stable", "draws"],
+        ),
         (
             ["worst_case: {search: block, budget: 5}", "max_sensitivity: {samples: 2}"],
             ["that a search found", "among random draws", "searched worst cases"],
@@ -149,9 +175,19 @@ def test_the_crosswalk_claims_only_what_the_metrics_show(
     metrics: list[str], said: list[str], unsaid: list[str], tmp_path: Path
 ) -> None:
     listed = YAML(typ="safe").load("\n".join(f"- {metric}" for metric in metrics))
-    study = {**BARE, "samples": 4, "neighbourhood": {"linf": 0.01}, "metrics": listed, "requirements": []}
+    study = {
+        **BARE,
+        "samples": 4,
+        "neighbourhood": {"linf": 0.01},
+        "metrics": listed,
+        "requirements": [],
+    }
     standfast.run_study(study, tmp_path, progress=False)
-    rows = [line.split(" | ") for line in write_crosswalk(load_results(tmp_path)).splitlines()[6:] if "|" in line]
+    rows = [
+        line.split(" | ")
+        for line in write_crosswalk(load_results(tmp_path)).splitlines()[6:]
+        if "|" in line
+    ]
     shows = "\n".join(row[4] for row in rows[: len(read_clauses())])
     assert [words for words in said if words not in shows] == []
     assert [words for words in unsaid if words in shows] == []
@@ -163,7 +199,11 @@ def test_the_crosswalk_has_a_metric_of_a_plug_in(
 ) -> None:
     kind = type("Steady", (metrics["max_sensitivity"],), {"name": "steady", "evidence": evidence})
     monkeypatch.setitem(metrics._entries, "steady", kind)
-    study = {**BARE, "metrics": [{"steady": {"neighbourhood": {"linf": 0.01}, "samples": 2}}], "requirements": []}
+    study = {
+        **BARE,
+        "metrics": [{"steady": {"neighbourhood": {"linf": 0.01}, "samples": 2}}],
+        "requirements": [],
+    }
     standfast.run_study(study, tmp_path, progress=False)
     page = write_crosswalk(load_results(tmp_path))
     assert ("| steady | the largest change among random draws" in page) == bool(evidence)
@@ -188,7 +228,11 @@ def change_at_random(folder: Path, turn: random.Random) -> str:
     content = file.read_bytes()
     place = turn.randrange(max(len(content), 1))
     if kind == 0:
-        file.write_bytes(content[:place] + bytes([content[place] ^ (1 << turn.randrange(8))]) + content[place + 1 :])
+        file.write_bytes(
+            content[:place]
+            + bytes([content[place] ^ (1 << turn.randrange(8))])
+            + content[place + 1 :]
+        )
     elif kind == 1:
         file.write_bytes(content[:place])
     elif kind == 2:
@@ -234,7 +278,9 @@ def test_links_and_files_of_other_kinds_are_found(pack: Path, tmp_path: Path) ->
     }
 
 
-def test_results_that_changed_since_the_check_are_no_evidence(results: Path, tmp_path: Path) -> None:
+def test_results_that_changed_since_the_check_are_no_evidence(
+    results: Path, tmp_path: Path
+) -> None:
     work = tmp_path / "results"
     shutil.copytree(results, work)
     standfast.run_study({**STUDY, "samples": 12}, work, progress=False)
@@ -269,7 +315,9 @@ def test_decisions_that_the_numbers_do_not_give_are_no_evidence(
     changed = change_looks(tmp_path / "results", change)
     (name, *_) = confirm_decisions(changed).different
     assert name.startswith("digits / lenet / saliency / ")
-    with pytest.raises(ArgumentError, match=r"decisions that the stored numbers give .* others in looks\.json"):
+    with pytest.raises(
+        ArgumentError, match=r"decisions that the stored numbers give .* others in looks\.json"
+    ):
         make_pack(changed, tmp_path / "pack")
     # somebody makes a pack by hand in which all fits together, but not the numbers
     shutil.copytree(pack, tmp_path / "forged")
@@ -288,8 +336,12 @@ def list_again(pack: Path, **changes: Any) -> None:
     """List the files of a pack as they are, as somebody could who has changed them."""
     about = json.loads((pack / "evidence.json").read_text()) | changes
     contents = {name: (pack / name).read_bytes() for name in about["files"]}
-    about["files"] = {n: {"sha256": hashlib.sha256(c).hexdigest(), "bytes": len(c)} for n, c in contents.items()}
-    (pack / "evidence.json").write_bytes(_seal({key: value for key, value in about.items() if key != "seal"}))
+    about["files"] = {
+        n: {"sha256": hashlib.sha256(c).hexdigest(), "bytes": len(c)} for n, c in contents.items()
+    }
+    (pack / "evidence.json").write_bytes(
+        _seal({key: value for key, value in about.items() if key != "seal"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -300,7 +352,8 @@ def list_again(pack: Path, **changes: Any) -> None:
         lambda about: about.update(direction="higher"),
         lambda about: about.update(controls=True),
         lambda about: about["values"].update(decimals=0),
-        lambda about: about.update(metric="another_metric"),  # which nobody could compare with a class
+        # which nobody could compare with a class
+        lambda about: about.update(metric="another_metric"),
     ],
 )
 def test_a_manifest_that_reads_numbers_in_another_way_is_found(
@@ -317,7 +370,9 @@ def test_a_manifest_that_reads_numbers_in_another_way_is_found(
     assert problem == f"reads the numbers of {METRIC} in another way than the metric"
 
 
-def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(pack: Path, tmp_path: Path) -> None:
+def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(
+    pack: Path, tmp_path: Path
+) -> None:
     shutil.copytree(pack, tmp_path / "pack")
     list_again(tmp_path / "pack")
     assert verify_pack(tmp_path / "pack").fine
@@ -325,7 +380,9 @@ def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(pack: Path, tm
     text = (pack / "check.md").read_text()
     (tmp_path / "other" / "check.md").write_text(text.replace("n = 8", "n = 800"))
     list_again(tmp_path / "other")
-    assert verify_pack(tmp_path / "other").problems == {"check.md": "not what results/looks.json says"}
+    assert verify_pack(tmp_path / "other").problems == {
+        "check.md": "not what results/looks.json says"
+    }
 
 
 def test_decisions_of_earlier_looks_are_decided_again_on_their_samples(tmp_path: Path) -> None:
@@ -354,17 +411,25 @@ def test_a_decision_against_a_baseline_that_is_not_here_is_said(
     assert "baseline" in name
     made = make_pack(tmp_path / "second", tmp_path / "pack")
     assert (made.fine, made.unconfirmed) == (True, (name,))
-    assert f"not decided again, since its baseline is not here: {name}" in run(app, ["verify", "pack"]).output
+    assert (
+        f"not decided again, since its baseline is not here: {name}"
+        in run(app, ["verify", "pack"]).output
+    )
 
 
 def test_a_title_with_html_is_text_in_every_part(tmp_path: Path) -> None:
     title = "<script>alert(1)</script> [a](javascript:alert(1)) `b`\nc"
-    standfast.run_study({**BARE, "title": title, "requirements": []}, tmp_path / "results", progress=False)
+    standfast.run_study(
+        {**BARE, "title": title, "requirements": []}, tmp_path / "results", progress=False
+    )
     make_pack(tmp_path / "results", tmp_path / "pack")
     for page in (tmp_path / "pack").glob("*.md"):
         assert "<script" not in page.read_text()
         assert "](javascript" not in page.read_text()
-    assert "&lt;script>alert(1)&lt;/script> [a]\\(javascript:alert(1)) " in (tmp_path / "pack/README.md").read_text()
+    assert (
+        "&lt;script>alert(1)&lt;/script> [a]\\(javascript:alert(1)) "
+        in (tmp_path / "pack/README.md").read_text()
+    )
 
 
 def test_a_signature_by_another_program_may_lie_beside_the_list(pack: Path, tmp_path: Path) -> None:
@@ -386,7 +451,9 @@ def test_arguments_are_checked(results: Path, pack: Path, tmp_path: Path) -> Non
         make_pack(damaged, tmp_path / "pack")
 
 
-def test_a_pack_of_an_old_manifest_verifies_and_is_evaluated_again(pack: Path, tmp_path: Path) -> None:
+def test_a_pack_of_an_old_manifest_verifies_and_is_evaluated_again(
+    pack: Path, tmp_path: Path
+) -> None:
     """It does not say how numbers are read, which the metric does."""
     shutil.copytree(pack, tmp_path / "pack")
     store = Store(tmp_path / "pack" / "results")
@@ -423,23 +490,37 @@ def model():
 def test_another_model_is_found_and_arrays_are_added_if_they_are_wanted(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(MODEL)
     ball = {"neighbourhood": {"linf": 0.01}, "budget": 5, "search": "random"}
-    study = {**BARE, "models": {"own": {"function": "own:model"}}, "metrics": [{"worst_case": ball}]}
+    study = {
+        **BARE,
+        "models": {"own": {"function": "own:model"}},
+        "metrics": [{"worst_case": ball}],
+    }
     YAML().dump({**study, "requirements": []}, tmp_path / "study.yaml")
     standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
     make_pack(tmp_path / "results", tmp_path / "pack", arrays=True)
     again = load_results(tmp_path / "pack" / "results")
-    (job,) = again.jobs.filter(label="worst_case: changed_explanation", explainer="saliency", start=0)["job"]
+    (job,) = again.jobs.filter(
+        label="worst_case: changed_explanation", explainer="saliency", start=0
+    )["job"]
     assert "origin_maps" in again.artefacts(job)
     assert replay(tmp_path / "pack", tmp_path, jobs=1).fine
     (tmp_path / "own.py").write_text(MODEL.replace("seed(0)", "seed(1)"))
     del sys.modules["own"]  # modules are imported once
-    done = CliRunner().invoke(app, ["replay", str(tmp_path / "pack"), "--jobs", "1", "--base", str(tmp_path)])
+    done = CliRunner().invoke(
+        app, ["replay", str(tmp_path / "pack"), "--jobs", "1", "--base", str(tmp_path)]
+    )
     assert done.exit_code == 1
     assert "not the same here: models 'own': other values" in done.stderr
 
 
 FRAME = pl.DataFrame(
-    {"sample": [0, 1], "status": ["ok", "ok"], "value": [1.0, 2.0], "low": [0.5, None], "high": [1.5, None]}
+    {
+        "sample": [0, 1],
+        "status": ["ok", "ok"],
+        "value": [1.0, 2.0],
+        "low": [0.5, None],
+        "high": [1.5, None],
+    }
 )
 
 

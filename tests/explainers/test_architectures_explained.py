@@ -25,7 +25,9 @@ def test_deeplift_adds_up(name: str) -> None:
     model = standfast.Model(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
     change = (model.logits(inputs) - model.logits(0 * inputs))[:, 3]
-    torch.testing.assert_close(standfast.explainers.get("deeplift")(model, inputs, 3).sum((1, 2, 3)), change)
+    torch.testing.assert_close(
+        standfast.explainers.get("deeplift")(model, inputs, 3).sum((1, 2, 3)), change
+    )
 
 
 @each
@@ -41,7 +43,9 @@ def test_relevance_without_biases_adds_up(name: str) -> None:
     model = standfast.Model(network, bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
     relevance = standfast.explainers.get("lrp", epsilon=1e-12)(model, inputs, 3)
-    torch.testing.assert_close(relevance.sum((1, 2, 3)), model.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        relevance.sum((1, 2, 3)), model.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", LAST_CONVOLUTION)
@@ -49,5 +53,7 @@ def test_gradcam_uses_the_last_convolution(name: str) -> None:
     model = standfast.Model(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
     by_default = standfast.explainers.get("gradcam", relu=False)(model, inputs, 3)
-    named = standfast.explainers.get("gradcam", relu=False, layer=LAST_CONVOLUTION[name])(model, inputs, 3)
+    named = standfast.explainers.get("gradcam", relu=False, layer=LAST_CONVOLUTION[name])(
+        model, inputs, 3
+    )
     assert torch.equal(by_default, named)

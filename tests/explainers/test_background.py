@@ -46,7 +46,11 @@ def test_is_compared_by_its_content() -> None:
     for make in SETS.values():
         assert make(a) == make(batch(5)) != make(other)
         assert hash(make(a)) == hash(make(b)) != hash(make(other))
-        assert Description(make(a)).digest == Description(make(b)).digest != Description(make(other)).digest
+        assert (
+            Description(make(a)).digest
+            == Description(make(b)).digest
+            != Description(make(other)).digest
+        )
         described = plain(make(a))["background"]
         assert described == {"name": "Background", "shape": [5, 1, 8, 8], "digest": a.digest}
         json.dumps(described)
@@ -68,7 +72,9 @@ def test_shape_and_bounds_are_checked_in_the_call(name: str) -> None:
     make = SETS[name]
     wrong = [torch.zeros(2, 1, 4, 4), torch.full((2, 1, 8, 8), 1.5), (0.0, 1.0)]
     assert_refused(lambda background: make(background)(model(), batch(2)), background=wrong)
-    with pytest.raises(standfast.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"):
+    with pytest.raises(
+        standfast.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"
+    ):
         make(0.0)(model(bounds=(0.5, 1.0)), 0.5 + batch(2) / 2)
     double = standfast.Model(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
     assert make(batch(2))(double, batch(2).double()).dtype == torch.float64
@@ -125,7 +131,10 @@ def test_in_a_study_file(folder: Path) -> None:
     again = study_from(json.loads(json.dumps(found.plain())), base=folder)
     assert again.plain() == found.plain()
     assert list(again.grid(check=False).explainers.values()) == made
-    assert found.plain()["explainers"][labels[1]]["deep_shap"]["background"] == {"path": "references.npz", "samples": 3}
+    assert found.plain()["explainers"][labels[1]]["deep_shap"]["background"] == {
+        "path": "references.npz",
+        "samples": 3,
+    }
 
 
 def test_other_references_are_other_jobs(folder: Path) -> None:
@@ -136,7 +145,11 @@ def test_other_references_are_other_jobs(folder: Path) -> None:
 
     entry = {"deep_shap": {"background": "references.npy"}}
     jobs = identities(entry)
-    assert jobs == identities(entry) == identities({"deep_shap": {"background": {"path": "references.npz"}}})
+    assert (
+        jobs
+        == identities(entry)
+        == identities({"deep_shap": {"background": {"path": "references.npz"}}})
+    )
     np.save(folder / "references.npy", standfast.data.bundled("digits").inputs[20:26].numpy())
     assert set(jobs).isdisjoint(identities(entry))
 
@@ -146,8 +159,14 @@ def test_other_references_are_other_jobs(folder: Path) -> None:
     [
         ("none.npy", "explainers[0].deep_shap.background: expected a file or a folder that exists"),
         ("whole.npy", "explainers[0].deep_shap.background: expected inputs as floats or uint8"),
-        ({"path": "references.npy", "samples": 7}, "background.samples: expected at most the 6 samples that there are"),
-        ({"data": "digits", "samples": 301}, "background.samples: expected at most the 300 samples that there are"),
+        (
+            {"path": "references.npy", "samples": 7},
+            "background.samples: expected at most the 6 samples that there are",
+        ),
+        (
+            {"data": "digits", "samples": 301},
+            "background.samples: expected at most the 300 samples that there are",
+        ),
     ],
 )
 def test_files_that_cannot_be_read(folder: Path, background: Any, message: str) -> None:
@@ -162,9 +181,15 @@ def test_files_that_cannot_be_read(folder: Path, background: Any, message: str) 
     [
         ({"data": "digit", "samples": 3}, "background.data: expected a data set"),
         ({"data": "digits"}, "background.samples: expected a value beside data, got nothing"),
-        ({"data": "digits", "samples": 0}, "background.samples: expected a number of at least 1, got 0"),
+        (
+            {"data": "digits", "samples": 0},
+            "background.samples: expected a number of at least 1, got 0",
+        ),
         ({"data": 3, "samples": 1}, "background.data: expected a text, got 3"),
-        ({"data": "digits", "path": "x.npy", "samples": 1}, "exactly one of path, data, got path and data at once"),
+        (
+            {"data": "digits", "path": "x.npy", "samples": 1},
+            "exactly one of path, data, got path and data at once",
+        ),
         ({"samples": 1}, "background: expected a background with exactly one of path, data"),
         ({"file": "x.npy"}, "background.file: expected a known key (path, data, samples)"),
         (True, "background: expected a number, one for each channel, a file of reference inputs"),

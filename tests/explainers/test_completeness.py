@@ -14,7 +14,14 @@ from torch import Tensor, nn
 import standfast
 from conftest import small_net
 from standfast.errors import ModelError
-from standfast.explainers import DeepLift, DeepSHAP, Explainer, GradientSHAP, IntegratedGradients, Saliency
+from standfast.explainers import (
+    DeepLift,
+    DeepSHAP,
+    Explainer,
+    GradientSHAP,
+    IntegratedGradients,
+    Saliency,
+)
 from standfast.explainers import completeness as module_of
 from standfast.explainers.completeness import CompletenessWarning
 from standfast.zoo.networks.bilstm import BiLSTM
@@ -60,7 +67,9 @@ def hide_warnings() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["bilstm", "transformer"])
-@pytest.mark.parametrize("explainer", [DeepLift(), DeepSHAP(series(3, seed=9))], ids=["deeplift", "deep_shap"])
+@pytest.mark.parametrize(
+    "explainer", [DeepLift(), DeepSHAP(series(3, seed=9))], ids=["deeplift", "deep_shap"]
+)
 def test_gates_and_attention_warn_once_for_a_module(kind: str, explainer: Explainer) -> None:
     module, part = randomise(kind), "LSTM" if kind == "bilstm" else "LayerNorm"
     words = f"{explainer.label}: on {type(module).__name__} attributions do not add up .*this one has {part}"
@@ -69,7 +78,8 @@ def test_gates_and_attention_warn_once_for_a_module(kind: str, explainer: Explai
     assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert torch.equal(explainer(model(module), series()), first)  # it has warned already; the bits are the same
+        # it has warned already; the bits are the same
+        assert torch.equal(explainer(model(module), series()), first)
         explainer(model(module, 3), series())
     with pytest.warns(CompletenessWarning):  # another module
         explainer(model(randomise(kind)), series())
@@ -77,7 +87,10 @@ def test_gates_and_attention_warn_once_for_a_module(kind: str, explainer: Explai
 
 def test_the_missing_share_in_closed_form() -> None:
     """The sum is twice the change, so the gap is 100% of it."""
-    with pytest.warns(CompletenessWarning, match=r"deeplift: on Squared .* more than 5% of it, they miss about 100%\."):
+    with pytest.warns(
+        CompletenessWarning,
+        match=r"deeplift: on Squared .* more than 5% of it, they miss about 100%\.",
+    ):
         DeepLift()(model(Squared()), series() + 1, 1)
 
 
@@ -96,7 +109,10 @@ def test_the_share_is_finite_if_the_logit_does_not_change() -> None:
 
 def test_the_gap_is_that_of_the_mean_over_references() -> None:
     """The mean over b of gradient times difference is s (s - mean b); it should be (s^2 - mean b^2) / 2."""
-    x, references = torch.full((2, 1, 4), 1.0), torch.stack([torch.full((1, 4), 0.5), torch.full((1, 4), -0.25)])
+    x, references = (
+        torch.full((2, 1, 4), 1.0),
+        torch.stack([torch.full((1, 4), 0.5), torch.full((1, 4), -0.25)]),
+    )
     s, b = 4.0, torch.tensor([2.0, -1.0])
     made, due = s * (s - float(b.mean())), 0.5 * (s**2 - float(b.square().mean()))
     share = (made - due) / due
@@ -114,7 +130,8 @@ def test_networks_that_add_up_do_not_warn(shape: tuple[int, ...]) -> None:
         DeepSHAP(x[:5])(model, x)
         for baseline, targets in ((0.0, None), (0.25, 0), (0.5, 1)):
             IntegratedGradients(steps=100, baseline=baseline)(model, x, targets)
-        GradientSHAP(x[:5], samples=4)(model, x, 1)  # its gap is sampling noise, and nothing is claimed
+        # its gap is sampling noise, and nothing is claimed
+        GradientSHAP(x[:5], samples=4)(model, x, 1)
 
 
 def test_multipliers_and_graphs_are_not_checked() -> None:
@@ -124,7 +141,9 @@ def test_multipliers_and_graphs_are_not_checked() -> None:
         warnings.simplefilter("error")
         DeepLift(times_input=False)(classifier, series() + 1, 1)
         x = (series() + 1).requires_grad_(True)
-        maps, _ = DeepLift().attribute(classifier, x, torch.ones(8, dtype=torch.int64), create_graph=True)
+        maps, _ = DeepLift().attribute(
+            classifier, x, torch.ones(8, dtype=torch.int64), create_graph=True
+        )
         assert maps.requires_grad
 
 
@@ -167,7 +186,9 @@ class Jump(nn.Module):
 def test_the_share_that_an_integral_misses_in_closed_form() -> None:
     """Of s^4, one step (the midpoint) misses one half: 4 (s / 2)^3 s = s^4 / 2; of s^2 / 2 it misses nothing."""
     few = IntegratedGradients(steps=1)
-    with pytest.warns(CompletenessWarning, match=r"gradients: on Fourth .* they miss about 50%\. More steps"):
+    with pytest.warns(
+        CompletenessWarning, match=r"gradients: on Fourth .* they miss about 50%\. More steps"
+    ):
         few(model(Fourth()), series() + 1, 1)
     x = torch.tensor([[1.0, 1.0], [0.2, 0.9]])
     with pytest.warns(CompletenessWarning, match=r"on Jump .* they miss about (60|73)%"):
@@ -202,7 +223,8 @@ def test_the_baseline_is_predicted_only_while_rows_are_checked() -> None:
         explainer(model(module, 1024), series(16) + 1, 1)
         rows.append(module.rows)
     plain = rows[-1]
-    assert rows == [plain + 16] * 4 + [plain] * 2  # 64 rows are checked, with a padded batch of the baseline each time
+    # 64 rows are checked, with a padded batch of the baseline each time
+    assert rows == [plain + 16] * 4 + [plain] * 2
 
 
 def test_a_baseline_that_fails_does_not_stop_an_integral() -> None:
@@ -251,7 +273,9 @@ class Codes(nn.Module):
         code = x[:, 1]
         values = {
             "embedding": lambda: self.table(code.long())[:, 0],
-            "one hot": lambda: nn.functional.one_hot(code.long(), 5).to(x.dtype) @ self.table.weight[:, 0],
+            "one hot": lambda: (
+                nn.functional.one_hot(code.long(), 5).to(x.dtype) @ self.table.weight[:, 0]
+            ),
             "rounded": lambda: code.round(),
             "threshold": lambda: (code > 2).to(x.dtype),
         }[self.how]()
@@ -260,7 +284,13 @@ class Codes(nn.Module):
 
 
 CODES = torch.tensor([[0.5, 1.0, 0.0], [1.0, 2.0, 0.5], [-1.0, 3.0, 1.0], [2.0, 4.0, 0.2]])
-BY_GRADIENTS = ["saliency", "input_x_gradient", "integrated_gradients", "gradient_shap:samples=4", "captum:Saliency"]
+BY_GRADIENTS = [
+    "saliency",
+    "input_x_gradient",
+    "integrated_gradients",
+    "gradient_shap:samples=4",
+    "captum:Saliency",
+]
 
 
 @pytest.mark.parametrize("how", ["embedding", "one hot", "rounded", "threshold"])
@@ -292,9 +322,11 @@ def test_other_columns_and_explainers_are_not_named() -> None:
     both = torch.tensor([[1.0, 1.0], [2.0, -1.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        standfast.explainers.get("integrated_gradients", steps=500)(model(Ramp()), both, 1)  # its map sees the ramp
+        # its map sees the ramp
+        standfast.explainers.get("integrated_gradients", steps=500)(model(Ramp()), both, 1)
         standfast.explainers.get("occlusion")(model(Codes()), CODES, 1)
-        standfast.explainers.get("input_x_gradient")(model(Squared()), 0 * CODES, 1)  # maps are 0, other rows are equal
+        # maps are 0, other rows are equal
+        standfast.explainers.get("input_x_gradient")(model(Squared()), 0 * CODES, 1)
         dead = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
         nn.init.constant_(dead[0].bias, -100.0)
         standfast.explainers.get("saliency")(model(dead), CODES, 1)  # nothing changes the logit
@@ -318,16 +350,27 @@ class Strict(nn.Module):
         return self.layer(x)
 
 
-VISITORS = ["smoothgrad", "integrated_gradients", "gradient_shap", "occlusion", "kernel_shap:segments=pixels", "lime"]
+VISITORS = [
+    "smoothgrad",
+    "integrated_gradients",
+    "gradient_shap",
+    "occlusion",
+    "kernel_shap:segments=pixels",
+    "lime",
+]
 
 
 @pytest.mark.parametrize("kind", [KeyError, RuntimeError])
 @pytest.mark.parametrize("name", [*VISITORS, "shapley_sampling", "captum:ShapleyValueSampling"])
-def test_a_module_that_refuses_other_points_names_the_cause(name: str, kind: type[Exception]) -> None:
+def test_a_module_that_refuses_other_points_names_the_cause(
+    name: str, kind: type[Exception]
+) -> None:
     x = torch.tensor([[1.0, 0.3, 0.2], [2.0, 0.4, 0.1], [3.0, 0.1, 0.6]])
     model = standfast.Model(Strict(kind), (0.0, torch.tensor([3.0, 1.0, 1.0])), device="cpu")
     explainer = standfast.explainers.get(name)
-    words = f"^{explainer.label}: Strict runs on the inputs, but not on .*bounds.*codes.*no such code"
+    words = (
+        f"^{explainer.label}: Strict runs on the inputs, but not on .*bounds.*codes.*no such code"
+    )
     with pytest.raises(ModelError, match=words) as caught:
         explainer(model, x)
     assert isinstance(caught.value.__cause__, kind) or kind is RuntimeError

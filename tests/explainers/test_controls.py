@@ -20,7 +20,15 @@ from standfast.model import Model
 def network() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
-        *(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 6), nn.ReLU(), nn.Linear(6, 4))
+        *(
+            nn.Conv2d(1, 3, 3),
+            nn.BatchNorm2d(3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(48, 6),
+            nn.ReLU(),
+            nn.Linear(6, 4),
+        )
     )
 
 
@@ -45,7 +53,10 @@ def test_edges_equal_scipy(shape: tuple[int, ...]) -> None:
 
 
 def test_a_table_has_no_edges() -> None:
-    with pytest.raises(ArgumentError, match=r"images or series .* need neighbours, got a table \(16, 4\)|neighbours"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"images or series .* need neighbours, got a table \(16, 4\)|neighbours",
+    ):
         hx.Edges()(classify(nn.Linear(4, 2)), torch.rand(3, 4))
 
 
@@ -57,7 +68,9 @@ def shuffled_values(module: nn.Module, explainer: RandomisedExplainer) -> dict[s
         found.update({name: p.detach().clone() for name, p in module.named_parameters()})
         return x
 
-    RandomisedExplainer(hx.from_callable(look), explainer.layers, explainer.seed)(classify(module), images(), 0)
+    RandomisedExplainer(hx.from_callable(look), explainer.layers, explainer.seed)(
+        classify(module), images(), 0
+    )
     return found
 
 
@@ -78,8 +91,12 @@ def test_every_parameter_keeps_its_values_in_another_order() -> None:
     values = shuffled_values(module, RandomisedExplainer(seed=1))
     other = shuffled_values(module, RandomisedExplainer(seed=2))
     for name, parameter in module.named_parameters():
-        assert torch.equal(values[name].flatten().sort().values, parameter.detach().flatten().sort().values), name
-    weights = [name for name, parameter in module.named_parameters() if parameter.unique().numel() > 10]
+        assert torch.equal(
+            values[name].flatten().sort().values, parameter.detach().flatten().sort().values
+        ), name
+    weights = [
+        name for name, parameter in module.named_parameters() if parameter.unique().numel() > 10
+    ]
     assert len(weights) == 3
     for name in weights:
         assert not torch.equal(values[name], module.get_parameter(name))
@@ -109,7 +126,9 @@ def test_training_on_changes_the_maps() -> None:
                 module[0].weight.data.mul_(2.0)
             else:
                 module[0].weight.data = module[0].weight.data.flip(0)
-        torch.testing.assert_close(control(model, x, 0), control(classify(copy.deepcopy(module)), x, 0))
+        torch.testing.assert_close(
+            control(model, x, 0), control(classify(copy.deepcopy(module)), x, 0)
+        )
         assert not torch.allclose(control(model, x, 0), first), change
 
 
@@ -136,11 +155,20 @@ def test_masks_of_a_layer_act_on_the_shuffled_weights() -> None:
 
 
 def test_names() -> None:
-    assert hx.get("randomised:saliency") == hx.get("randomised") == RandomisedExplainer(hx.Saliency())
-    assert hx.get("randomised:integrated_gradients:steps=4") == RandomisedExplainer(hx.IntegratedGradients(steps=4))
-    assert hx.get("randomised", explainer="lrp", layers=1) == RandomisedExplainer(hx.LRP(), layers=1)
+    assert (
+        hx.get("randomised:saliency") == hx.get("randomised") == RandomisedExplainer(hx.Saliency())
+    )
+    assert hx.get("randomised:integrated_gradients:steps=4") == RandomisedExplainer(
+        hx.IntegratedGradients(steps=4)
+    )
+    assert hx.get("randomised", explainer="lrp", layers=1) == RandomisedExplainer(
+        hx.LRP(), layers=1
+    )
     assert hx.get("randomised:lrp").label == "randomised:lrp"
-    for name, wrong in (("randomised:salience", UnknownNameError), ("randomised:lrp:steps=1", ArgumentError)):
+    for name, wrong in (
+        ("randomised:salience", UnknownNameError),
+        ("randomised:lrp:steps=1", ArgumentError),
+    ):
         with pytest.raises(wrong, match="saliency" if "salience" in name else "an option of lrp"):
             hx.get(name)
     with pytest.raises(ArgumentError, match="parameters to shuffle"):

@@ -30,7 +30,9 @@ DIALS = {
 
 
 def test_these_explainers_have_a_dial() -> None:
-    ours = [name for name in explainers.names() if explainers[name].__module__.startswith("standfast.")]
+    ours = [
+        name for name in explainers.names() if explainers[name].__module__.startswith("standfast.")
+    ]
     assert {name: explainers[name].dial for name in ours if explainers[name].dial} == DIALS
 
 
@@ -45,7 +47,9 @@ def test_a_lower_setting_takes_less_and_changes_nothing_else(name: str) -> None:
     assert get(name, **{explainer.dial: lower}) == rough
 
 
-@pytest.mark.parametrize("name", sorted(set(DIALS) - {"context_cite", "lime", "rise", "smoothgrad"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(DIALS) - {"context_cite", "lime", "rise", "smoothgrad"})
+)
 def test_rough_maps_of_a_linear_model_are_those_of_the_full_setting(name: str) -> None:
     """`w (x - b)` with any number of steps, paths or orders, and with enough coalitions for as many features."""
     layer = nn.Linear(6, 2).double()
@@ -61,9 +65,14 @@ def test_rough_maps_of_a_linear_model_are_those_of_the_full_setting(name: str) -
 
 def test_rough_maps_meet_the_same_random_numbers() -> None:
     for shape in ((1, 28, 28), (16,)):
-        noise, first = (draw_shared_noise(7, (count, *shape), torch.float32, torch.device("cpu")) for count in (16, 4))
+        noise, first = (
+            draw_shared_noise(7, (count, *shape), torch.float32, torch.device("cpu"))
+            for count in (16, 4)
+        )
         assert torch.equal(noise[:4], first)
-    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.Tanh()), bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.Tanh()), bounds=(0.0, 1.0), device="cpu"
+    )
     x = torch.rand(2, 1, 4, 4)
     rough = SmoothGrad(samples=4, seed=7).with_dial(0.5)
     assert rough == SmoothGrad(samples=2, seed=7)
@@ -74,7 +83,9 @@ def test_rough_maps_meet_the_same_random_numbers() -> None:
 def test_coalitions_that_all_fit_the_lower_setting_are_those_of_the_full_one() -> None:
     rough = KernelSHAP().with_dial(0.25)
     assert rough is not None
-    few, many = (explainer.draw_coalitions(5, torch.device("cpu")) for explainer in (rough, KernelSHAP()))
+    few, many = (
+        explainer.draw_coalitions(5, torch.device("cpu")) for explainer in (rough, KernelSHAP())
+    )
     assert len(few) == len(many) == 2**5
     assert torch.equal(few.masks, many.masks)
     assert torch.equal(few.fit, many.fit)
@@ -105,7 +116,9 @@ class Blurred(Explainer):
     fast: bool = True
     limit: Count | None = None
 
-    def attribute(self, model: Any, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Any, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         raise NotImplementedError
 
 
@@ -132,7 +145,12 @@ def test_a_dial_that_is_no_whole_number_from_1_on_is_refused(dial: str) -> None:
 
 @pytest.mark.parametrize(
     "declared",
-    [{"dial": 3}, {"dial": ("passes",)}, {"draft_share": 0.25}, {"dial": "passes", "draft_share": 1.0}]
+    [
+        {"dial": 3},
+        {"dial": ("passes",)},
+        {"draft_share": 0.25},
+        {"dial": "passes", "draft_share": 1.0},
+    ]
     + [{"dial": "passes", "draft_share": share} for share in (-0.1, "half", float("nan"))],
 )
 def test_declarations_that_cannot_be_are_refused_with_the_class(declared: dict[str, Any]) -> None:

@@ -22,8 +22,22 @@ from standfast.explainers.base import compute_path_gradients
 from standfast.model import Model
 
 CONSTANT = ["saliency", "smoothgrad", "integrated_gradients", "guided_backprop", "deeplift", "lrp"]
-CONSTANT += ["smoothgrad_variance", "gradient_shap", "deep_shap", "deep_taylor", "fullgrad", "attn_lrp"]
-GRADIENT_FAMILY = ["saliency", "input_x_gradient", "guided_backprop", "deconvolution", "lrp", "gradcam"]
+CONSTANT += [
+    "smoothgrad_variance",
+    "gradient_shap",
+    "deep_shap",
+    "deep_taylor",
+    "fullgrad",
+    "attn_lrp",
+]
+GRADIENT_FAMILY = [
+    "saliency",
+    "input_x_gradient",
+    "guided_backprop",
+    "deconvolution",
+    "lrp",
+    "gradcam",
+]
 GRADIENT_FAMILY += ["guided_gradcam", "deep_taylor", "fullgrad", "attn_lrp"]
 NO_BACKWARD = [
     "random",
@@ -68,9 +82,13 @@ ALL = {
     "input_copy": hx.InputCopy(),
     "edges": hx.Edges(),
     "randomised": hx.RandomisedExplainer(hx.InputXGradient()),
-    "callable": hx.from_callable(lambda m, x, t: m(x).sum() * 0 + x * t.reshape(-1, *[1] * (x.ndim - 1))),
+    "callable": hx.from_callable(
+        lambda m, x, t: m(x).sum() * 0 + x * t.reshape(-1, *[1] * (x.ndim - 1))
+    ),
     "captum": hx.from_captum(ca.Saliency, abs=False),
-    "captum_samples": hx.from_captum(ca.GradientShap, n_samples=3, baselines=torch.zeros(2, 1, 12, 12)),
+    "captum_samples": hx.from_captum(
+        ca.GradientShap, n_samples=3, baselines=torch.zeros(2, 1, 12, 12)
+    ),
 }
 
 
@@ -85,7 +103,14 @@ def cnn() -> nn.Module:
 def series_net() -> nn.Module:
     torch.manual_seed(2)
     return nn.Sequential(
-        *(nn.Conv1d(3, 6, 5), nn.ReLU(), nn.Conv1d(6, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 14, 4))
+        *(
+            nn.Conv1d(3, 6, 5),
+            nn.ReLU(),
+            nn.Conv1d(6, 4, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(4 * 14, 4),
+        )
     )
 
 
@@ -179,7 +204,10 @@ def test_equal_captum(kind: str) -> None:
     for baseline in (0.0, 0.4):
         deeplift = ca.DeepLift(apart(module))
         # one by one, since Captum's max-pooling rule mixes the samples of a batch
-        maps = [captum_maps(deeplift, x[i : i + 1], baselines=baseline, target=int(t[i])) for i in range(10)]
+        maps = [
+            captum_maps(deeplift, x[i : i + 1], baselines=baseline, target=int(t[i]))
+            for i in range(10)
+        ]
         pairs.append((hx.DeepLift(baseline=baseline), torch.cat(maps)))
     raw = captum_maps(ca.DeepLift(apart(module), multiply_by_inputs=False), x[:1], target=0)
     close(hx.DeepLift(times_input=False)(model, x[:1], 0), raw)
@@ -227,7 +255,11 @@ def test_lrp_equals_captum(kind: str, epsilon: float) -> None:
 def linear(bias: bool = False) -> tuple[Model, Tensor, Tensor]:
     torch.manual_seed(5)
     module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3, bias=bias))
-    return Model(module, bounds=(0.0, 1.0), device="cpu"), module[1].weight.detach(), batch((3, 4), 6)
+    return (
+        Model(module, bounds=(0.0, 1.0), device="cpu"),
+        module[1].weight.detach(),
+        batch((3, 4), 6),
+    )
 
 
 def test_linear_model_is_exact() -> None:
@@ -252,8 +284,20 @@ def test_linear_model_is_exact() -> None:
 def test_deeplift_is_complete_with_overlapping_pools_and_other_activations() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(
-        *(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.MaxPool2d(3, stride=1, padding=1), nn.Conv2d(4, 4, 3), nn.GELU()),
-        *(nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(36, 8), nn.ELU(inplace=True), nn.Linear(8, 3)),
+        *(
+            nn.Conv2d(1, 4, 3),
+            nn.Tanh(),
+            nn.MaxPool2d(3, stride=1, padding=1),
+            nn.Conv2d(4, 4, 3),
+            nn.GELU(),
+        ),
+        *(
+            nn.AdaptiveMaxPool2d(3),
+            nn.Flatten(),
+            nn.Linear(36, 8),
+            nn.ELU(inplace=True),
+            nn.Linear(8, 3),
+        ),
     ).double()
     model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), batch((1, 12, 12)).double()
     change = (model.logits(x) - model.logits(torch.zeros_like(x)))[:, 1]
@@ -268,7 +312,8 @@ def test_lrp_conserves_relevance_through_residual_sums() -> None:
     model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), batch((1, 8, 8)).double()
     relevance = hx.LRP(epsilon=1e-12)(model, x, 2)
     torch.testing.assert_close(relevance.flatten(1).sum(1), model.logits(x)[:, 2])
-    torch.testing.assert_close(relevance, hx.InputXGradient()(model, x, 2))  # no bias, rectifiers only
+    # no bias, rectifiers only
+    torch.testing.assert_close(relevance, hx.InputXGradient()(model, x, 2))
 
 
 def test_the_noise_of_smoothgrad_follows_its_seed_and_the_bounds() -> None:
@@ -352,7 +397,8 @@ def test_attribute_forwards_each_row_once(name: str) -> None:
     torch.testing.assert_close(logits, model.logits(x))
     if name in GRADIENT_FAMILY:
         assert rows == [16]
-        assert len(backward) == (name != "gradcam")  # the backward pass of Grad-CAM stops at its layer
+        # the backward pass of Grad-CAM stops at its layer
+        assert len(backward) == (name != "gradcam")
     elif "ig" in name or name.startswith(("integrated", "smooth", "gradient_shap")):
         assert rows == [16 * explainer.rows_per_input]
         assert len(backward) == 1
@@ -367,7 +413,10 @@ def state(module: nn.Module) -> Any:
             layer.training,
             sorted(layer.__dict__),
             *(len(value) for key, value in sorted(layer.__dict__.items()) if key.endswith("hooks")),
-            [(p.requires_grad, p.grad, p._version, p.data_ptr()) for p in layer.parameters(recurse=False)],
+            [
+                (p.requires_grad, p.grad, p._version, p.data_ptr())
+                for p in layer.parameters(recurse=False)
+            ],
         )
         for layer in module.modules()
     ]
@@ -379,7 +428,8 @@ def test_nothing_is_left_behind(name: str) -> None:
     model.module.train()
     model.module[3].eval()
     model.module[6].weight.requires_grad_(False)
-    model.module[3].rule = marker = object()  # an attribute of the user's, with the name of Captum's
+    # an attribute of the user's, with the name of Captum's
+    model.module[3].rule = marker = object()
     before, copy, random_state = state(model.module), x.clone(), torch.get_rng_state()
     numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002
     with torch.no_grad():
@@ -427,7 +477,14 @@ def test_preprocess_is_applied(name: str) -> None:
     else:
         twin = explainer
     ours, theirs = explainer(scaled, 2 * x), twin(plain, x)
-    if name in ("saliency", "saliency_signed", "smoothgrad", "guided_backprop", "deconvolution", "captum"):
+    if name in (
+        "saliency",
+        "saliency_signed",
+        "smoothgrad",
+        "guided_backprop",
+        "deconvolution",
+        "captum",
+    ):
         ours = ours * 2
     if name in ("smoothgrad_squared", "guided_gradcam"):
         ours = ours * (4 if name == "smoothgrad_squared" else 2)
@@ -509,7 +566,9 @@ def test_create_graph_gives_the_second_derivative(name: str, kind: str) -> None:
         torch.testing.assert_close(explainer.attribute(model, x, t)[0], maps.detach())
     numeric = ((there - back) * weights).flatten(1).sum(1) / (2 * h)
     assert float(numeric.abs().min()) > 1e-8
-    torch.testing.assert_close((gradient * direction).flatten(1).sum(1), numeric, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(
+        (gradient * direction).flatten(1).sum(1), numeric, rtol=1e-4, atol=1e-7
+    )
 
 
 def test_create_graph_needs_an_input_with_gradients_and_a_differentiable_explainer() -> None:
@@ -521,7 +580,9 @@ def test_create_graph_needs_an_input_with_gradients_and_a_differentiable_explain
                     explainer.attribute(model, x, None, create_graph=True)
             else:
                 with pytest.raises(ArgumentError, match="no derivative"):
-                    explainer.attribute(model, x.clone().requires_grad_(True), None, create_graph=True)
+                    explainer.attribute(
+                        model, x.clone().requires_grad_(True), None, create_graph=True
+                    )
             assert name
 
 
@@ -539,7 +600,15 @@ def test_differentiable_callable() -> None:
 @pytest.mark.parametrize(
     "rectify",
     [
-        *(nn.ReLU(), nn.ReLU(inplace=True), F.relu, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_),
+        *(
+            nn.ReLU(),
+            nn.ReLU(inplace=True),
+            F.relu,
+            torch.relu,
+            torch.relu_,
+            Tensor.relu,
+            Tensor.relu_,
+        ),
         *(lambda z: F.relu(z, True), lambda z: F.relu(input=z, inplace=True), F.relu_),
     ],
 )
@@ -572,11 +641,16 @@ def test_gradients_through_smooth_relu(inplace: bool) -> None:
     torch.testing.assert_close(ours, hx.Saliency()(Model(smooth, (0.0, 1.0), device="cpu"), x, 1))
 
 
-@pytest.mark.parametrize("rectify", [nn.ReLU6(), nn.ReLU6(inplace=True), F.relu6, lambda z: F.hardtanh(z, 0.0, 6.0)])
+@pytest.mark.parametrize(
+    "rectify", [nn.ReLU6(), nn.ReLU6(inplace=True), F.relu6, lambda z: F.hardtanh(z, 0.0, 6.0)]
+)
 def test_relu6_is_replaced_by_the_difference_of_two(rectify: Callable[[Tensor], Tensor]) -> None:
     z = torch.linspace(-2, 8, 11, dtype=torch.float64)
     with hx.smooth_relu(beta=3.0):
-        close(rectify(z.clone()), (torch.log1p(torch.exp(3 * z)) - torch.log1p(torch.exp(3 * (z - 6)))) / 3)
+        close(
+            rectify(z.clone()),
+            (torch.log1p(torch.exp(3 * z)) - torch.log1p(torch.exp(3 * (z - 6)))) / 3,
+        )
     close(rectify(z.clone()), z.clamp(0, 6))
 
     class Net(nn.Module):
@@ -605,7 +679,10 @@ def test_a_hard_tanh_is_not_replaced() -> None:
 def test_from_callable_checks_results() -> None:
     model, x = make(), batch((1, 12, 12), 6)
     for bad, message in (
-        (lambda m, x, t: x.sum(1), r"maps of the same shape as the inputs that the function was given, \(16, 1, 12"),
+        (
+            lambda m, x, t: x.sum(1),
+            r"maps of the same shape as the inputs that the function was given, \(16, 1, 12",
+        ),
         (lambda m, x, t: None, "got NoneType"),
         (lambda m, x, t: x / 0, "finite attributions, got NaN or infinity for 6 of 6"),
     ):
@@ -641,7 +718,9 @@ def test_from_captum_equals_captum() -> None:
     close(one(spaced, x, 1), hx.DeepLift()(model, x, 1))
     cam = hx.from_captum(ca.LayerGradCam, layer="3", relu_attributions=True)
     close(cam(model, x, 1), hx.GradCAM()(model, x, 1))
-    ready = hx.from_captum(ca.NoiseTunnel(ca.Saliency(module)), nt_samples=3, nt_type="smoothgrad", stdevs=0.0)
+    ready = hx.from_captum(
+        ca.NoiseTunnel(ca.Saliency(module)), nt_samples=3, nt_type="smoothgrad", stdevs=0.0
+    )
     close(ready(model, x, 1), hx.Saliency()(model, x, 1))
     assert ready.rows_per_input == 3
     other = make()
@@ -678,19 +757,31 @@ def test_from_captum_rows_and_errors() -> None:
 
 def test_get() -> None:
     assert hx.names() == sorted(hx.names())
-    assert set(hx.names()) >= {*GRADIENT_FAMILY, "integrated_gradients", "smoothgrad", "deeplift", "random"}
+    assert set(hx.names()) >= {
+        *GRADIENT_FAMILY,
+        "integrated_gradients",
+        "smoothgrad",
+        "deeplift",
+        "random",
+    }
     for name in hx.names():
         assert hx.get(name) == hx.get(name)
         assert hx.get(name).label.partition(":")[0] == name  # "randomised:saliency"
         assert hash(hx.get(name)) == hash(hx.get(name))
     assert hx.get("saliency:absolute=False") == hx.Saliency(absolute=False)
-    assert hx.get("integrated_gradients: steps=64, baseline=0") == hx.IntegratedGradients(steps=64, baseline=0)
-    assert hx.get("gradcam:layer=features.conv2", relu=False) == hx.GradCAM("features.conv2", relu=False)
+    assert hx.get("integrated_gradients: steps=64, baseline=0") == hx.IntegratedGradients(
+        steps=64, baseline=0
+    )
+    assert hx.get("gradcam:layer=features.conv2", relu=False) == hx.GradCAM(
+        "features.conv2", relu=False
+    )
     ready = hx.Saliency()
     assert hx.get(ready) is ready
     with pytest.raises(UnknownNameError, match="did you mean 'deeplift'"):
         hx.get("deeplit")
-    with pytest.raises(ArgumentError, match="step: expected an option of integrated_gradients: steps"):
+    with pytest.raises(
+        ArgumentError, match="step: expected an option of integrated_gradients: steps"
+    ):
         hx.get("integrated_gradients", step=3)
     with pytest.raises(ArgumentError, match="expected no options"):
         hx.get("input_x_gradient:steps=3")

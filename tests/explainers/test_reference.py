@@ -33,7 +33,9 @@ WEIGHTS = torch.tensor([[0.02, -1e-5, 0.3], [0.0, 0.0, 0.0]])
 
 def draw_rows(count: int, seed: int = 0) -> Tensor:
     """Rows of ages, incomes, and a number around 0."""
-    return LOWER + (UPPER - LOWER) * torch.rand(count, 3, generator=torch.Generator().manual_seed(seed))
+    return LOWER + (UPPER - LOWER) * torch.rand(
+        count, 3, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def linear(reference: Tensor | None = None, bounds: tuple[Any, Any] = (LOWER, UPPER)) -> Model:
@@ -52,24 +54,35 @@ SINGLE = [
     DeepLift(),
     LIME(output="logit", ridge=0.0, samples=60),
 ]
-AVERAGED = [KernelSHAP(), ShapleySampling(permutations=2), GradientSHAP(samples=MOST_ROWS), DeepSHAP()]
+AVERAGED = [
+    KernelSHAP(),
+    ShapleySampling(permutations=2),
+    GradientSHAP(samples=MOST_ROWS),
+    DeepSHAP(),
+]
 
 
 @pytest.mark.parametrize("explainer", SINGLE, ids=lambda e: e.label)
-def test_a_single_baseline_of_a_table_is_the_median(explainer: standfast.explainers.Explainer) -> None:
+def test_a_single_baseline_of_a_table_is_the_median(
+    explainer: standfast.explainers.Explainer,
+) -> None:
     rows, x = draw_rows(41), draw_rows(5, seed=1)
     found = explainer(linear(rows), x, 0)
     torch.testing.assert_close(found, change(x, rows.median(0).values), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("explainer", AVERAGED, ids=lambda e: e.label)
-def test_shapley_values_of_a_table_average_over_rows(explainer: standfast.explainers.Explainer) -> None:
+def test_shapley_values_of_a_table_average_over_rows(
+    explainer: standfast.explainers.Explainer,
+) -> None:
     rows, x = draw_rows(100), draw_rows(5, seed=1)
     model = linear(rows)
     chosen = model.reference.rows
     assert len(chosen) == MOST_ROWS
     assert all((rows == row).all(1).any() for row in chosen)
-    torch.testing.assert_close(explainer(model, x, 0), change(x, chosen.mean(0)), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        explainer(model, x, 0), change(x, chosen.mean(0)), rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("kind", [KernelSHAP, ShapleySampling])
@@ -82,7 +95,9 @@ def test_a_background_is_averaged_over(kind: Any) -> None:
     found = kind(background=background, output="probability")(model, x, 0)
     scores = [model.logits(each).softmax(1)[:, 0] for each in (x, background)]
     torch.testing.assert_close(found.sum(1), scores[0] - scores[1].mean(), rtol=1e-3, atol=1e-5)
-    assert torch.equal(found[3:5], kind(background=background, output="probability")(model, x[3:5], 0))
+    assert torch.equal(
+        found[3:5], kind(background=background, output="probability")(model, x[3:5], 0)
+    )
     one = kind(background=background[:1])(model, x, 0)
     assert torch.equal(one, kind(baseline=background[0].tolist())(model, x, 0))
 
@@ -190,7 +205,9 @@ def boosted() -> tuple[HistGradientBoostingClassifier, Tensor]:
     """Trees on raw columns: age and income decide, the third column does not."""
     rows = draw_rows(400)
     labels = (rows[:, 0] > 50) ^ (rows[:, 1] > 6e4)
-    model = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(rows.numpy(), labels.numpy())
+    model = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(
+        rows.numpy(), labels.numpy()
+    )
     return model, rows
 
 
@@ -200,7 +217,9 @@ def explain(found: standfast.results.Results, explainer: str) -> np.ndarray[Any,
     return frame.filter(frame["explainer"] == explainer)["value"].to_numpy()
 
 
-def test_evaluate_takes_the_rows_that_it_gets(boosted: tuple[HistGradientBoostingClassifier, Tensor]) -> None:
+def test_evaluate_takes_the_rows_that_it_gets(
+    boosted: tuple[HistGradientBoostingClassifier, Tensor],
+) -> None:
     """Results are those of a model with these rows as its reference, not those of 0, and the model stays as it is."""
     fitted, rows = boosted
     bounds = (LOWER, UPPER)
@@ -227,12 +246,20 @@ def test_evaluate_takes_the_rows_that_it_gets(boosted: tuple[HistGradientBoostin
     assert few.jobs["choices"].is_null().all()
 
 
-def test_results_do_not_depend_on_the_jobs(boosted: tuple[HistGradientBoostingClassifier, Tensor]) -> None:
+def test_results_do_not_depend_on_the_jobs(
+    boosted: tuple[HistGradientBoostingClassifier, Tensor],
+) -> None:
     fitted, rows = boosted
     model = Model.from_callable(fitted.predict_proba, (LOWER, UPPER))
     values = [
         standfast.evaluate(
-            model, ["occlusion"], rows[:12], LogOdds(), controls=False, progress=False, samples_per_job=size
+            model,
+            ["occlusion"],
+            rows[:12],
+            LogOdds(),
+            controls=False,
+            progress=False,
+            samples_per_job=size,
         ).frame()["value"]
         for size in (3, 12)
     ]

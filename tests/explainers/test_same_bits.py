@@ -33,14 +33,30 @@ OF_IMAGES = ("gradcam", "guided_gradcam", "edges")
 
 
 def images() -> nn.Module:
-    layers = [nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3)]
-    return nn.Sequential(*layers, nn.Tanh(), nn.Flatten(), nn.Linear(128, 16), nn.ReLU(), nn.Linear(16, 3))
+    layers = [
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 8, 3),
+    ]
+    return nn.Sequential(
+        *layers, nn.Tanh(), nn.Flatten(), nn.Linear(128, 16), nn.ReLU(), nn.Linear(16, 3)
+    )
 
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "images": (images, (1, 12, 12)),
-    "series": (lambda: nn.Sequential(nn.Conv1d(3, 6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(96, 3)), (3, 20)),
-    "table": (lambda: nn.Sequential(nn.Linear(7, 12), nn.ReLU(), nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 3)), (7,)),
+    "series": (
+        lambda: nn.Sequential(nn.Conv1d(3, 6, 5), nn.ReLU(), nn.Flatten(), nn.Linear(96, 3)),
+        (3, 20),
+    ),
+    "table": (
+        lambda: nn.Sequential(
+            nn.Linear(7, 12), nn.ReLU(), nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 3)
+        ),
+        (7,),
+    ),
     "tokens": (lambda: SmallViT(depth=2), (3, 12, 8)),
 }
 
@@ -57,11 +73,21 @@ def list_cases() -> dict[str, tuple[str, hx.Explainer]]:
     """By a title: the kind of network and the explainer."""
     found: dict[str, tuple[str, hx.Explainer]] = {}
     for name in hx.names():
-        kinds = ["tokens"] if name.startswith("attention_") else ["images", "table"][: 1 if name in OF_IMAGES else 2]
+        kinds = (
+            ["tokens"]
+            if name.startswith("attention_")
+            else ["images", "table"][: 1 if name in OF_IMAGES else 2]
+        )
         for kind in kinds:
-            found[f"{name} on {kind}"] = kind, hx.get(f"{name}:{QUICK[name]}" if name in QUICK else name)
+            found[f"{name} on {kind}"] = (
+                kind,
+                hx.get(f"{name}:{QUICK[name]}" if name in QUICK else name),
+            )
     for name in ("occlusion", "rise", "lime", "extremal_perturbations", "gradcam", "attn_lrp"):
-        found[f"{name} on series"] = "series", hx.get(f"{name}:{QUICK[name]}" if name in QUICK else name)
+        found[f"{name} on series"] = (
+            "series",
+            hx.get(f"{name}:{QUICK[name]}" if name in QUICK else name),
+        )
     for count in (1, 3, 21, 53):
         found[f"deep_shap of {count}"] = "images", hx.DeepSHAP(draw("images", count, 8))
     found["gradient_shap of 16"] = "images", hx.GradientSHAP(draw("images", 16, 8), samples=6)
@@ -75,7 +101,10 @@ def list_cases() -> dict[str, tuple[str, hx.Explainer]]:
     ):
         found[f"{text} of superpixels"] = "images", hx.get(text, segments="quickshift")
     found["captum"] = "images", hx.from_captum(ca.Saliency)
-    found["captum, drawn"] = "images", hx.from_captum(ca.GradientShap, n_samples=3, baselines=torch.zeros(2, 1, 12, 12))
+    found["captum, drawn"] = (
+        "images",
+        hx.from_captum(ca.GradientShap, n_samples=3, baselines=torch.zeros(2, 1, 12, 12)),
+    )
     return found
 
 

@@ -32,7 +32,9 @@ def test_every_explainer_of_the_package_declares_its_signs(name: str) -> None:
         assert explainer.has_signs is (name not in UNSIGNED and name != "randomised")
 
 
-@pytest.mark.parametrize("name", sorted(set(list_explainers()) - UNKNOWN - NEEDS_ATTENTION - {"centre", "randomised"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(list_explainers()) - UNKNOWN - NEEDS_ATTENTION - {"centre", "randomised"})
+)
 def test_what_is_declared_is_true_of_the_maps_of_a_small_network(name: str) -> None:
     """Numbers with signs are of both, of an answer whose features speak for and against it."""
     explainer = get("context_cite:penalty=0" if name == "context_cite" else name)
@@ -46,7 +48,9 @@ def test_what_is_declared_is_true_of_the_maps_of_a_small_network(name: str) -> N
 @pytest.mark.parametrize("output", ["probability", "logit"])
 def test_rise_has_no_signs_as_its_numbers_above_0_may_speak_against_the_answer(output: str) -> None:
     module = nn.Linear(3, 1, bias=True)
-    module.load_state_dict({"weight": torch.tensor([[2.0, -2.0, 0.0]]), "bias": torch.tensor([4.0])})
+    module.load_state_dict(
+        {"weight": torch.tensor([[2.0, -2.0, 0.0]]), "bias": torch.tensor([4.0])}
+    )
     model = standfast.Model(module, (0.0, 1.0), task="binary", device="cpu")
     explainer = get(f"rise:output={output}")
     assert explainer.has_signs is False
@@ -98,7 +102,9 @@ def test_nothing_is_known_of_a_function_of_the_users() -> None:
         ("LayerActivation", {}, None),
     ],
 )
-def test_methods_of_captum_declare_theirs(method: str, options: dict[str, Any], has_signs: bool | None) -> None:
+def test_methods_of_captum_declare_theirs(
+    method: str, options: dict[str, Any], has_signs: bool | None
+) -> None:
     pytest.importorskip("captum")
     assert standfast.explainers.from_captum(method, **options).has_signs is has_signs
 

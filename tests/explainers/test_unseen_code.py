@@ -26,7 +26,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
     pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),  # by torch's run_decompositions
+    # by torch's run_decompositions
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
 ]
 
 #: those that differentiate the module, and know no functions
@@ -66,7 +67,9 @@ def make_operator() -> Callable[[Tensor], Tensor]:
         s = torch.sigmoid(ctx.x)
         return g * s * (1 + ctx.x * (1 - s))
 
-    silu.register_autograd(backward, setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0]))
+    silu.register_autograd(
+        backward, setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0])
+    )
     return silu  # type: ignore[no-any-return]
 
 
@@ -112,7 +115,9 @@ def make_inputs() -> Tensor:
 
 
 def export(module: nn.Module) -> torch.export.ExportedProgram:
-    return torch.export.export(module, (make_inputs(),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    return torch.export.export(
+        module, (make_inputs(),), dynamic_shapes=({0: torch.export.Dim("n")},)
+    )
 
 
 FORMS: dict[str, Callable[[type[nn.Module]], nn.Module]] = {
@@ -144,8 +149,16 @@ def expect(kind: type[nn.Module], explainer: standfast.explainers.Explainer) -> 
 
 def get_explainers() -> list[Any]:
     """Of the composites of LRP, which share their code, two with all of their rules."""
-    more = [LRPComposite("gamma", "z_plus", "flat"), LRPComposite("alpha2_beta1", "epsilon", "box"), AttnLRP(0.1, 0.2)]
-    names = ["saliency", "integrated_gradients", *(n for n in WITH_RULES if not n.startswith(("lrp_", "deep_taylor")))]
+    more = [
+        LRPComposite("gamma", "z_plus", "flat"),
+        LRPComposite("alpha2_beta1", "epsilon", "box"),
+        AttnLRP(0.1, 0.2),
+    ]
+    names = [
+        "saliency",
+        "integrated_gradients",
+        *(n for n in WITH_RULES if not n.startswith(("lrp_", "deep_taylor"))),
+    ]
     own = [standfast.explainers.get(name) for name in names]
     return [pytest.param(each, id=f"{each.label}{i}") for i, each in enumerate([*own, *more])]
 
@@ -156,7 +169,9 @@ def test_the_map_is_that_of_the_module_or_refused(explainer, form):
     """`torch.compile` is tested with all explainers in `model/test_model_compiled.py`."""
     of_tokens = explainer.label.startswith("attention_")
     if of_tokens and form == "decomposed":
-        pytest.skip("takes ten seconds to make; an attention in it is refused as other functions without rules are")
+        pytest.skip(
+            "takes ten seconds to make; an attention in it is refused as other functions without rules are"
+        )
     kind = Transformer if of_tokens else Images
     expected = expect(kind, explainer)
     refused = None
@@ -175,11 +190,14 @@ def test_the_map_is_that_of_the_module_or_refused(explainer, form):
 def test_code_besides_the_path_from_the_input_is_allowed():
     class Beside(Images):
         def forward(self, x: Tensor) -> Tensor:
-            factor = self.activation(torch.ones(1, requires_grad=True))  # in the graph, but not of the input
+            # in the graph, but not of the input
+            factor = self.activation(torch.ones(1, requires_grad=True))
             return self.head(F.max_pool2d(self.norm(self.convolution(factor * x)), 2))
 
     maps = [
-        standfast.explainers.get("guided_backprop")(classify_module(Beside(activation)), make_inputs(), 1)
+        standfast.explainers.get("guided_backprop")(
+            classify_module(Beside(activation)), make_inputs(), 1
+        )
         for activation in (Swish.apply, F.silu)
     ]
     torch.testing.assert_close(*maps)
@@ -199,7 +217,9 @@ def run_hooks(x: Tensor) -> Tensor:
     return layer(x)
 
 
-@pytest.mark.parametrize("function", [run_views, run_hooks, lambda x: x.relu_(), lambda x: x.unbind(1)[0]])
+@pytest.mark.parametrize(
+    "function", [run_views, run_hooks, lambda x: x.relu_(), lambda x: x.unbind(1)[0]]
+)
 def test_what_torch_itself_does_counts_as_seen(function):
     leaf = torch.rand(3, 8, requires_grad=True)
     with FunctionMode() as mode:
@@ -224,10 +244,14 @@ def test_another_thread_is_not_seen():
     "call",
     [
         lambda x, m, v, w, b: F.batch_norm(x, m, v, w, b, False, 0.1, 1e-3),
-        lambda x, m, v, w, b: F.batch_norm(x, running_var=v, running_mean=m, bias=b, weight=w, eps=1e-3),
+        lambda x, m, v, w, b: F.batch_norm(
+            x, running_var=v, running_mean=m, bias=b, weight=w, eps=1e-3
+        ),
         lambda x, m, v, w, b: torch.batch_norm(x, w, b, m, v, False, 0.1, 1e-3, True),
         lambda x, m, v, w, b: torch.ops.aten.batch_norm(x, w, b, m, v, False, 0.1, 1e-3, True),
-        lambda x, m, v, w, b: torch.ops.aten.batch_norm.default(x, w, b, m, v, False, 0.1, 1e-3, True),
+        lambda x, m, v, w, b: torch.ops.aten.batch_norm.default(
+            x, w, b, m, v, False, 0.1, 1e-3, True
+        ),
     ],
 )
 @pytest.mark.parametrize("name", ["lrp_epsilon_plus", "deep_taylor"])
@@ -248,7 +272,9 @@ def test_every_form_of_batch_normalisation_is_merged(name, call):
         def forward(self, x: Tensor) -> Tensor:
             mean, variance, weight, bias = self.numbers
             scale = weight / (variance + 1e-3).sqrt()
-            z = F.conv1d(x, self.first.weight * scale[:, None, None], (self.first.bias - mean) * scale + bias)
+            z = F.conv1d(
+                x, self.first.weight * scale[:, None, None], (self.first.bias - mean) * scale + bias
+            )
             return self.last(torch.relu(z).mean(2))
 
     x = torch.rand(3, 2, 7, generator=torch.Generator().manual_seed(4))
@@ -304,7 +330,9 @@ def test_relus_that_cannot_be_smooth_end_a_search_with_gradients(whole):
 def test_functions_without_a_kink_are_differentiated_twice():
     ball, x = standfast.LinfBall(0.1), make_inputs()
     metric = WorstCase(ball, search="gradient", budget=40)
-    found, expected = (metric(classify(Images, form), "input_x_gradient", x).value for form in ("autograd", ""))
+    found, expected = (
+        metric(classify(Images, form), "input_x_gradient", x).value for form in ("autograd", "")
+    )
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -315,7 +343,9 @@ def test_frozen_torchscript_runs_and_keeps_what_it_is():
     own = classify(Images)
     for name in ("occlusion", "saliency"):
         explainer = standfast.explainers.get(name)
-        torch.testing.assert_close(explainer(wrapped, make_inputs(), 1), explainer(own, make_inputs(), 1))
+        torch.testing.assert_close(
+            explainer(wrapped, make_inputs(), 1), explainer(own, make_inputs(), 1)
+        )
     torch.testing.assert_close(wrapped.logits(make_inputs()), own.logits(make_inputs()))
 
 
@@ -325,12 +355,15 @@ def test_the_identity_of_frozen_torchscript_has_its_weights():
     def freeze(seed: int) -> Any:
         torch.manual_seed(seed)
         frozen = torch.jit.freeze(torch.jit.script(nn.Sequential(nn.Linear(4, 2)).eval()))
-        return ask_model(standfast.Model(frozen, (0.0, 1.0), device="cpu"), torch.linspace(0, 1, 8).reshape(2, 4))
+        return ask_model(
+            standfast.Model(frozen, (0.0, 1.0), device="cpu"), torch.linspace(0, 1, 8).reshape(2, 4)
+        )
 
     assert freeze(0) == freeze(0) != freeze(1)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # while torch exports
+# while torch exports
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 def test_a_branch_of_a_program_is_not_seen():
     class Branches(nn.Module):
         def __init__(self) -> None:
@@ -340,7 +373,9 @@ def test_a_branch_of_a_program_is_not_seen():
         def forward(self, x: Tensor) -> Tensor:
             return self.last(torch.cond(x.shape[0] > 2, torch.relu, torch.tanh, (self.first(x),)))
 
-    program = torch.export.export(Branches().eval(), (torch.rand(3, 5),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    program = torch.export.export(
+        Branches().eval(), (torch.rand(3, 5),), dynamic_shapes=({0: torch.export.Dim("n")},)
+    )
     branches = classify_module(program.module())
     for name in ("guided_backprop", "deeplift", "lrp"):
         with pytest.raises(ModelError, match=f"{name}: .*[cC]ond"):

@@ -33,7 +33,9 @@ NO_RULE = ("lrp", "deep_taylor")
 GRADIENTS = [
     name
     for name in hx.names()
-    if ":" not in name and name not in hx.explainers.packages and hx.explainers[name].needs.gradients
+    if ":" not in name
+    and name not in hx.explainers.packages
+    and hx.explainers[name].needs.gradients
 ]
 
 
@@ -44,7 +46,11 @@ class Frozen(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.way, self.branch = way, branch
-        self.features, self.head, self.beside = nn.Conv2d(3, 4, 3), nn.Linear(144, 3), nn.Linear(192, 3)
+        self.features, self.head, self.beside = (
+            nn.Conv2d(3, 4, 3),
+            nn.Linear(144, 3),
+            nn.Linear(192, 3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.way != "no_grad"):
@@ -74,7 +80,11 @@ def test_every_explainer_by_gradients(name: str, way: str) -> None:
         x = x[:, :, [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]]
         head = model.module.head
         model.module.head = nn.Sequential(Detached("detach" if way == "no_grad" else way), head)
-    words = "no gradients" if way != "round" or not name.startswith(NO_RULE) else "no gradients|rule|got 'round'"
+    words = (
+        "no gradients"
+        if way != "round" or not name.startswith(NO_RULE)
+        else "no gradients|rule|got 'round'"
+    )
     with pytest.raises(standfast.ModelError, match=words):
         hx.get(name)(model, x, 1)
 
@@ -104,7 +114,9 @@ def test_searches_by_gradients() -> None:
     inner = standfast.Model(behind, (0.0, 8.0), device="cpu")
     cam = hx.GradCAM(relu=False)
     assert torch.equal(cam(model, x, 1), cam(inner, (8 * x).round(), 1))
-    metric = standfast.metrics.get("worst_case:search=gradient,budget=40", neighbourhood=standfast.LinfBall(0.1))
+    metric = standfast.metrics.get(
+        "worst_case:search=gradient,budget=40", neighbourhood=standfast.LinfBall(0.1)
+    )
     with pytest.raises(standfast.ModelError, match="no gradients"):
         metric(model, cam, x)
 
@@ -174,7 +186,8 @@ class Forgetful(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls -= 1
-        keeps = torch.zeros(3, requires_grad=self.way == "elsewhere")  # a graph, but none that leads to the input
+        # a graph, but none that leads to the input
+        keeps = torch.zeros(3, requires_grad=self.way == "elsewhere")
         return self.head(x.flatten(1) if self.calls >= 0 else x.flatten(1).detach()) + keeps  # type: ignore[no-any-return]
 
 
@@ -197,7 +210,10 @@ def test_auto_search_goes_on_without_gradients(way: str) -> None:
     torch.manual_seed(0)
     model, x = standfast.Model(Frozen(way), (0.0, 1.0), device="cpu"), torch.rand(2, 3, 8, 8)
     ball = standfast.LinfBall(0.1)
-    for event, explainer in (("misclassification", "occlusion"), ("changed_explanation", "input_copy")):
+    for event, explainer in (
+        ("misclassification", "occlusion"),
+        ("changed_explanation", "input_copy"),
+    ):
         found = standfast.metrics.WorstCase(ball, event=event, budget=40)(model, explainer, x)
         assert found.value.isfinite().all()
         assert (found.model_evaluations > 30).all()  # it did not stop at the first pass

@@ -14,7 +14,9 @@ from standfast.algorithms.rare_events.estimate import RareEventEstimate
 FEATURES = 20
 
 
-def estimate_corner(near_the_end: int, probability: float, simulation: SubsetSimulation) -> RareEventEstimate:
+def estimate_corner(
+    near_the_end: int, probability: float, simulation: SubsetSimulation
+) -> RareEventEstimate:
     """The first `near_the_end` of 20 uniform features are all above a limit, with this probability."""
     limit = 1 - probability ** (1 / near_the_end)
 
@@ -33,7 +35,9 @@ def estimate_corner(near_the_end: int, probability: float, simulation: SubsetSim
         (20, 1e-6, 360_000, 405_000),
     ],
 )
-def test_the_cost_is_the_documented_one(near_the_end: int, probability: float, least: int, most: int) -> None:
+def test_the_cost_is_the_documented_one(
+    near_the_end: int, probability: float, least: int, most: int
+) -> None:
     found = estimate_corner(near_the_end, probability, SubsetSimulation())
     assert least <= int(found.model_evaluations) <= most
     assert bool(found.resolved)

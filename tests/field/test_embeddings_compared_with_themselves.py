@@ -17,7 +17,9 @@ LEAST = 0.8
 WIDE = (-math.inf, math.inf)
 
 
-def make_model(module: nn.Module, bounds: tuple[float, float], least: float = LEAST) -> standfast.Model:
+def make_model(
+    module: nn.Module, bounds: tuple[float, float], least: float = LEAST
+) -> standfast.Model:
     return standfast.Model(module, bounds=bounds, task=Embedding(least), device="cpu")
 
 
@@ -30,7 +32,9 @@ def make_linear(weight: Tensor) -> nn.Module:
 def make_network(seed: int, activation: type[nn.Module]) -> nn.Module:
     """A small network of random weights."""
     generator = torch.Generator().manual_seed(seed)
-    module = nn.Sequential(nn.Linear(8, 24), activation(), nn.Linear(24, 24), activation(), nn.Linear(24, 6))
+    module = nn.Sequential(
+        nn.Linear(8, 24), activation(), nn.Linear(24, 24), activation(), nn.Linear(24, 6)
+    )
     for parameter in module.parameters():
         spread = 1 / math.sqrt(parameter.shape[-1] if parameter.ndim == 2 else 24)
         parameter.data = spread * (2 * torch.rand(parameter.shape, generator=generator) - 1)
@@ -70,7 +74,9 @@ def test_identity_in_closed_form(attack: str, bounds: tuple[float, float]) -> No
     """A vector leaves the cone around itself at a right angle to the cone: `||x|| sin(arccos(least))`."""
     for features in (2, 5, 50):
         inputs = torch.rand(3, features, generator=torch.Generator().manual_seed(2)) + 0.5
-        found = get_attack(attack).minimise(make_model(make_linear(torch.eye(features)), bounds), inputs, None, None)
+        found = get_attack(attack).minimise(
+            make_model(make_linear(torch.eye(features)), bounds), inputs, None, None
+        )
         least = inputs.norm(dim=1) * math.sin(math.acos(LEAST))
         assert bool(found.found.all())
         assert (found.distortion / least).tolist() == pytest.approx([1.0] * 3, abs=0.03)
@@ -80,7 +86,9 @@ def test_identity_in_closed_form(attack: str, bounds: tuple[float, float]) -> No
 def test_steps_along_signs_stay_near(attack: str) -> None:
     """They cannot reach the least 2-norm, but lie no thousands of times further away."""
     inputs = torch.rand(3, 5, generator=torch.Generator().manual_seed(2)) + 0.5
-    found = get_attack(attack).minimise(make_model(make_linear(torch.eye(5)), WIDE), inputs, None, None)
+    found = get_attack(attack).minimise(
+        make_model(make_linear(torch.eye(5)), WIDE), inputs, None, None
+    )
     least = inputs.norm(dim=1) * math.sin(math.acos(LEAST))
     assert bool(found.found.all())
     assert bool((found.distortion < 1.2 * least).all())
@@ -89,13 +97,17 @@ def test_steps_along_signs_stay_near(attack: str) -> None:
 def test_two_features_of_different_weight_against_a_scan_of_angles() -> None:
     x, module = torch.tensor([[1.0, 0.7]]), make_linear(torch.diag(torch.tensor([1.0, 6.0])))
     angles = torch.linspace(0, 2 * math.pi, 2001)
-    scanned = measure_distances(module, x, torch.stack([angles.cos(), angles.sin()], 1), LEAST).min()
+    scanned = measure_distances(
+        module, x, torch.stack([angles.cos(), angles.sin()], 1), LEAST
+    ).min()
     for attack in ("fmn", "alma", "ddn"):
         found = get_attack(attack).minimise(make_model(module, WIDE), x, None, None)
         assert float(found.distortion) == pytest.approx(float(scanned), rel=0.03)
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 def test_networks_against_a_long_search(seed: int) -> None:
     module = make_network(seed, nn.Tanh)
     x = torch.rand(1, 8, generator=torch.Generator().manual_seed(seed))
@@ -134,7 +146,8 @@ def test_a_reference_of_its_own_keeps_its_gradient() -> None:
     x, text = torch.tensor([[1.0, 0.2]]), torch.tensor([[1.0, 0.0]])
     model = make_model(make_linear(torch.eye(2)), WIDE)
     found = get_attack("ddn").minimise(model, x, text, None)
-    angle = math.acos(LEAST) - math.atan2(0.2, 1.0)  # between the input and the nearer side of the cone
+    # between the input and the nearer side of the cone
+    angle = math.acos(LEAST) - math.atan2(0.2, 1.0)
     assert float(found.distortion) == pytest.approx(float(x.norm()) * math.sin(angle), rel=0.01)
 
 

@@ -23,7 +23,9 @@ def test_a_sigmoid_before_a_task_of_logits_is_noticed(task: str, count: int) -> 
     with torch.no_grad():
         module[1].weight *= 4
     model = standfast.Model(module, bounds=(0.0, 1.0), task=task)
-    with pytest.warns(UserWarning, match=f"look like probabilities .*say task='{task}:output=probability'"):
+    with pytest.warns(
+        UserWarning, match=f"look like probabilities .*say task='{task}:output=probability'"
+    ):
         model.predict(x)
     told = standfast.Model(module, bounds=(0.0, 1.0), task=f"{task}:output=probability")
     answers = told.predict(x)  # a warning would be an error
@@ -41,7 +43,9 @@ def test_probabilities_of_a_segmenter_are_noticed(last: nn.Module) -> None:
         network = nn.Conv2d(3, 3, 3, padding=1)
     task = Segmentation(background=None)
     model = standfast.Model(nn.Sequential(network, last), bounds=(0.0, 1.0), task=task)
-    with pytest.warns(UserWarning, match="look like probabilities; return logits, without softmax or sigmoid"):
+    with pytest.warns(
+        UserWarning, match="look like probabilities; return logits, without softmax or sigmoid"
+    ):
         model.predict(x)
     standfast.Model(network, bounds=(0.0, 1.0), task=task).predict(x)
 
@@ -60,7 +64,9 @@ class OfAPackage(nn.Module):
 def test_a_sigmoid_within_a_dictionary_is_noticed() -> None:
     module = OfAPackage(nn.Conv2d(3, 1, 3, padding=1), nn.Sigmoid())
     with pytest.warns(UserWarning, match="return logits, without softmax or sigmoid"):
-        standfast.Model(module, bounds=(0.0, 1.0), task="segmentation").predict(torch.rand(3, 3, 8, 8))
+        standfast.Model(module, bounds=(0.0, 1.0), task="segmentation").predict(
+            torch.rand(3, 3, 8, 8)
+        )
 
 
 def test_a_segmenter_of_one_channel_is_one_of_two_classes() -> None:

@@ -9,7 +9,13 @@ from torch import Tensor, nn
 import standfast
 
 EXPLAINERS = [
-    *("lrp", "lrp_epsilon_plus", "lrp_epsilon_plus_flat", "lrp_epsilon_alpha2_beta1", "lrp_epsilon_gamma_box"),
+    *(
+        "lrp",
+        "lrp_epsilon_plus",
+        "lrp_epsilon_plus_flat",
+        "lrp_epsilon_alpha2_beta1",
+        "lrp_epsilon_gamma_box",
+    ),
     *("deep_taylor", "attn_lrp", "input_x_gradient"),
 ]
 HIDDEN = slice(0, 8)

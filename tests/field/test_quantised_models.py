@@ -10,8 +10,11 @@ import standfast
 from standfast.errors import ModelError, NoGradientsError
 from standfast.function_calls import check_has_gradients
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # torch is going to remove this package, and says so in many ways
-quantization = pytest.importorskip("torch.ao.quantization", reason="torch has no quantisation of its own any more")
+# torch is going to remove this package, and says so in many ways
+pytestmark = pytest.mark.filterwarnings("ignore")
+quantization = pytest.importorskip(
+    "torch.ao.quantization", reason="torch has no quantisation of its own any more"
+)
 
 
 def make_dynamic(*layers: nn.Module) -> nn.Module:
@@ -22,7 +25,9 @@ def make_dynamic(*layers: nn.Module) -> nn.Module:
 
 def make_static(x: Tensor) -> nn.Module:
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3))
+    layers = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)
+    )
     static = nn.Sequential(quantization.QuantStub(), layers, quantization.DeQuantStub()).eval()
     static.qconfig = quantization.get_default_qconfig("fbgemm")
     prepared = quantization.prepare(static)
@@ -42,7 +47,12 @@ def engine() -> None:
     torch.backends.quantized.engine = "fbgemm"
 
 
-BY_GRADIENTS = ["saliency", "input_x_gradient", "integrated_gradients:steps=4", "smoothgrad:samples=4"]
+BY_GRADIENTS = [
+    "saliency",
+    "input_x_gradient",
+    "integrated_gradients:steps=4",
+    "smoothgrad:samples=4",
+]
 BY_GRADIENTS += ["deeplift", "lrp"]
 
 
@@ -94,7 +104,9 @@ def test_a_reader_of_texts_with_dynamic_layers(engine: None) -> None:
     torch.manual_seed(0)
     reader = Words().eval()
     texts = ["a great film, really", "dull"]
-    assert standfast.TextModel(reader, standfast.data.word_vectors(), device="cpu").logits(texts).shape == (2, 2)
+    assert standfast.TextModel(reader, standfast.data.word_vectors(), device="cpu").logits(
+        texts
+    ).shape == (2, 2)
     reader.head = quantization.quantize_dynamic(reader.head, {nn.Linear}, dtype=torch.qint8)
     with pytest.raises(ModelError, match=r"dynamic quantization \(head\.0, head\.2\)"):
         standfast.TextModel(reader, standfast.data.word_vectors(), device="cpu").logits(texts)

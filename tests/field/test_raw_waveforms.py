@@ -61,9 +61,13 @@ def waveforms() -> Tensor:
 
 
 @pytest.mark.parametrize("make", [Waves, Spectrum])
-def test_rows_of_numbers_are_refused_with_the_true_reason(make: type[nn.Module], waveforms: Tensor) -> None:
+def test_rows_of_numbers_are_refused_with_the_true_reason(
+    make: type[nn.Module], waveforms: Tensor
+) -> None:
     model = standfast.Model(make(), bounds=(-2.0, 2.0), device="cpu")
-    with pytest.raises(ModelError, match=rf"got \(N, 401\).*its layer 'filters'\. Inputs.*{SERIES}"):
+    with pytest.raises(
+        ModelError, match=rf"got \(N, 401\).*its layer 'filters'\. Inputs.*{SERIES}"
+    ):
         standfast.explainers.get("gradcam")(model, waveforms)
     with pytest.raises(ArgumentError, match=SERIES):
         standfast.explainers.get("gradcam", layer="filters")(model, waveforms)
@@ -74,11 +78,15 @@ def test_rows_of_numbers_are_refused_with_the_true_reason(make: type[nn.Module],
 def test_the_way_that_the_error_names(waveforms: Tensor) -> None:
     """Grad-CAM of the convolution, by its formula."""
     network = Waves()
-    series = standfast.Model(network, bounds=(-2.0, 2.0), device="cpu", forward=lambda module, x: module(x[:, 0]))
+    series = standfast.Model(
+        network, bounds=(-2.0, 2.0), device="cpu", forward=lambda module, x: module(x[:, 0])
+    )
     maps = standfast.explainers.get("gradcam")(series, waveforms[:, None], 1)
     with torch.no_grad():
         output = network.filters(waveforms[:, None])
-        weights = (network.head.weight[1][None, :, None] * (output > 0) / output.shape[2]).mean(2, keepdim=True)
+        weights = (network.head.weight[1][None, :, None] * (output > 0) / output.shape[2]).mean(
+            2, keepdim=True
+        )
         expected = (weights * output).sum(1, keepdim=True).relu()
         expected = nn.functional.interpolate(expected, 401, mode="linear")
     assert torch.allclose(maps, expected, atol=1e-6)
@@ -93,8 +101,13 @@ def test_a_table_has_no_convolution() -> None:
 
 def test_tokens_that_cannot_be_placed_name_the_convolution(waveforms: Tensor) -> None:
     model = standfast.Model(Encoder(), bounds=(-2.0, 2.0), device="cpu")
-    with pytest.raises(ModelError, match=r"expected tokens that are patches.*`layer` can name a convolution, such as"):
+    with pytest.raises(
+        ModelError,
+        match=r"expected tokens that are patches.*`layer` can name a convolution, such as",
+    ):
         standfast.explainers.get("gradcam")(model, waveforms[:, None])
-    maps = standfast.explainers.get("gradcam", layer="features", relu=False)(model, waveforms[:, None])
+    maps = standfast.explainers.get("gradcam", layer="features", relu=False)(
+        model, waveforms[:, None]
+    )
     assert bool(maps.isfinite().all())
     assert float(maps.std()) > 0

@@ -53,7 +53,9 @@ if __name__ == "__main__":
 
 
 def run_python(*command: str, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, cwd=cwd)
+    done = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, cwd=cwd
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -68,7 +70,8 @@ def test_a_metric_that_is_not_installed_is_read_as_it_declared(tmp_path: Path) -
     assert (metric.direction, metric.spec.direction, metric.controls) == ("lower", "lower", True)
     assert metric.spec.decimals == 1
     assert {row["better"] for row in results.table().to_dicts()} == {"lower"}
-    assert results.table()["against_controls"].null_count() < results.table().height  # controls were asked for
+    # controls were asked for
+    assert results.table()["against_controls"].null_count() < results.table().height
     results.to_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "How much it wobbles" in page
@@ -81,7 +84,9 @@ def make_results(folder: Path, metrics: list[Metric]) -> standfast.Results:
     model = standfast.Model(torch.nn.Linear(4, 2), bounds=(-1.0, 1.0), device="cpu")
     data = torch.linspace(-1, 1, 24).reshape(6, 4)
     explainers = ["saliency", "input_x_gradient"]
-    return standfast.evaluate(model, explainers, data, metrics, out=folder, progress=False, sanity=False)
+    return standfast.evaluate(
+        model, explainers, data, metrics, out=folder, progress=False, sanity=False
+    )
 
 
 def make_old(folder: Path) -> None:
@@ -114,7 +119,9 @@ def test_an_old_manifest_is_read_by_the_registered_metric(tmp_path: Path) -> Non
     assert "values" in again.manifest["metrics"]["corruption_curve"]
 
 
-def test_a_metric_of_an_old_manifest_that_is_not_installed_is_read_by_its_direction(tmp_path: Path) -> None:
+def test_a_metric_of_an_old_manifest_that_is_not_installed_is_read_by_its_direction(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "wobbly.py").write_text(PLUGIN)
     run_python("wobbly.py", str(tmp_path / "out"), cwd=tmp_path)
     make_old(tmp_path / "out")
@@ -168,7 +175,9 @@ def test_a_damaged_entry_of_the_manifest_is_one_sentence(tmp_path: Path, damage:
         _ = StoredResults.load(tmp_path / "out").metrics
 
 
-@pytest.mark.parametrize("changed", [{"column": "status"}, {"only": ["status"]}, {"censored": "job"}])
+@pytest.mark.parametrize(
+    "changed", [{"column": "status"}, {"only": ["status"]}, {"censored": "job"}]
+)
 def test_a_column_that_holds_no_numbers_is_named(tmp_path: Path, changed: dict[str, Any]) -> None:
     make_results(tmp_path / "out", [WorstCase(standfast.LinfBall(0.1), budget=20)])
     store = Store(tmp_path / "out")
@@ -176,10 +185,17 @@ def test_a_column_that_holds_no_numbers_is_named(tmp_path: Path, changed: dict[s
     (about,) = manifest["metrics"].values()
     about["values"].update(changed)
     store.write_manifest(manifest)
-    with pytest.raises(standfast.ArgumentError, match="values in the manifest: expected columns of numbers or flags"):
+    with pytest.raises(
+        standfast.ArgumentError,
+        match="values in the manifest: expected columns of numbers or flags",
+    ):
         _ = standfast.load_results(tmp_path / "out").metrics
 
 
 def test_a_later_version_may_know_more_of_common_shares() -> None:
-    stored = {**READING, "later": 1, "common_share": {"share": "s", "drop": "d", "title": "t", "axis": "a", "later": 1}}
+    stored = {
+        **READING,
+        "later": 1,
+        "common_share": {"share": "s", "drop": "d", "title": "t", "axis": "a", "later": 1},
+    }
     assert ValueSpec.from_stored(stored).compared_arrays == ("s", "d")

@@ -36,9 +36,14 @@ def draw_images(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]
     labels = torch.randint(4, (count,), generator=generator)
     images = 0.25 * torch.rand(count, 1, SIDE, SIDE, generator=generator)
     for image, label in zip(images, labels.tolist(), strict=True):
-        row, column = (place + torch.randint(-2, 3, (1,), generator=generator).item() for place in CORNERS[label])
+        row, column = (
+            place + torch.randint(-2, 3, (1,), generator=generator).item()
+            for place in CORNERS[label]
+        )
         image[0] += 0.7 * draw_spot(row, column, 1.8)
-        image[0] += 0.35 * draw_spot(*torch.randint(2, 14, (2,), generator=generator).tolist(), width=1.0)
+        image[0] += 0.35 * draw_spot(
+            *torch.randint(2, 14, (2,), generator=generator).tolist(), width=1.0
+        )
     return images.clamp(0, 1), labels
 
 

@@ -36,9 +36,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_study_of_a_scripted_module_runs_to_its_end(frozen: bool, tmp_path: Path) -> None:
     script(frozen).save(str(tmp_path / "line.pt"))
-    np.savez(tmp_path / "rows.npz", inputs=np.random.default_rng(0).random((3, 4)).astype(np.float32))
+    np.savez(
+        tmp_path / "rows.npz", inputs=np.random.default_rng(0).random((3, 4)).astype(np.float32)
+    )
     study = {
-        "data": {"rows": {"path": str(tmp_path / "rows.npz"), "targets": "predicted", "bounds": [0, 1]}},
+        "data": {
+            "rows": {"path": str(tmp_path / "rows.npz"), "targets": "predicted", "bounds": [0, 1]}
+        },
         "models": {"line": {"path": str(tmp_path / "line.pt")}},
         "explainers": ["saliency", "occlusion"],
         "metrics": [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}],

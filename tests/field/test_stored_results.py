@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from standfast.metrics import MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
-from standfast.neighbourhoods import JPEG, Casing, Compose, LinfBall, Rotation, TableChanges, TokenSwaps, Typos
+from standfast.neighbourhoods import (
+    JPEG,
+    Casing,
+    Compose,
+    LinfBall,
+    Rotation,
+    TableChanges,
+    TokenSwaps,
+    Typos,
+)
 from standfast.study.identity import Description
 from standfast.study.store import digest
 
@@ -28,10 +37,16 @@ FOUND_AGAIN: dict[str, tuple[Metric, str]] = {
 COMPUTED_ANEW: dict[str, tuple[Metric, str]] = {
     "words": (WorstCase(SWAPS), "4a972b9ca24a9613"),
     "categories": (WorstCase(CATEGORIES), "e3b22a090acc3286"),
-    "steps": (WorstCase(TableChanges({"a": {"by": 2, "step": 1}}, columns=("a", "b"))), "1b0aa3c742cb4993"),
+    "steps": (
+        WorstCase(TableChanges({"a": {"by": 2, "step": 1}}, columns=("a", "b"))),
+        "1b0aa3c742cb4993",
+    ),
     "qualities": (WorstCase(JPEG()), "26ca0124c6af2a69"),
     "words after words": (WorstCase(Compose([Casing(), Typos()])), "571ea707e40a1034"),
-    "a witness among words": (MisinterpretationProbability(SWAPS, from_event=True), "61e587990c28f68e"),
+    "a witness among words": (
+        MisinterpretationProbability(SWAPS, from_event=True),
+        "61e587990c28f68e",
+    ),
 }
 
 

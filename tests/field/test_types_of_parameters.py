@@ -139,9 +139,14 @@ def test_half_precision_beside_single_precision(half: torch.dtype) -> None:
 def test_inputs_of_another_type_are_refused_as_before() -> None:
     torch.manual_seed(0)
     x = torch.rand(4, 1, 8, 8)
-    with pytest.raises(ArgumentError, match=r"expected dtype torch\.float32 \(the module's\), got torch\.float64"):
-        standfast.Model(Codes(torch.tensor([3])), bounds=(0.0, 1.0), device="cpu").logits(x.double())
-    model = standfast.Model(DoubleHead(), bounds=(0.0, 1.0), device="cpu")  # which has doubles, but no use for these
+    with pytest.raises(
+        ArgumentError, match=r"expected dtype torch\.float32 \(the module's\), got torch\.float64"
+    ):
+        standfast.Model(Codes(torch.tensor([3])), bounds=(0.0, 1.0), device="cpu").logits(
+            x.double()
+        )
+    # which has doubles, but no use for these
+    model = standfast.Model(DoubleHead(), bounds=(0.0, 1.0), device="cpu")
     for _ in range(2):
         with pytest.raises(ArgumentError, match="got torch.float64"):
             model.logits(x.double())
@@ -163,5 +168,7 @@ def test_types_in_their_order() -> None:
     assert find_input_types(Fourier(torch.cdouble)) == (torch.float64,)
     assert find_input_types(Quantised(torch.float64)) == (torch.float64, torch.float32)
     quantised = nn.Linear(2, 2, bias=False)
-    quantised.weight = nn.Parameter(quantised.weight.detach().to(torch.float8_e4m3fn), requires_grad=False)
+    quantised.weight = nn.Parameter(
+        quantised.weight.detach().to(torch.float8_e4m3fn), requires_grad=False
+    )
     assert find_input_types(nn.Sequential(quantised, nn.Linear(2, 2))) == (torch.float32,)

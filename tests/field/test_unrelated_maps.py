@@ -22,7 +22,9 @@ def measure(metric: Metric, lenet: standfast.Model, order: torch.Tensor) -> np.n
     return result.references["unrelated it"][order.argsort()].numpy()
 
 
-@pytest.mark.parametrize("metric", [SENSITIVITY, LENS], ids=["divided by a norm", "a similarity with a direction"])
+@pytest.mark.parametrize(
+    "metric", [SENSITIVITY, LENS], ids=["divided by a norm", "a similarity with a direction"]
+)
 def test_the_order_of_the_samples_does_not_count(metric: Metric, lenet: standfast.Model) -> None:
     orders = [
         torch.arange(12),

@@ -23,7 +23,11 @@ class OneHot(nn.Module):
         self.layers = nn.Sequential(nn.Linear(COLUMNS * VALUES, 10), nn.Tanh(), nn.Linear(10, 2))
 
     def forward(self, rows: Tensor) -> Tensor:
-        codes = nn.functional.one_hot(rows.round().long().clamp(0, VALUES - 1), VALUES).float().flatten(1)
+        codes = (
+            nn.functional.one_hot(rows.round().long().clamp(0, VALUES - 1), VALUES)
+            .float()
+            .flatten(1)
+        )
         logits: Tensor = self.layers(codes * 1.5)
         return logits
 
@@ -49,17 +53,25 @@ def test_the_worst_categories_are_found(seed: int) -> None:
     rows = torch.tensor(list(itertools.product(range(VALUES), repeat=COLUMNS))).float()
     medians = data.median(0).values
     with torch.no_grad():
-        logits, maps, clean_map = network(rows), occlude(network, rows, medians), occlude(network, clean, medians)
+        logits, maps, clean_map = (
+            network(rows),
+            occlude(network, rows, medians),
+            occlude(network, clean, medians),
+        )
     label = int(network(clean).argmax())
     margins = logits[:, 1 - label] - logits[:, label]
     centred, clean_centred = maps - maps.mean(1, keepdim=True), clean_map - clean_map.mean()
     norms = centred.norm(dim=1)
-    similarities = (centred * clean_centred).sum(1) / (norms * clean_centred.norm()).clamp(min=1e-12)
+    similarities = (centred * clean_centred).sum(1) / (norms * clean_centred.norm()).clamp(
+        min=1e-12
+    )
     counted = (margins < 0) & (norms >= 1e-9)
 
     model = standfast.Model(network, bounds=(0.0, VALUES - 1.0), reference=data)
     changes = TableChanges({f"x{column}": "category" for column in range(COLUMNS)}, data=data)
-    margin = standfast.metrics.WorstCase(changes, event="misclassification")(model, "occlusion", clean)
+    margin = standfast.metrics.WorstCase(changes, event="misclassification")(
+        model, "occlusion", clean
+    )
     similarity = standfast.metrics.WorstCase(changes)(model, "occlusion", clean)
     assert float(margin.value[0]) == pytest.approx(float(margins.max()), abs=1e-5)
     assert float(similarity.value[0]) == pytest.approx(float(similarities[counted].min()), abs=1e-4)
@@ -78,9 +90,15 @@ def test_a_rare_change_of_the_class_is_found() -> None:
             return torch.stack([-score, score], 1).float()
 
     generator = torch.Generator().manual_seed(0)
-    data = torch.cat([torch.randint(5, (300, 4), generator=generator).float(), torch.zeros(300, 1)], 1)
+    data = torch.cat(
+        [torch.randint(5, (300, 4), generator=generator).float(), torch.zeros(300, 1)], 1
+    )
     clean = torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0]])
     model = standfast.Model(Vault().eval(), bounds=(-5.0, 5.0), reference=data)
-    changes = TableChanges({**{f"x{column}": "category" for column in range(4)}, "x4": 2.0}, data=data)
-    worst = standfast.metrics.WorstCase(changes, event="misclassification", budget=500)(model, "occlusion", clean)
+    changes = TableChanges(
+        {**{f"x{column}": "category" for column in range(4)}, "x4": 2.0}, data=data
+    )
+    worst = standfast.metrics.WorstCase(changes, event="misclassification", budget=500)(
+        model, "occlusion", clean
+    )
     assert float(worst.value[0]) == pytest.approx(2 * (4 - 3.6 + 0.2), abs=1e-3)

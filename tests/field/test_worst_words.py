@@ -54,7 +54,21 @@ TABLE = {
     "music": ["plot"],
     "end": ["film"],
 }
-WORDS = ("a", "the", "dull", "film", "great", "slow", "plot", "very", "happy", "music", "end", "is", "but")
+WORDS = (
+    "a",
+    "the",
+    "dull",
+    "film",
+    "great",
+    "slow",
+    "plot",
+    "very",
+    "happy",
+    "music",
+    "end",
+    "is",
+    "but",
+)
 
 
 class BagOfWords(nn.Module):
@@ -82,7 +96,9 @@ def explain_by_hand(network: nn.Module, text: tuple[str, ...]) -> tuple[int, Arr
     ids = [IDS[word] for word in text]
     masked = [[*ids[:place], MASK, *ids[place + 1 :]] for place in range(len(ids))]
     with torch.no_grad():
-        shares = network(torch.tensor([ids, *masked]), torch.ones(len(ids) + 1, len(ids), dtype=torch.bool)).softmax(1)
+        shares = network(
+            torch.tensor([ids, *masked]), torch.ones(len(ids) + 1, len(ids), dtype=torch.bool)
+        ).softmax(1)
     label = int(shares[0].argmax())
     return label, (shares[0, label] - shares[1:, label]).abs().numpy()
 
@@ -106,7 +122,9 @@ def test_the_worst_words_are_found(words: tuple[str, ...]) -> None:
     network = BagOfWords().eval()
     label, clean_map = explain_by_hand(network, words)
     explained = [explain_by_hand(network, text) for text in list_combinations(words)]
-    lowest = min(float(np.corrcoef(clean_map, found)[0, 1]) for other, found in explained if other == label)
+    lowest = min(
+        float(np.corrcoef(clean_map, found)[0, 1]) for other, found in explained if other == label
+    )
     model = make_model(network)
     rows = model.encode([" ".join(words)])
     metric = standfast.metrics.WorstCase(TokenSwaps(table=TABLE, rate=0.3), budget=1000)

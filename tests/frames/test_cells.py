@@ -45,7 +45,9 @@ def check_pandas(series: pd.Series[Any]) -> None:
     pd.testing.assert_frame_equal(again, frame)
     assert again["cell"].isna().equals(frame["cell"].isna())
     half = frame[: (len(frame) + 1) // 2]
-    pd.testing.assert_frame_equal(Table.read(half, frame).decode(Table.read(half, frame).encode(frame)), frame)
+    pd.testing.assert_frame_equal(
+        Table.read(half, frame).decode(Table.read(half, frame).encode(frame)), frame
+    )
 
 
 def check_polars(series: pl.Series) -> None:
@@ -70,7 +72,9 @@ def maybe(cells: Any) -> Any:
 @given(st.data(), st.sampled_from(NUMPY))
 def test_integers_of_numpy(data: Any, dtype: str) -> None:
     ends = np.iinfo(dtype)
-    check_pandas(pd.Series(data.draw(lists(st.integers(int(ends.min), int(ends.max)))), dtype=dtype))
+    check_pandas(
+        pd.Series(data.draw(lists(st.integers(int(ends.min), int(ends.max)))), dtype=dtype)
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -124,10 +128,13 @@ def test_texts(cells: list[str | None], dtype: Any) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(maybe(st.integers(-(10**10), 10**10)), st.sampled_from(UNITS), st.sampled_from([1, 900, 86400]))
+@given(
+    maybe(st.integers(-(10**10), 10**10)), st.sampled_from(UNITS), st.sampled_from([1, 900, 86400])
+)
 def test_moments_and_durations(cells: list[int | None], unit: str, length: int) -> None:
     """Multiples of seconds, of quarters of an hour, and of days; a sub-second part in units that have one."""
-    limit = 9 * 10**9 if unit == "ns" else 2 * 10**11  # pandas' nanoseconds end in 2262, polars' dates in 262143
+    # pandas' nanoseconds end in 2262, polars' dates in 262143
+    limit = 9 * 10**9 if unit == "ns" else 2 * 10**11
     factor = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     seconds = [None if cell is None else (cell * length) % limit for cell in cells]
     part = factor // 1000 if factor > 1 and length == 1 else 0
@@ -141,22 +148,32 @@ def test_moments_and_durations(cells: list[int | None], unit: str, length: int) 
         check_polars(pl.Series(counts, dtype=pl.Int64).cast(pl.Duration(unit)))  # type: ignore[arg-type]
     pa = pytest.importorskip("pyarrow")
     for arrow in (pa.timestamp(unit), pa.timestamp(unit, "Europe/Berlin"), pa.duration(unit)):
-        check_pandas(pd.Series(pd.arrays.ArrowExtensionArray(pa.array(known, mask=gone).cast(arrow))))
+        check_pandas(
+            pd.Series(pd.arrays.ArrowExtensionArray(pa.array(known, mask=gone).cast(arrow)))
+        )
 
 
 @settings(max_examples=25, deadline=None)
-@given(lists(st.integers(0, 25_000)), st.sampled_from(ZONES), st.sampled_from(UNITS), st.integers(0, 1))
+@given(
+    lists(st.integers(0, 25_000)), st.sampled_from(ZONES), st.sampled_from(UNITS), st.integers(0, 1)
+)
 def test_days_and_moments_in_a_zone(days: list[int], zone: str, unit: str, hours: int) -> None:
     """Local midnights, or the first moment of days without one, and hours after them."""
-    wall = pd.Series(pd.Timestamp("1970-01-01") + pd.to_timedelta(days, unit="D")).astype(f"datetime64[{unit}]")
-    local = wall.dt.tz_localize(zone, ambiguous=np.ones(len(wall), dtype=bool), nonexistent="shift_forward")
+    wall = pd.Series(pd.Timestamp("1970-01-01") + pd.to_timedelta(days, unit="D")).astype(
+        f"datetime64[{unit}]"
+    )
+    local = wall.dt.tz_localize(
+        zone, ambiguous=np.ones(len(wall), dtype=bool), nonexistent="shift_forward"
+    )
     series = local + pd.Timedelta(hours=hours * 5)
     check_pandas(series)
     if not hours:
         assert Table.read(pd.DataFrame({"cell": series})).columns[0].unit == "D"
     if unit != "s":
         check_polars(
-            pl.Series(series.dt.tz_convert("UTC").dt.tz_localize(None).to_list(), dtype=pl.Datetime(unit))
+            pl.Series(
+                series.dt.tz_convert("UTC").dt.tz_localize(None).to_list(), dtype=pl.Datetime(unit)
+            )
             .dt.replace_time_zone("UTC")
             .dt.convert_time_zone(zone)
         )  # type: ignore[arg-type]
@@ -246,7 +263,10 @@ def test_equal_values_of_several_types_are_refused(name: str) -> None:
     cells = MIXED[name]
     with pytest.raises(ArgumentError, match="equal values of the same type in 'cell'"):
         Table.read(pd.DataFrame({"cell": pd.Series(cells, dtype=object)}))
-    first, second = (pd.DataFrame({"cell": pd.Series([cells[place], "z", None], dtype=object)}) for place in (-2, -1))
+    first, second = (
+        pd.DataFrame({"cell": pd.Series([cells[place], "z", None], dtype=object)})
+        for place in (-2, -1)
+    )
     for frame in (first, second):
         table = Table.read(frame)
         back = table.decode(table.encode(frame))["cell"].tolist()

@@ -94,15 +94,27 @@ KNOWN: dict[str, tuple[Callable[[], list[Any]], list[str], list[int]]] = {
     ),
     "splines": (lambda: [SplineTransformer(5)], ["debt", "size"], [0] * 7 + [1] * 7),
     "targets": (lambda: [TargetEncoder()], ["town", "shop"], [0, 1]),
-    "logarithms": (lambda: [FunctionTransformer(np.log1p), StandardScaler()], ["size", "shop"], [0, 1]),
+    "logarithms": (
+        lambda: [FunctionTransformer(np.log1p), StandardScaler()],
+        ["size", "shop"],
+        [0, 1],
+    ),
     "a transformer with parts": (
         lambda: [
             ColumnTransformer(
                 [
-                    ("texts", make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot()), ["town"]),
+                    (
+                        "texts",
+                        make_pipeline(SimpleImputer(strategy="most_frequent"), one_hot()),
+                        ["town"],
+                    ),
                     ("gone", "drop", ["debt"]),
                     ("days", FunctionTransformer(count_days), ["since"]),
-                    ("numbers", make_union(StandardScaler(), KBinsDiscretizer(3)), make_column_selector("size")),
+                    (
+                        "numbers",
+                        make_union(StandardScaler(), KBinsDiscretizer(3)),
+                        make_column_selector("size"),
+                    ),
                 ],
                 remainder="passthrough",
                 sparse_threshold=1.0,
@@ -138,7 +150,9 @@ def test_each_encoded_column_has_its_owner(name: str) -> None:
     assert encoding.trials is not None
     assert encoding.trials.reader.columns_read.tolist() == owners
     if encoding.origins is not None:
-        assert all(owner in possible for owner, possible in zip(owners, encoding.origins, strict=True))
+        assert all(
+            owner in possible for owner, possible in zip(owners, encoding.origins, strict=True)
+        )
 
 
 def test_marks_of_missing_cells_and_columns_of_polars() -> None:
@@ -150,12 +164,18 @@ def test_marks_of_missing_cells_and_columns_of_polars() -> None:
 
 
 def combine(formula: Callable[[Any], Any]) -> FunctionTransformer:
-    return FunctionTransformer(lambda frame: pd.DataFrame({"first": frame.iloc[:, 0], "both": formula(frame)}))
+    return FunctionTransformer(
+        lambda frame: pd.DataFrame({"first": frame.iloc[:, 0], "both": formula(frame)})
+    )
 
 
 #: steps that mix columns, the columns of the frame, and two columns that are named
 MIXED: dict[str, tuple[Any, list[str], str]] = {
-    "a number times a rare flag": (combine(lambda f: f["debt"] * f["default"]), ["size", "debt", "default"], "default"),
+    "a number times a rare flag": (
+        combine(lambda f: f["debt"] * f["default"]),
+        ["size", "debt", "default"],
+        "default",
+    ),
     "a product of three": (
         combine(lambda f: f["debt"] * f["size"] * f["default"]),
         ["shop", "debt", "size", "default"],
@@ -176,11 +196,19 @@ MIXED: dict[str, tuple[Any, list[str], str]] = {
         ["size", "town", "default"],
         "'town' and 'default'",
     ),
-    "products": (PolynomialFeatures(2), ["debt", "size"], "'debt size', which depends on 'debt' and 'size'"),
+    "products": (
+        PolynomialFeatures(2),
+        ["debt", "size"],
+        "'debt size', which depends on 'debt' and 'size'",
+    ),
     "components": (PCA(2), ["debt", "size"], "'debt' and 'size'"),
     "lengths": (Normalizer(), ["debt", "size"], "'debt' and 'size'"),
     "one code for two columns": (
-        FunctionTransformer(lambda f: np.eye(7)[[(len(t) + s) % 7 for t, s in zip(f["town"], f["shop"], strict=True)]]),
+        FunctionTransformer(
+            lambda f: np.eye(7)[
+                [(len(t) + s) % 7 for t, s in zip(f["town"], f["shop"], strict=True)]
+            ]
+        ),
         ["town", "shop"],
         "'town' and 'shop'",
     ),
@@ -190,7 +218,9 @@ MIXED: dict[str, tuple[Any, list[str], str]] = {
 @pytest.mark.parametrize("name", MIXED)
 def test_mixtures_of_columns_are_refused_with_their_names(name: str) -> None:
     step, columns, words = MIXED[name]
-    with pytest.raises(ArgumentError, match=r"\(kernel_shap needs none\), got .* which depends on ") as caught:
+    with pytest.raises(
+        ArgumentError, match=r"\(kernel_shap needs none\), got .* which depends on "
+    ) as caught:
         read([step], FRAME[columns])
     assert words in str(caught.value)
 
@@ -201,9 +231,13 @@ def test_neighbours_mix_only_where_a_cell_is_missing() -> None:
     assert read([KNNImputer()], GAPS.fillna(0.0)).list_owners().tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("step", [lambda f: f - f.mean(), lambda f: f.rank(), lambda f: f.assign(rows=len(f))])
+@pytest.mark.parametrize(
+    "step", [lambda f: f - f.mean(), lambda f: f.rank(), lambda f: f.assign(rows=len(f))]
+)
 def test_columns_that_depend_on_other_rows_are_refused(step: Any) -> None:
-    with pytest.raises(ArgumentError, match="each row alone.*depends on the other rows of the frame"):
+    with pytest.raises(
+        ArgumentError, match="each row alone.*depends on the other rows of the frame"
+    ):
         read([FunctionTransformer(step)], FRAME[["debt", "size"]])
 
 
@@ -214,7 +248,9 @@ def test_steps_that_cannot_be_tried_are_refused_in_words() -> None:
         return frame
 
     poor = FRAME[["debt", "size"]][(FRAME["debt"] <= 0) | (FRAME["size"] <= 1)]
-    with pytest.raises(ModelError, match="encode rows with any values of the reference, got ValueError: no such"):
+    with pytest.raises(
+        ModelError, match="encode rows with any values of the reference, got ValueError: no such"
+    ):
         read([FunctionTransformer(refuse_rich_debtors)], poor)
     function = find_frame_function(make_model(Loose(), Table.read(FRAME[["debt"]])))
     assert function is not None
@@ -222,7 +258,9 @@ def test_steps_that_cannot_be_tried_are_refused_in_words() -> None:
         read_encoding(function, "mine")
     texts = find_frame_function(make_model(Loose("texts"), Table.read(FRAME[["debt"]])))
     assert texts is not None
-    with pytest.raises(ArgumentError, match=r"encode all columns as numbers .*, got could not convert"):
+    with pytest.raises(
+        ArgumentError, match=r"encode all columns as numbers .*, got could not convert"
+    ):
         read_encoding(texts, "mine")
 
 
@@ -238,7 +276,11 @@ class Loose:
             self.kind = kind
 
         def transform(self, frame: Any) -> Any:
-            return np.zeros((len(frame) - 1, 1)) if self.kind == "rows" else np.full((len(frame), 1), "text", object)
+            return (
+                np.zeros((len(frame) - 1, 1))
+                if self.kind == "rows"
+                else np.full((len(frame), 1), "text", object)
+            )
 
     def predict(self, frame: Any) -> Any:
         return np.zeros(len(frame))
@@ -258,7 +300,8 @@ def test_categories_that_only_the_training_rows_have_belong_to_their_column() ->
     encoding = read_encoding(function, "mine")
     assert encoding.list_owners().tolist() == [1] * 40 + [2] * 3 + [0]
     assert encoding.trials is not None
-    assert np.count_nonzero(encoding.trials.reader.columns_read < 0) == 33 + 3  # shops below 3 and above 9, all towns
+    # shops below 3 and above 9, all towns
+    assert np.count_nonzero(encoding.trials.reader.columns_read < 0) == 33 + 3
     values = np.random.default_rng(0).normal(size=(2, 44))
     sums = np.stack([values[:, 43], values[:, :40].sum(1), values[:, 40:43].sum(1)], axis=1)
     np.testing.assert_allclose(encoding.sum_back(values), sums, rtol=1e-12)
@@ -269,19 +312,25 @@ def add_one(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_an_attribution_without_an_owner_is_refused_by_its_name() -> None:
-    step = FunctionTransformer(add_one, feature_names_out=lambda _, names: np.array([*names, "one"]))
+    step = FunctionTransformer(
+        add_one, feature_names_out=lambda _, names: np.array([*names, "one"])
+    )
     encoding = read([step], FRAME[["debt", "size"]])
     assert encoding.list_owners().tolist() == [0, 1, -1]
     kept = np.array([[1.0, 2.0, 0.0], [3.0, -4.0, 1e-9]])
     np.testing.assert_array_equal(encoding.sum_back(kept), kept[:, :2])
     np.testing.assert_array_equal(encoding.sum_back(kept[..., None]), kept[:, :2, None])
-    with pytest.raises(ArgumentError, match="got 0.3 for 'one', which no row that was tried changes"):
+    with pytest.raises(
+        ArgumentError, match="got 0.3 for 'one', which no row that was tried changes"
+    ):
         encoding.sum_back(np.array([[1.0, 2.0, 0.0], [3.0, -4.0, -0.3]]))
 
 
 def test_a_function_of_the_users_loses_no_encoded_column() -> None:
     table = Table.read(FRAME[["debt", "size"]])
-    fitted = make_pipeline(FunctionTransformer(add_one), DummyRegressor()).fit(FRAME[["debt", "size"]], FRAME["debt"])
+    fitted = make_pipeline(FunctionTransformer(add_one), DummyRegressor()).fit(
+        FRAME[["debt", "size"]], FRAME["debt"]
+    )
     model = make_model(fitted, table)
     with pytest.raises(ArgumentError, match="1 for encoded column 2, which no row"):
         FrameExplainer(lambda e, f, c: np.ones((len(f), 3)))(model, table.rows[:2])
@@ -291,8 +340,12 @@ def test_a_function_of_the_users_loses_no_encoded_column() -> None:
 
 def test_columns_that_a_function_names_may_have_any_order() -> None:
     frame = FRAME[["town", "debt"]]
-    coded = ColumnTransformer([("town", OneHotEncoder(sparse_output=False), ["town"])], remainder="passthrough")
-    model = make_model(make_pipeline(coded, DummyRegressor()).fit(frame, FRAME["debt"]), Table.read(frame))
+    coded = ColumnTransformer(
+        [("town", OneHotEncoder(sparse_output=False), ["town"])], remainder="passthrough"
+    )
+    model = make_model(
+        make_pipeline(coded, DummyRegressor()).fit(frame, FRAME["debt"]), Table.read(frame)
+    )
     names = [*coded.fit(frame).get_feature_names_out()]
     values = pd.Series([1.0, 2.0, 4.0, 8.0], index=names)
     for order in (names, names[::-1]):
@@ -308,7 +361,9 @@ def test_attributions_of_the_users_columns_need_no_encoding() -> None:
     """Behind products and texts too, where encoded columns could not be summed back."""
     frame = FRAME[["debt", "size"]]
     for step in (PolynomialFeatures(2), FunctionTransformer(lambda f: f.assign(kind="text"))):
-        model = make_model(make_pipeline(step, DummyRegressor()).fit(frame, FRAME["debt"]), Table.read(frame))
+        model = make_model(
+            make_pipeline(step, DummyRegressor()).fit(frame, FRAME["debt"]), Table.read(frame)
+        )
         maps = FrameExplainer(lambda e, f, c: f.to_numpy())(model, Table.read(frame).rows[:3])
         np.testing.assert_allclose(maps, frame[:3])
 
@@ -318,25 +373,38 @@ RARE = 0.123456
 
 def test_values_that_only_explained_rows_have_are_tried() -> None:
     """A mark of one value, which no row of the reference has; alone, and times another column."""
-    frame, rows = FRAME.drop(columns=["town", "since"]), FRAME.drop(columns=["town", "since"])[:40].copy()
+    frame, rows = (
+        FRAME.drop(columns=["town", "since"]),
+        FRAME.drop(columns=["town", "since"])[:40].copy(),
+    )
     rows.loc[rows.index[17], "debt"] = RARE
     table = Table.read(frame, rows)
     few = table.encode(rows)
     many = table.encode(pd.concat([frame] * 10 + [rows]))
     for explained in (few, many):
-        encoding = read([FunctionTransformer(lambda f: f.assign(mark=1.0 * (f["debt"] == RARE)))], frame, rows)
+        encoding = read(
+            [FunctionTransformer(lambda f: f.assign(mark=1.0 * (f["debt"] == RARE)))], frame, rows
+        )
         assert encoding.list_owners().tolist() == [0, 1, 2, 3, -1]
         encoding.check_rows(explained)
         assert encoding.list_owners().tolist() == [0, 1, 2, 3, 0]
-        encoding = read([FunctionTransformer(lambda f: f.assign(mark=f["size"] * (f["debt"] == RARE)))], frame, rows)
-        with pytest.raises(ArgumentError, match="encoded column 4, which depends on 'debt' and 'size'"):
+        encoding = read(
+            [FunctionTransformer(lambda f: f.assign(mark=f["size"] * (f["debt"] == RARE)))],
+            frame,
+            rows,
+        )
+        with pytest.raises(
+            ArgumentError, match="encoded column 4, which depends on 'debt' and 'size'"
+        ):
             encoding.check_rows(explained)
 
 
 def test_two_values_that_only_one_explained_row_has_together_are_tried() -> None:
     """A mark of both is like that of neither in each mixed row, so that its digits alone tell."""
     frame, row = FRAME[["debt", "size"]], pd.DataFrame({"debt": [RARE], "size": [RARE]})
-    both = FunctionTransformer(lambda f: f.assign(mark=1.0 * ((f["debt"] == RARE) & (f["size"] == RARE))))
+    both = FunctionTransformer(
+        lambda f: f.assign(mark=1.0 * ((f["debt"] == RARE) & (f["size"] == RARE)))
+    )
     encoding = read([both], frame, row)
     with pytest.raises(ArgumentError, match="encoded column 2, which depends on 'debt' and 'size'"):
         encoding.check_rows(Table.read(frame, row).encode(row))
@@ -344,11 +412,15 @@ def test_two_values_that_only_one_explained_row_has_together_are_tried() -> None
 
 @pytest.mark.parametrize("flag", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_value_that_only_explained_rows_have_meets_both_values_of_a_flag(seed: int, flag: bool) -> None:
+def test_a_value_that_only_explained_rows_have_meets_both_values_of_a_flag(
+    seed: int, flag: bool
+) -> None:
     frame = FRAME[["debt", "size"]].assign(own=np.random.default_rng(seed).random(ROWS) < 0.5)
     row = pd.DataFrame({"debt": [RARE], "size": [1.0], "own": [flag]})
     encoding = read(
-        [FunctionTransformer(lambda f: f.assign(both=(f["debt"] == RARE) & (f["own"] == flag)))], frame, row
+        [FunctionTransformer(lambda f: f.assign(both=(f["debt"] == RARE) & (f["own"] == flag)))],
+        frame,
+        row,
     )
     with pytest.raises(ArgumentError, match="encoded column 3, which depends on 'debt' and 'own'"):
         encoding.check_rows(Table.read(frame, row).encode(row))
@@ -372,20 +444,32 @@ def test_each_value_is_tried_beside_many_draws_of_the_other_cells(columns: int) 
 def test_a_transformer_that_says_something_else_is_refused() -> None:
     """As if it mixed up the slices of its parts."""
     frame = FRAME[["debt", "size"]]
-    encoding = read([ColumnTransformer([("a", "passthrough", ["debt"]), ("b", StandardScaler(), ["size"])])], frame)
+    encoding = read(
+        [ColumnTransformer([("a", "passthrough", ["debt"]), ("b", StandardScaler(), ["size"])])],
+        frame,
+    )
     assert encoding.origins == [frozenset({0}), frozenset({1})]
-    swapped = Encoding(encoding.function, encoding.names, "mine", encoding.origins[::-1], encoding.trials)
+    swapped = Encoding(
+        encoding.function, encoding.names, "mine", encoding.origins[::-1], encoding.trials
+    )
     with pytest.raises(ArgumentError, match="made of 'size', which depends on 'debt'"):
         swapped.check_owners()
 
 
 def test_origins_that_are_not_told() -> None:
     frame = FRAME[["debt", "size"]]
-    assert trace_origins([FunctionTransformer(lambda f: f)], ["debt", "size"], 2) == [frozenset({0, 1})] * 2
+    assert (
+        trace_origins([FunctionTransformer(lambda f: f)], ["debt", "size"], 2)
+        == [frozenset({0, 1})] * 2
+    )
     assert trace_origins([object(), object()], ["debt", "size"], 2) is None
-    by_mask = ColumnTransformer([("a", StandardScaler(), [True, False]), ("b", PCA(1), slice(1, 2))]).fit(frame)
+    by_mask = ColumnTransformer(
+        [("a", StandardScaler(), [True, False]), ("b", PCA(1), slice(1, 2))]
+    ).fit(frame)
     assert trace_origins([by_mask], ["debt", "size"], 2) == [frozenset({0}), frozenset({1})]
-    by_number = ColumnTransformer([("a", "passthrough", [1]), ("b", StandardScaler(), [-2])]).fit(frame.to_numpy())
+    by_number = ColumnTransformer([("a", "passthrough", [1]), ("b", StandardScaler(), [-2])]).fit(
+        frame.to_numpy()
+    )
     assert trace_origins([by_number], ["debt", "size"], 2) == [frozenset({1}), frozenset({0})]
 
 
@@ -409,7 +493,9 @@ def test_digits_say_which_column(columns: int) -> None:
     for digit in range(reader.digits):
         mixed = np.where((np.arange(columns) >> digit) % 2 == 1, first, second)
         for one, other, mask in ((first, second, mixed), (second, first, first + second - mixed)):
-            reader.add(np.full(300, digit), encode(one), encode(other), encode(mask), np.full(25, 1e-12))
+            reader.add(
+                np.full(300, digit), encode(one), encode(other), encode(mask), np.full(25, 1e-12)
+            )
     assert reader.columns_read[:12].tolist() == owners.tolist()
     assert reader.columns_read[24] == -1
     assert reader.conflicts.tolist() == (list(range(12, 24)) if columns > 1 else [])
@@ -440,7 +526,9 @@ def test_rounding_is_no_change() -> None:
     values = np.array([[1e6, 0.1, 3.0], [-1e6, 0.5, np.nan]])
     tolerance = measure_rounding(values)
     assert are_close(values, values * (1 + 1e-15), tolerance).all()
-    assert are_close(values, values + np.array([[1e-9, 1e-9, 0], [0, 0, 0]]), tolerance).tolist() == [
+    assert are_close(
+        values, values + np.array([[1e-9, 1e-9, 0], [0, 0, 0]]), tolerance
+    ).tolist() == [
         [True, False, True],
         [True, True, True],
     ]

@@ -45,7 +45,9 @@ def sum_by_column(encoded: Any) -> Any:
 def exact_shapley(frame: pd.DataFrame, background: pd.DataFrame) -> Any:
     """Of a linear pipeline: the coefficient times the distance from the mean of the background, added by column."""
     encode, weights = LINEAR[:-1].transform, LINEAR[-1].coef_
-    return sum_by_column((np.asarray(encode(frame)) - np.asarray(encode(background)).mean(0)) * weights)
+    return sum_by_column(
+        (np.asarray(encode(frame)) - np.asarray(encode(background)).mean(0)) * weights
+    )
 
 
 def test_the_pipeline_answers_as_it_does_itself() -> None:
@@ -76,7 +78,9 @@ def test_encoded_columns_are_summed_back() -> None:
     assert encoding.list_owners().tolist() == OWNERS
     assert encoding.names[:3] == ("towns__town_Bonn", "towns__town_Kiel", "towns__town_Ulm")
     found = FrameExplainer(explain_linear, "mine")(model, TABLE.rows[:9])
-    np.testing.assert_allclose(found, sum_by_column(explain_linear(LINEAR, FRAME[:9], None)), rtol=1e-12)
+    np.testing.assert_allclose(
+        found, sum_by_column(explain_linear(LINEAR, FRAME[:9], None)), rtol=1e-12
+    )
 
 
 def test_functions_may_return_columns_by_name_or_all_classes() -> None:
@@ -84,9 +88,9 @@ def test_functions_may_return_columns_by_name_or_all_classes() -> None:
     rows = TABLE.rows[:5]
 
     def by_name(estimator: Any, frame: Any, targets: Any) -> Any:
-        return pd.DataFrame({name: np.full(len(frame), float(place)) for place, name in enumerate(frame.columns)})[
-            list(frame.columns)[::-1]
-        ]
+        return pd.DataFrame(
+            {name: np.full(len(frame), float(place)) for place, name in enumerate(frame.columns)}
+        )[list(frame.columns)[::-1]]
 
     assert FrameExplainer(by_name)(model, rows)[0].tolist() == [0, 1, 2, 3, 4, 5]
 
@@ -100,16 +104,25 @@ def test_functions_may_return_columns_by_name_or_all_classes() -> None:
 
     signs = FrameExplainer(by_class)(model, rows, torch.tensor([0, 1, 0, 1, 1]))[:, 0]
     assert signs.tolist() == [-1, 1, -1, 1, 1]
-    with pytest.raises(ModelError, match="6 columns, or as many as the pipeline makes of them, got 4"):
+    with pytest.raises(
+        ModelError, match="6 columns, or as many as the pipeline makes of them, got 4"
+    ):
         FrameExplainer(lambda e, f, t: np.zeros((len(f), 4)))(model, rows)
     with pytest.raises(ArgumentError, match="takes data frames"):
-        FrameExplainer(by_name)(standfast.Model(torch.nn.Linear(2, 2), bounds=(0.0, 1.0)), torch.rand(2, 2))
+        FrameExplainer(by_name)(
+            standfast.Model(torch.nn.Linear(2, 2), bounds=(0.0, 1.0)), torch.rand(2, 2)
+        )
 
 
 def test_an_order_of_columns_that_cannot_be_told_is_refused() -> None:
     frame = FRAME[["income", "grade"]].fillna(0.0)
-    order = ColumnTransformer([("g", OrdinalEncoder(), ["grade"]), ("rest", "passthrough", ["income"])])
-    model = make_model(Pipeline([("o", order), ("m", LinearRegression())]).fit(frame, score(FRAME)), Table.read(frame))
+    order = ColumnTransformer(
+        [("g", OrdinalEncoder(), ["grade"]), ("rest", "passthrough", ["income"])]
+    )
+    model = make_model(
+        Pipeline([("o", order), ("m", LinearRegression())]).fit(frame, score(FRAME)),
+        Table.read(frame),
+    )
     with pytest.raises(ArgumentError, match="changes their order"):
         FrameExplainer(explain_linear)(model, Table.read(frame).rows[:2])
 
@@ -117,7 +130,9 @@ def test_an_order_of_columns_that_cannot_be_told_is_refused() -> None:
 def test_products_of_columns_are_refused_in_words() -> None:
     pytest.importorskip("shap")
     frame = FRAME[["income", "age"]].fillna(0.0)
-    pipeline = Pipeline([("products", PolynomialFeatures(2)), ("trees", HistGradientBoostingRegressor(max_iter=3))])
+    pipeline = Pipeline(
+        [("products", PolynomialFeatures(2)), ("trees", HistGradientBoostingRegressor(max_iter=3))]
+    )
     table = Table.read(frame)
     model = make_model(pipeline.fit(frame, score(FRAME)), table)
     with pytest.raises(ArgumentError, match="'income age', which depends on 'income' and 'age'"):
@@ -127,7 +142,12 @@ def test_products_of_columns_are_refused_in_words() -> None:
 # Worst cases and probabilities: categories with probability 0.4, grades and ages by one or two steps
 
 CHANGES = TableChanges(
-    {"town": {"categories": "data", "rate": 0.4}, "grade": 1, "age": 2, "married": {"categories": "data", "rate": 0.25}}
+    {
+        "town": {"categories": "data", "rate": 0.4},
+        "grade": 1,
+        "age": 2,
+        "married": {"categories": "data", "rate": 0.25},
+    }
 )
 
 
@@ -139,7 +159,9 @@ def list_neighbours(row: pd.DataFrame) -> list[tuple[float, pd.DataFrame]]:
     married = [(0.75, own.married), (0.25, not own.married)]
     place = GRADES.index(own.grade)
     grades = [GRADES[at] for at in (place - 1, place, place + 1) if 0 <= at < 3]
-    ages = [own.age + d for d in range(-2, 3) if FRAME["age"].min() <= own.age + d <= FRAME["age"].max()]
+    ages = [
+        own.age + d for d in range(-2, 3) if FRAME["age"].min() <= own.age + d <= FRAME["age"].max()
+    ]
     found = []
     for (p, town), (q, wed), grade, age in itertools.product(towns, married, grades, ages):
         changed = row.assign(town=town, married=wed, age=age)
@@ -163,7 +185,9 @@ def test_the_worst_case_is_that_of_all_neighbours() -> None:
             model, explainer, TABLE.rows[place : place + 1]
         )
         assert answer.value.item() == pytest.approx(change - tolerance, abs=1e-6)
-        held = WorstCase(bound, budget=400, absolute=False)(model, explainer, TABLE.rows[place : place + 1])
+        held = WorstCase(bound, budget=400, absolute=False)(
+            model, explainer, TABLE.rows[place : place + 1]
+        )
         kept = np.abs(LINEAR.predict(neighbours) - LINEAR.predict(row)) < tolerance
         least = min(np.corrcoef(each, own)[0, 1] for each in maps[kept])
         assert held.value.item() == pytest.approx(least, abs=1e-6)
@@ -174,7 +198,9 @@ def test_the_worst_case_is_that_of_all_neighbours() -> None:
 def test_the_probability_is_the_sum_over_all_neighbours() -> None:
     model, bound = make_model(LINEAR, TABLE), TABLE.bind(CHANGES)
     tolerance = model.task.tolerance  # type: ignore[attr-defined]
-    metric = MisinterpretationProbability(bound, event="misclassification", method="monte_carlo", samples=4000)
+    metric = MisinterpretationProbability(
+        bound, event="misclassification", method="monte_carlo", samples=4000
+    )
     found = metric(model, FrameExplainer(explain_linear), TABLE.rows[1:5])
     for number, place in enumerate(range(1, 5)):
         row = FRAME[place : place + 1]
@@ -194,7 +220,9 @@ def test_missing_cells_stay_missing_and_others_become_it_at_a_rate() -> None:
     table = Table.read(frame, missing=True)
     rows = table.encode(frame)
     still = table.bind(TableChanges({"income": "50%", "age": 3, "town": "category"}))
-    lost = table.bind(TableChanges({"income": "50%", "age": 3, "town": "category"}, may_become_missing=0.2))
+    lost = table.bind(
+        TableChanges({"income": "50%", "age": 3, "town": "category"}, may_become_missing=0.2)
+    )
     for changes, rate in ((still, 0.0), (lost, 0.2)):
         region = changes.around(rows, table.bounds)
         drawn = region.sample(100, region.streams(0))
@@ -202,7 +230,11 @@ def test_missing_cells_stay_missing_and_others_become_it_at_a_rate() -> None:
         found = table.decode(region.perturb(points, torch.arange(40).repeat_interleave(100)))
         gone = found[["income", "age", "town"]].isna().to_numpy().reshape(40, 100, 3)
         assert gone[::7, :, 0].all()
-        shares = [gone[np.arange(40) % 7 > 0, :, 0].mean(), gone[..., 1].mean(), gone[..., 2].mean()]
+        shares = [
+            gone[np.arange(40) % 7 > 0, :, 0].mean(),
+            gone[..., 1].mean(),
+            gone[..., 2].mean(),
+        ]
         assert np.abs(np.array(shares) - rate).max() < 0.03
         assert (found["income"].dropna() >= frame["income"].min()).all()
         assert not found[["grade", "opened", "married"]].isna().any(axis=None)
@@ -212,9 +244,13 @@ def test_a_rule_with_a_missing_cell_does_not_hold_a_row_back() -> None:
     frame = pl.DataFrame({"income": [100.0, None], "debt": [250.0, 250.0], "total": [350.0, 250.0]})
     richer = pl.DataFrame({"income": [500.0], "debt": [900.0], "total": [1400.0]})
     table = Table.read(pl.concat([frame, richer]))
-    changes = table.bind(TableChanges({"debt": 200}, rules=("debt <= 3 * income", "total == income + debt")))
+    changes = table.bind(
+        TableChanges({"debt": 200}, rules=("debt <= 3 * income", "total == income + debt"))
+    )
     region = changes.around(table.encode(frame), table.bounds)
-    moved = table.decode(region.perturb(torch.tensor([[150.0], [150.0]], dtype=torch.float64), torch.tensor([0, 1])))
+    moved = table.decode(
+        region.perturb(torch.tensor([[150.0], [150.0]], dtype=torch.float64), torch.tensor([0, 1]))
+    )
     assert moved["debt"].to_list() == [pytest.approx(300, abs=1e-3), 400.0]
     assert moved["total"].to_list() == [pytest.approx(400, abs=1e-3), 250.0]
 
@@ -224,23 +260,29 @@ def test_rows_move_to_the_named_categories_alone() -> None:
     bonn = TABLE.rows[FRAME["town"].to_numpy() == "Bonn"][:1]
     region = bound.around(bonn, TABLE.bounds)
     drawn = region.sample(600, region.streams(0))[0]
-    towns = TABLE.decode(region.perturb(drawn, torch.zeros(600, dtype=torch.int64)))["town"].value_counts(
-        normalize=True
-    )
+    towns = TABLE.decode(region.perturb(drawn, torch.zeros(600, dtype=torch.int64)))[
+        "town"
+    ].value_counts(normalize=True)
     counts = FRAME["town"].value_counts()
     assert abs(towns["Bonn"] - 0.5) < 0.09
     assert abs(towns["Ulm"] - 0.5 * counts["Ulm"] / (counts["Ulm"] + counts["Kiel"])) < 0.08
 
 
 def test_changes_are_named_as_the_user_names_them() -> None:
-    bound = TABLE.bind(TableChanges({"town": {"categories": ["Ulm", "Kiel"]}, "grade": 2, "opened": 30}))
+    bound = TABLE.bind(
+        TableChanges({"town": {"categories": ["Ulm", "Kiel"]}, "grade": 2, "opened": 30})
+    )
     features: Any = bound.changes
     assert features["town"] == Feature(categories=(2.0, 1.0))
     assert (features["grade"].step, features["opened"].step) == (1, 1)
     every: Any = TABLE.bind(TableChanges("5%", fixed=("age",))).changes
     assert every["town"].categories == "data"
     assert "age" not in every
-    for wrong, said in (({"town": 3}, "no order"), ({"tow": 3}, "town"), ({"town": {"categories": ["Rome"]}}, "Rome")):
+    for wrong, said in (
+        ({"town": 3}, "no order"),
+        ({"tow": 3}, "town"),
+        ({"town": {"categories": ["Rome"]}}, "Rome"),
+    ):
         with pytest.raises(ArgumentError, match=said):
             TABLE.bind(TableChanges(wrong))
 
@@ -250,7 +292,9 @@ def test_changes_are_named_as_the_user_names_them() -> None:
 
 def fit_trees(encoder: Any) -> tuple[Pipeline, pd.DataFrame]:
     frame = FRAME[["income", "age", "town"]]
-    coded = ColumnTransformer([("town", encoder, ["town"]), ("rest", "passthrough", ["income", "age"])])
+    coded = ColumnTransformer(
+        [("town", encoder, ["town"]), ("rest", "passthrough", ["income", "age"])]
+    )
     trees = HistGradientBoostingClassifier(max_iter=8, max_leaf_nodes=6, random_state=0)
     return Pipeline([("coded", coded), ("trees", trees)]).fit(frame, score(FRAME) > 5), frame
 
@@ -281,7 +325,9 @@ def test_tree_shap_by_column_is_that_of_all_coalitions(encoder: Any) -> None:
     table = Table.read(frame)
     model = make_model(pipeline, table)
     assert model.reference is not None
-    found = standfast.explainers.get("tree_shap:background=reference")(model, table.rows[:4], torch.ones(4).long())
+    found = standfast.explainers.get("tree_shap:background=reference")(
+        model, table.rows[:4], torch.ones(4).long()
+    )
     for row in range(4):
         exact = brute_force(model, table.rows[row], model.reference.rows)
         torch.testing.assert_close(found[row].float(), exact, atol=2e-4, rtol=1e-3)
@@ -304,7 +350,9 @@ def test_boosters_with_categories_of_their_own(package: str) -> None:
     """Their contributions add up to the log-odds, one for each column, with missing cells."""
     pytest.importorskip("shap")
     library = pytest.importorskip(package)
-    frame = FRAME[["income", "age", "town", "married"]].assign(town=FRAME["town"].astype("category"))
+    frame = FRAME[["income", "age", "town", "married"]].assign(
+        town=FRAME["town"].astype("category")
+    )
     target = (score(FRAME) > 5).astype(int)
     if package == "lightgbm":
         fitted = library.LGBMClassifier(n_estimators=10, verbose=-1).fit(frame, target)
@@ -316,7 +364,9 @@ def test_boosters_with_categories_of_their_own(package: str) -> None:
         ).fit(frame, target)
     table = Table.read(frame)
     model = make_model(fitted, table)
-    np.testing.assert_allclose(model.logits(table.rows).softmax(1), fitted.predict_proba(frame), atol=1e-6)
+    np.testing.assert_allclose(
+        model.logits(table.rows).softmax(1), fitted.predict_proba(frame), atol=1e-6
+    )
     found = standfast.explainers.get("tree_shap")(model, table.rows[:8], torch.ones(8).long())
     logits = model.logits(table.rows[:8])
     rest = (logits[:, 1] - logits[:, 0]) - found.sum(1)

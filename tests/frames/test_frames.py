@@ -12,7 +12,15 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from credit_frames import START, explain_linear, fit_linear, fit_logistic, make_encoders, make_frame, score
+from credit_frames import (
+    START,
+    explain_linear,
+    fit_linear,
+    fit_logistic,
+    make_encoders,
+    make_frame,
+    score,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
@@ -78,7 +86,9 @@ def test_columns_of_polars_come_back_as_they_were() -> None:
             "kind": pl.Series(["x", "y", None], dtype=pl.Categorical),
             "order": pl.Series(["lo", "hi", "lo"], dtype=pl.Enum(["lo", "mid", "hi"])),
             "day": [START.date(), None, pd.Timestamp("2024-02-29").date()],
-            "moment": pl.Series([START, None, pd.Timestamp("2024-02-29 12:30")], dtype=pl.Datetime("us")),
+            "moment": pl.Series(
+                [START, None, pd.Timestamp("2024-02-29 12:30")], dtype=pl.Datetime("us")
+            ),
             "nothing": pl.Series([None, None, None], dtype=pl.String),
         }
     )
@@ -115,7 +125,11 @@ def test_a_row_is_described_in_the_users_units() -> None:
     row = table.describe_row(table.encode(frame)[0])
     first = frame.iloc[0]
     assert row["income"] == "missing"
-    assert (row["town"], row["grade"], row["married"]) == (first.town, first.grade, str(first.married))
+    assert (row["town"], row["grade"], row["married"]) == (
+        first.town,
+        first.grade,
+        str(first.married),
+    )
     assert row["opened"] == first.opened.strftime("%Y-%m-%d")
     assert describe_cell({"kind": "date", "unit": "s", "duration": True}, 3725.0) == "1:02:05"
 
@@ -135,16 +149,26 @@ def test_mixed_types_in_a_column_are_categories() -> None:
 
 def test_an_unseen_category_gets_the_models_own_answer_or_an_error() -> None:
     train = make_frame(120)
-    pipeline, frame = fit_linear(train), make_frame(120)[:4].assign(town=["Rome", "Bonn", "Kiel", "Ulm"])
+    pipeline, frame = (
+        fit_linear(train),
+        make_frame(120)[:4].assign(town=["Rome", "Bonn", "Kiel", "Ulm"]),
+    )
     table = Table.read(train, frame)
     model = make_model(pipeline, table)
-    np.testing.assert_allclose(model.logits(table.encode(frame))[:, 0], pipeline.predict(frame), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.logits(table.encode(frame))[:, 0], pipeline.predict(frame), rtol=1e-12
+    )
     with refused("frame", "'Rome'"):
         Table.read(train).encode(frame)
-    strict = Pipeline([("town", OrdinalEncoder()), ("model", LinearRegression())]).fit(train[["town"]], score(train))
+    strict = Pipeline([("town", OrdinalEncoder()), ("model", LinearRegression())]).fit(
+        train[["town"]], score(train)
+    )
     with pytest.raises(ModelError, match="Rome"):
-        make_model(strict, Table.read(train[["town"]], frame[["town"]])).logits(table.encode(frame)[:, 2:3])
-    other = train.assign(grade=train["grade"].astype(str))  # another type, which a booster might read as other codes
+        make_model(strict, Table.read(train[["town"]], frame[["town"]])).logits(
+            table.encode(frame)[:, 2:3]
+        )
+    # another type, which a booster might read as other codes
+    other = train.assign(grade=train["grade"].astype(str))
     with refused("reference", "'grade'"):
         Table.read(train, other)
 
@@ -172,8 +196,12 @@ def test_a_column_of_missing_cells_stays_so(cells: Any) -> None:
     pipeline = fit_linear(frame[make_frame(9).columns])
     encoders = make_encoders()
     encoders.transformers.append(("rest", "drop", ["empty"]))
-    pipeline = Pipeline([("encoders", encoders), ("model", LinearRegression())]).fit(frame, score(frame))
-    found = standfast.explainers.get("occlusion")(make_model(pipeline, table), table.encode(frame)[:3])
+    pipeline = Pipeline([("encoders", encoders), ("model", LinearRegression())]).fit(
+        frame, score(frame)
+    )
+    found = standfast.explainers.get("occlusion")(
+        make_model(pipeline, table), table.encode(frame)[:3]
+    )
     assert found[:, -1].tolist() == [0.0, 0.0, 0.0]
 
 
@@ -235,7 +263,11 @@ def test_models_that_do_not_fit_are_refused_at_once() -> None:
     losing = TableChanges({"income": "2%"}, may_become_missing=0.1)
     with pytest.raises(ModelError, match="missing cell in 'income'"):
         standfast.evaluate(
-            bare, "occlusion", complete[["income", "age"]][:4], [standfast.metrics.WorstCase(losing)], reference=None
+            bare,
+            "occlusion",
+            complete[["income", "age"]][:4],
+            [standfast.metrics.WorstCase(losing)],
+            reference=None,
         )
 
 
@@ -251,7 +283,12 @@ def test_a_default_needs_training_rows() -> None:
 def test_classes_have_their_names() -> None:
     frame = make_frame()
     found = standfast.evaluate(
-        fit_logistic(frame), {"mine": explain_linear}, frame[:8], "aopc:samples=2,steps=3", sanity=False, progress=False
+        fit_logistic(frame),
+        {"mine": explain_linear},
+        frame[:8],
+        "aopc:samples=2,steps=3",
+        sanity=False,
+        progress=False,
     )
     stored = found.manifest["data"]["inputs"]
     assert stored["classes"] == ["no", "yes"]
@@ -268,7 +305,9 @@ def test_classes_have_their_names() -> None:
 
 
 def test_of_flags_that_tie_false_stands_for_removed_ones_and_of_categories_the_first() -> None:
-    frame = pl.DataFrame({"owner": [True, True, False, False], "town": ["Ulm", "Bonn", "Ulm", "Bonn"]})
+    frame = pl.DataFrame(
+        {"owner": [True, True, False, False], "town": ["Ulm", "Bonn", "Ulm", "Bonn"]}
+    )
     for rows, town in ((frame, "Ulm"), (frame[::-1], "Bonn")):
         table = Table.read(rows)
         assert table.decode(table.make_reference().baseline[None]).rows() == [(False, town)]

@@ -36,7 +36,9 @@ def list_defaults() -> dict[str, Any]:
     for kind, registry in REGISTRIES.items():
         for name in registry.names():
             entry = registry[name]
-            if not dataclasses.is_dataclass(entry) or not entry.__module__.startswith(standfast.__name__):
+            if not dataclasses.is_dataclass(entry) or not entry.__module__.startswith(
+                standfast.__name__
+            ):
                 continue
             options = {}
             for field in dataclasses.fields(entry):
@@ -57,9 +59,13 @@ def find_changes(now: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
             continue
         for option, default in before["defaults"].items():
             if here["defaults"].get(option) != default:
-                lines.append(f"{name}: {option} was {default}, is {here['defaults'].get(option)}; raise its version")
+                lines.append(
+                    f"{name}: {option} was {default}, is {here['defaults'].get(option)}; raise its version"
+                )
         lines += [
-            f"{name}: {option} is not recorded" for option in here["defaults"] if option not in before["defaults"]
+            f"{name}: {option} is not recorded"
+            for option in here["defaults"]
+            if option not in before["defaults"]
         ]
     return lines
 

@@ -56,7 +56,9 @@ DEVICE = "cpu"
 def fill(count: int, seed: int) -> Tensor:
     """Numbers in [-1, 1) that look random, by a formula."""
     steps = torch.arange(1, count + 1, dtype=torch.float64)
-    return (2 * torch.remainder(torch.sin(steps * 12.9898 + seed * 78.233) * 43758.5453, 1) - 1).float()
+    return (
+        2 * torch.remainder(torch.sin(steps * 12.9898 + seed * 78.233) * 43758.5453, 1) - 1
+    ).float()
 
 
 def set_weights(module: nn.Module) -> nn.Module:
@@ -67,7 +69,9 @@ def set_weights(module: nn.Module) -> nn.Module:
                 continue
             size = 3.0 / math.sqrt(max(1, values[0].numel())) if values.ndim > 1 else 0.3
             new = size * fill(values.numel(), number + 1).reshape(values.shape)
-            values.copy_(new.abs() + 0.5 if name.endswith("running_var") or ".norm" in name else new)
+            values.copy_(
+                new.abs() + 0.5 if name.endswith("running_var") or ".norm" in name else new
+            )
     return module.eval()
 
 
@@ -108,7 +112,12 @@ class Attention(nn.Module):
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv": (ConvNet, (1, 10, 10)),
     "attention": (Attention, (1, 8, 8)),
-    "mlp": (lambda: nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)), (12,)),
+    "mlp": (
+        lambda: nn.Sequential(
+            nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)
+        ),
+        (12,),
+    ),
 }
 
 
@@ -145,7 +154,9 @@ def vary(kind: type, base: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, A
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
-        choices = get_args(hint) if get_origin(hint) is Literal else (True, False) if hint is bool else ()
+        choices = (
+            get_args(hint) if get_origin(hint) is Literal else (True, False) if hint is bool else ()
+        )
         if not field.init or field.name == "preset":
             continue
         for choice in choices:
@@ -171,14 +182,23 @@ def list_explainers() -> Iterator[tuple[str, Case]]:
     for name in own_names(standfast.explainers.explainers):
         choices = list(vary(standfast.explainers.explainers[name], QUICK.get(name, {})))
         # a composite with a name is one choice of the options of `lrp_composite`
-        for words, options in choices[:1] if name.startswith(("lrp_epsilon_", "deep_taylor")) else choices:
+        for words, options in (
+            choices[:1] if name.startswith(("lrp_epsilon_", "deep_taylor")) else choices
+        ):
             for network in NETWORKS:
 
                 def run(
-                    batch_size: int, name: str = name, options: dict[str, Any] = options, network: str = network
+                    batch_size: int,
+                    name: str = name,
+                    options: dict[str, Any] = options,
+                    network: str = network,
                 ) -> Mapping[str, Any]:
                     explainer = standfast.explainers.get(name, **options)
-                    return {"maps": explainer(make_classifier(network, batch_size), make_inputs(network))}
+                    return {
+                        "maps": explainer(
+                            make_classifier(network, batch_size), make_inputs(network)
+                        )
+                    }
 
                 yield f"{name}{words} on {network}", Case(run)
 
@@ -186,13 +206,24 @@ def list_explainers() -> Iterator[tuple[str, Case]]:
 def list_metrics() -> Iterator[tuple[str, Case]]:
     for name in own_names(standfast.metrics.metrics):
         example = standfast.metrics.metrics[name].example()
-        base = {field.name: getattr(example, field.name) for field in dataclasses.fields(example) if field.init}
+        base = {
+            field.name: getattr(example, field.name)
+            for field in dataclasses.fields(example)
+            if field.init
+        }
         choices = list(vary(type(example), base))
         # the choices of a probability are below
         for words, options in choices[:1] if name == "misinterpretation_probability" else choices:
             for network in NETWORKS if not words else ("conv",):
-                yield f"{name}{words} on {network}", metric_case(name, options, network, needs_search(name))
-    ball, l2, turn = standfast.LinfBall(0.1), standfast.L2Ball(0.6), standfast.neighbourhoods.Rotation(15)
+                yield (
+                    f"{name}{words} on {network}",
+                    metric_case(name, options, network, needs_search(name)),
+                )
+    ball, l2, turn = (
+        standfast.LinfBall(0.1),
+        standfast.L2Ball(0.6),
+        standfast.neighbourhoods.Rotation(15),
+    )
     event_names = ("changed_explanation", "changed_class", "misclassification")
     for search in standfast.algorithms.searches.names():
         for region in (turn,) if search == "grid" else (ball, l2, turn):
@@ -200,8 +231,13 @@ def list_metrics() -> Iterator[tuple[str, Case]]:
                 options = {"neighbourhood": region, "search": search, "event": event, "budget": 60}
                 words = f"worst_case {search} {event} {type(region).__name__}"
                 # drafts are for explainers with a dial
-                explainer = "integrated_gradients:steps=8" if search == "draft" else "input_x_gradient"
-                yield f"{words} on conv", metric_case("worst_case", options, "conv", True, explainer)
+                explainer = (
+                    "integrated_gradients:steps=8" if search == "draft" else "input_x_gradient"
+                )
+                yield (
+                    f"{words} on conv",
+                    metric_case("worst_case", options, "conv", True, explainer),
+                )
     for event in event_names:
         for method in ("subset", "monte_carlo"):
             for region in (ball, l2, turn):
@@ -215,31 +251,70 @@ def list_metrics() -> Iterator[tuple[str, Case]]:
                 }
                 options |= {"floor": -8.0, "samples": 100}
                 words = f"misinterpretation_probability {method} {event} {type(region).__name__}"
-                yield f"{words} on conv", metric_case("misinterpretation_probability", options, "conv", True)
-    options = {"neighbourhood": ball, "particles": 40, "first": 4.0, "moves": 2, "floor": -8.0, "threshold": 0.95}
+                yield (
+                    f"{words} on conv",
+                    metric_case("misinterpretation_probability", options, "conv", True),
+                )
+    options = {
+        "neighbourhood": ball,
+        "particles": 40,
+        "first": 4.0,
+        "moves": 2,
+        "floor": -8.0,
+        "threshold": 0.95,
+    }
     options |= {"from_event": True}
     case = metric_case("misinterpretation_probability", options, "conv", True)
     yield "misinterpretation_probability from_event on conv", case
     for attack in own_names(standfast.algorithms.distortion.base.attacks):
         fewer = ":steps=30,searches=2" if attack == "cw" else ""
         for network in ("conv", "mlp"):
-            yield f"c_eval {attack} on {network}", metric_case("c_eval", {"attack": attack + fewer}, network, True)
+            yield (
+                f"c_eval {attack} on {network}",
+                metric_case("c_eval", {"attack": attack + fewer}, network, True),
+            )
     for attack in own_names(standfast.metrics.lens.attribution_objectives.attribution_attacks):
         options = {"neighbourhood": ball, "attack": attack, "steps": 5, "restarts": 2}
-        yield f"attribution_attack {attack} on conv", metric_case("attribution_attack", options, "conv", True)
+        yield (
+            f"attribution_attack {attack} on conv",
+            metric_case("attribution_attack", options, "conv", True),
+        )
     for similarity in own_names(standfast.similarity.similarities):
-        options = {"neighbourhood": ball, "similarity": similarity, "search": "random", "budget": 20}
-        yield f"worst_case random {similarity} on conv", metric_case("worst_case", options, "conv", True)
+        options = {
+            "neighbourhood": ball,
+            "similarity": similarity,
+            "search": "random",
+            "budget": 20,
+        }
+        yield (
+            f"worst_case random {similarity} on conv",
+            metric_case("worst_case", options, "conv", True),
+        )
 
 
 def needs_search(name: str) -> bool:
     """Whether a metric searches, or counts how many random draws lie beyond a level."""
-    counts = ("data_sensitivity_consistency", "parameter_sensitivity_consistency", "misinterpretation_probability")
-    return name in (*counts, "worst_case", "attribution_attack", "c_eval", "c_eval_plot", "near_affinity")
+    counts = (
+        "data_sensitivity_consistency",
+        "parameter_sensitivity_consistency",
+        "misinterpretation_probability",
+    )
+    return name in (
+        *counts,
+        "worst_case",
+        "attribution_attack",
+        "c_eval",
+        "c_eval_plot",
+        "near_affinity",
+    )
 
 
 def metric_case(
-    name: str, options: Mapping[str, Any], network: str, searches: bool, explainer: str = "input_x_gradient"
+    name: str,
+    options: Mapping[str, Any],
+    network: str,
+    searches: bool,
+    explainer: str = "input_x_gradient",
 ) -> Case:
     def run(batch_size: int) -> Mapping[str, Any]:
         metric = standfast.metrics.get(name, **options)
@@ -255,7 +330,11 @@ def columns_of(result: standfast.metrics.Result) -> dict[str, Any]:
     found = {}
     for field in dataclasses.fields(result):
         values = getattr(result, field.name)
-        if isinstance(values, Tensor) and values.shape[:1] == (len(result),) and field.metadata.get("per_sample", True):
+        if (
+            isinstance(values, Tensor)
+            and values.shape[:1] == (len(result),)
+            and field.metadata.get("per_sample", True)
+        ):
             found[field.name] = values
     return found
 
@@ -272,7 +351,10 @@ def list_similarities() -> Iterator[tuple[str, Case]]:
                 a, b = similarity.of_maps(a.to(DEVICE)), similarity.of_maps(b.to(DEVICE))
                 seen = torch.ones(4, *a.shape[1:], dtype=torch.bool, device=DEVICE)
                 seen[..., :2] = False
-                return {"value": similarity(a, b), "where seen": similarity.compare_masked(a, b, seen)}
+                return {
+                    "value": similarity(a, b),
+                    "where seen": similarity.compare_masked(a, b, seen),
+                }
 
             yield f"{name} of {kind}", Case(run)
 
@@ -359,7 +441,10 @@ def own_names(registry: Any) -> list[str]:
 def list_studies() -> Iterator[tuple[str, Case]]:
     # where a picture is flat, the last bit decides which pixel a max-pooling takes: maps of LeNet-5 move as searches do
     for study in (evaluate_controls, evaluate_bounds, run_two_models):
-        yield study.__name__, Case(lambda size, study=study: summarise(study(size)), study is not evaluate_controls)
+        yield (
+            study.__name__,
+            Case(lambda size, study=study: summarise(study(size)), study is not evaluate_controls),
+        )
 
 
 def summarise(found: Any) -> dict[str, Any]:
@@ -377,12 +462,24 @@ def summarise(found: Any) -> dict[str, Any]:
     entries = by_numbers.summary.rows
     models = [each.model for each in entries]
     ranks = {(each.model, each.explainer, each.label): each.mean_rank for each in entries}
-    pairs = zip(columns.get("model", [models[0]] * len(table)), columns["explainer"], columns["metric"], strict=True)
+    pairs = zip(
+        columns.get("model", [models[0]] * len(table)),
+        columns["explainer"],
+        columns["metric"],
+        strict=True,
+    )
     places = list(pairs)
     columns["rank"] = [ranks.get(place) for place in places]
-    for name, attribute in {"sanity": "sanity", "quality": "quality", "checked verdict": "standing"}.items():
+    for name, attribute in {
+        "sanity": "sanity",
+        "quality": "quality",
+        "checked verdict": "standing",
+    }.items():
         columns[name] = [getattr(checked.get(place), attribute, None) for place in places]
-    keys = [" / ".join(str(columns[name][row]) for name in KEYS if name in columns) for row in range(len(table))]
+    keys = [
+        " / ".join(str(columns[name][row]) for name in KEYS if name in columns)
+        for row in range(len(table))
+    ]
     order = sorted(range(len(table)), key=keys.__getitem__)
     return {
         name: np.array([as_number(values[row]) for row in order])
@@ -415,11 +512,22 @@ def evaluate_controls(batch_size: int) -> Any:
         "curve": standfast.metrics.CorruptionCurve(fractions=(0.2, 0.6, 1.0), samples=2),
         "sensitivity": standfast.metrics.MaxSensitivity(standfast.LinfBall(0.05), samples=5),
     }
-    explainers = {"saliency": "saliency", "gradcam": "gradcam", "lrp": "lrp", "fails": fail, "flat": flat}
+    explainers = {
+        "saliency": "saliency",
+        "gradcam": "gradcam",
+        "lrp": "lrp",
+        "fails": fail,
+        "flat": flat,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return standfast.evaluate(
-            make_classifier("conv", batch_size), explainers, make_inputs("conv", 14), metrics, seed=3, progress=False
+            make_classifier("conv", batch_size),
+            explainers,
+            make_inputs("conv", 14),
+            metrics,
+            seed=3,
+            progress=False,
         )
 
 
@@ -428,7 +536,10 @@ def evaluate_bounds(batch_size: int) -> Any:
     probability = standfast.metrics.MisinterpretationProbability(
         standfast.LinfBall(0.03), threshold=0.8, particles=40, moves=2, floor=-3.0
     )
-    metrics = {"P": probability, "worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40)}
+    metrics = {
+        "P": probability,
+        "worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return standfast.evaluate(
@@ -452,7 +563,11 @@ def run_two_models(_: int) -> Any:
         "models": {"natural": "lenet5-mnist", "adversarial": "lenet5-mnist-pgd"},
         "neighbourhood": {"linf": 0.05},
         "explainers": ["saliency", "input_x_gradient", {"smoothgrad": {"samples": 4}}],
-        "metrics": [{"aopc": {"steps": 6, "samples": 2}}, "log_odds", {"local_lipschitz": {"samples": 4}}],
+        "metrics": [
+            {"aopc": {"steps": 6, "samples": 2}},
+            "log_odds",
+            {"local_lipschitz": {"samples": 4}},
+        ],
     }
     with tempfile.TemporaryDirectory() as folder:
         standfast.run_study(study, out=folder, progress=False)
@@ -527,14 +642,21 @@ def hash_text(text: str) -> float:
 
 def as_array(values: Any) -> np.ndarray[Any, Any]:
     return np.asarray(
-        values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values, dtype=np.float64
+        values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values,
+        dtype=np.float64,
     )
 
 
 def digest(arrays: Mapping[str, Any]) -> dict[str, str]:
     """A digest of the bits of each array; all NaN are equal, and so are both zeros."""
-    plain = {name: np.where(np.isnan(a := as_array(values)), np.nan, a) + 0.0 for name, values in arrays.items()}
-    return {name: hashlib.sha256(str(a.shape).encode() + a.tobytes()).hexdigest()[:12] for name, a in plain.items()}
+    plain = {
+        name: np.where(np.isnan(a := as_array(values)), np.nan, a) + 0.0
+        for name, values in arrays.items()
+    }
+    return {
+        name: hashlib.sha256(str(a.shape).encode() + a.tobytes()).hexdigest()[:12]
+        for name, a in plain.items()
+    }
 
 
 def round_values(values: Any) -> list[float | str]:
@@ -565,16 +687,27 @@ def compute(case: Case, batch_size: int = BATCH_SIZES[0]) -> dict[str, Any]:
 def describe_machine() -> dict[str, str]:
     """What bits depend on besides the code."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), ""
+    )
     capability = torch.backends.cpu.get_cpu_capability()
-    return {"torch": torch.__version__, "processor": f"{model or platform.processor()} {capability}"}
+    return {
+        "torch": torch.__version__,
+        "processor": f"{model or platform.processor()} {capability}",
+    }
 
 
-def find_moves(case: Mapping[str, Any], recorded: Mapping[str, Any], same_machine: bool) -> list[str]:
+def find_moves(
+    case: Mapping[str, Any], recorded: Mapping[str, Any], same_machine: bool
+) -> list[str]:
     """What of a case differs from its recorded numbers, in words."""
     if "refused" in case or "refused" in recorded:
         same = case.get("refused") == recorded.get("refused")
-        return [] if same else [f"{recorded.get('refused', 'a result')} became {case.get('refused', 'a result')}"]
+        return (
+            []
+            if same
+            else [f"{recorded.get('refused', 'a result')} became {case.get('refused', 'a result')}"]
+        )
     if recorded["searches"] and not (same_machine and recorded["bits"]):
         return []
     moved = []
@@ -589,7 +722,9 @@ def find_moves(case: Mapping[str, Any], recorded: Mapping[str, Any], same_machin
 
 def is_close(new: list[Any], old: list[Any]) -> bool:
     a, b = np.array(new, dtype=float), np.array(old, dtype=float)
-    return a.shape == b.shape and bool(np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))
+    return a.shape == b.shape and bool(
+        np.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+    )
 
 
 def read(group: str) -> dict[str, Any]:
@@ -603,15 +738,27 @@ def write(group: str, moved: bool, new_machine: bool) -> int:
     recorded, machine = read(group), describe_machine()
     same = new_machine or recorded["machine"] == machine
     if moved and not same:
-        raise SystemExit(f"{group}: recorded on {recorded['machine']}, and this is {machine}; see --machine")
+        raise SystemExit(
+            f"{group}: recorded on {recorded['machine']}, and this is {machine}; see --machine"
+        )
     with tempfile.TemporaryDirectory() as folder:
         cases = list_cases(group, Path(folder))
-        old = {} if moved or new_machine else {name: own for name, own in recorded["cases"].items() if name in cases}
-        waiting = [name for name in cases if name not in old or (same and old[name].get("bits") == {})]
+        old = (
+            {}
+            if moved or new_machine
+            else {name: own for name, own in recorded["cases"].items() if name in cases}
+        )
+        waiting = [
+            name for name in cases if name not in old or (same and old[name].get("bits") == {})
+        ]
         found = {name: compute(cases[name]) for name in waiting}
     if not same:
-        found = {name: {**case, "bits": {}} if "bits" in case else case for name, case in found.items()}
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps({**old, **found}[name])}" for name in cases)
+        found = {
+            name: {**case, "bits": {}} if "bits" in case else case for name, case in found.items()
+        }
+    lines = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps({**old, **found}[name])}" for name in cases
+    )
     head = f'{{"machine": {json.dumps(machine if new_machine else recorded["machine"])},\n"cases": {{\n'
     (HERE / f"{group}.json").write_text(f"{head}{lines}\n}}}}\n")
     return len(found)
@@ -622,27 +769,40 @@ def compare(group: str, found: Mapping[str, Any]) -> list[str]:
     recorded = read(group)
     same_machine = recorded["machine"] == describe_machine()
     old = recorded["cases"]
-    moves = {name: find_moves(found[name], old[name], same_machine) for name in found if name in old}
+    moves = {
+        name: find_moves(found[name], old[name], same_machine) for name in found if name in old
+    }
     return [f"{name}: {words}" for name, lines in moves.items() for words in lines]
 
 
 def find_renamed(group: str, names: Iterable[str]) -> list[str]:
     """The cases of a group that are new or gone."""
     recorded = read(group)["cases"].keys()
-    return [f"{name}: {'gone' if name in recorded else 'new'}" for name in sorted(recorded ^ set(names))]
+    return [
+        f"{name}: {'gone' if name in recorded else 'new'}" for name in sorted(recorded ^ set(names))
+    ]
 
 
 def compute_all(group: str, batch_size: int = BATCH_SIZES[0]) -> dict[str, Any]:
     """All cases of a group, computed now."""
     with tempfile.TemporaryDirectory() as folder:
-        return {name: compute(case, batch_size) for name, case in list_cases(group, Path(folder)).items()}
+        return {
+            name: compute(case, batch_size)
+            for name, case in list_cases(group, Path(folder)).items()
+        }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="record what is new, all defaults, and drop what is gone")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="record what is new, all defaults, and drop what is gone",
+    )
     parser.add_argument("--moved", action="store_true", help="record all numbers of today")
-    parser.add_argument("--machine", action="store_true", help="record all numbers of today, and this machine")
+    parser.add_argument(
+        "--machine", action="store_true", help="record all numbers of today, and this machine"
+    )
     parser.add_argument("--only", choices=ALL_GROUPS, help="one file of numbers")
     chosen = parser.parse_args()
     sys.path.append(str(HERE.parent / "stand_ins"))
@@ -653,7 +813,15 @@ def main() -> None:
             print(f"{group}: {write(group, chosen.moved, chosen.machine)} cases recorded")
         else:
             found = compute_all(group)
-            print("\n  ".join([f"{group}: {len(found)} cases", *find_renamed(group, found), *compare(group, found)]))
+            print(
+                "\n  ".join(
+                    [
+                        f"{group}: {len(found)} cases",
+                        *find_renamed(group, found),
+                        *compare(group, found),
+                    ]
+                )
+            )
 
 
 if __name__ == "__main__":

@@ -8,9 +8,21 @@ from pathlib import Path
 import pytest
 from defaults import FILE, find_changes, list_defaults
 
-from golden import ALL_GROUPS, BATCH_SIZES, GROUPS, compare, compute, compute_all, find_moves, find_renamed, list_cases
+from golden import (
+    ALL_GROUPS,
+    BATCH_SIZES,
+    GROUPS,
+    compare,
+    compute,
+    compute_all,
+    find_moves,
+    find_renamed,
+    list_cases,
+)
 
-CASES = {(group, name): case for group in GROUPS for name, case in list_cases(group, Path()).items()}
+CASES = {
+    (group, name): case for group in GROUPS for name, case in list_cases(group, Path()).items()
+}
 
 
 @pytest.mark.parametrize(("group", "name"), CASES)
@@ -37,10 +49,20 @@ def test_numbers_do_not_depend_on_the_batch_size(group: str) -> None:
 
 def test_a_number_that_moved_is_found() -> None:
     old = {"searches": False, "bits": {"value": "a"}, "values": {"value": [1.0, "nan"]}}
-    bits, little, much = ({**old, "bits": {"value": "b"}, "values": {"value": [v, "nan"]}} for v in (1.0, 1.0001, 1.1))
+    bits, little, much = (
+        {**old, "bits": {"value": "b"}, "values": {"value": [v, "nan"]}} for v in (1.0, 1.0001, 1.1)
+    )
     assert find_moves(old, old, same_machine=True) == []
-    assert [len(find_moves(new, old, same_machine=True)) for new in (bits, little, much)] == [1, 1, 1]
-    assert [len(find_moves(new, old, same_machine=False)) for new in (bits, little, much)] == [0, 0, 1]
+    assert [len(find_moves(new, old, same_machine=True)) for new in (bits, little, much)] == [
+        1,
+        1,
+        1,
+    ]
+    assert [len(find_moves(new, old, same_machine=False)) for new in (bits, little, much)] == [
+        0,
+        0,
+        1,
+    ]
     assert find_moves(much, {**old, "searches": True}, same_machine=False) == []
     assert len(find_moves({"refused": "ModelError"}, old, same_machine=False)) == 1
 
@@ -50,7 +72,10 @@ def test_no_default_changes_under_the_same_version() -> None:
     assert find_changes(now, recorded) == []
     changed = {
         **now,
-        "metric worst_case": {"version": 1, "defaults": {**now["metric worst_case"]["defaults"], "seed": "x"}},
+        "metric worst_case": {
+            "version": 1,
+            "defaults": {**now["metric worst_case"]["defaults"], "seed": "x"},
+        },
     }
     assert find_changes(changed, recorded)
     changed["metric worst_case"]["version"] = 2

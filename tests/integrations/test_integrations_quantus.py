@@ -59,8 +59,12 @@ def test_every_metric_has_the_value_of_our_own_call(name: str) -> None:
     example = light_metric(name)
     if name == "attribution_attack":  # its other attacks need gradients of the explanation
         example = dataclasses.replace(example, attack="random_sign")
-    scores = QuantusMetric(example, BOUNDS, seed=3)(model, x.numpy(), y.numpy(), explain_func=gradient)
-    assert scores == pytest.approx(direct(example, model, x, y, seed=3), rel=1e-4, abs=1e-6, nan_ok=True)
+    scores = QuantusMetric(example, BOUNDS, seed=3)(
+        model, x.numpy(), y.numpy(), explain_func=gradient
+    )
+    assert scores == pytest.approx(
+        direct(example, model, x, y, seed=3), rel=1e-4, abs=1e-6, nan_ok=True
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -73,7 +77,9 @@ def test_quantus_evaluate_runs_ours_beside_its_own(
         "ours": QuantusMetric(SENSITIVITY, BOUNDS),
         "aopc": QuantusMetric("aopc:steps=5", BOUNDS),
     }
-    found = quantus.evaluate(together, {"gradient": gradient}, model, x.numpy(), y.numpy(), explain_func_kwargs={})
+    found = quantus.evaluate(
+        together, {"gradient": gradient}, model, x.numpy(), y.numpy(), explain_func_kwargs={}
+    )
     assert "Error" not in capsys.readouterr().out
     assert found["gradient"]["ours"] == pytest.approx(direct(SENSITIVITY, model, x, y), rel=1e-4)
     aopc = direct(standfast.metrics.AOPC(steps=5), model, x, y)
@@ -108,10 +114,21 @@ def test_options_that_make_no_sense_are_refused() -> None:
     model, x, y = make()
 
     def call(**options: Any) -> Any:
-        given = {"model": model, "x_batch": x.numpy(), "y_batch": y.numpy(), "explain_func": gradient} | options
+        given = {
+            "model": model,
+            "x_batch": x.numpy(),
+            "y_batch": y.numpy(),
+            "explain_func": gradient,
+        } | options
         return QuantusMetric(SENSITIVITY, BOUNDS)(**given)
 
-    assert_refused(call, softmax=[True], model_predict_kwargs=[{"a": 1}], custom_batch=[[1.0]], channel_first=[False])
+    assert_refused(
+        call,
+        softmax=[True],
+        model_predict_kwargs=[{"a": 1}],
+        custom_batch=[[1.0]],
+        channel_first=[False],
+    )
     assert_refused(call, explain_func=[None], model=[gradient], x_batch=[x.numpy() + 1])
     assert_refused(partial(QuantusMetric, bounds=BOUNDS), metric=["worst_cas"])
 
@@ -119,7 +136,9 @@ def test_options_that_make_no_sense_are_refused() -> None:
 def test_our_explainers_for_their_metrics(quantus: Any) -> None:
     model, x, y = make()
     explain = explain_function("input_x_gradient", BOUNDS)
-    assert np.allclose(explain(model, x.numpy(), y.numpy()), gradient(model, x.numpy(), y.numpy()), atol=1e-6)
+    assert np.allclose(
+        explain(model, x.numpy(), y.numpy()), gradient(model, x.numpy(), y.numpy()), atol=1e-6
+    )
     values = []
     for function in (explain, gradient):
         np.random.seed(0)  # noqa: NPY002

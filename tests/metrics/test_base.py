@@ -44,15 +44,28 @@ def rows(count: int = 3) -> Tensor:
 def test_defaults_of_a_metric(model: standfast.Model) -> None:
     metric = Halved.example()
     assert metric == Halved()
-    assert (metric.direction, metric.citation, metric.bibtex, metric.own_label) == ("higher", "", "", "halved")
+    assert (metric.direction, metric.citation, metric.bibtex, metric.own_label) == (
+        "higher",
+        "",
+        "",
+        "halved",
+    )
     assert metric.bind(extras={}, inputs=rows(), rows=slice(0, 1), module=model.module) is metric
     assert (metric.cost(), metric.cost(3).evaluations) == (Cost(predictions=0, explanations=1), 1)
     result = metric(model, "saliency", rows())
-    assert result.frame().columns == [*COMMON_COLUMNS, "targets", "model_evaluations", "degenerate", "nonfinite"]
+    assert result.frame().columns == [
+        *COMMON_COLUMNS,
+        "targets",
+        "model_evaluations",
+        "degenerate",
+        "nonfinite",
+    ]
     assert result.model_evaluations.tolist() == [2, 2, 2]
     assert repr(result).startswith("Result(halved, 3 samples, median")
     assert "(halved, 1 sample, median" in repr(metric(model, "saliency", rows(1)))
-    maps = [standfast.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
+    maps = [
+        standfast.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)
+    ]
     assert torch.equal(result.value, standfast.similarity.Cosine()(*maps))
 
 
@@ -84,7 +97,9 @@ def test_a_metric_declares_how_its_numbers_are_read() -> None:
     kind = make_metric(values=SPEC)
     assert kind().direction == "lower"
     assert kind.value_spec({}) == SPEC
-    assert ValueSpec.from_stored(kind().describe_values()) == dataclasses.replace(SPEC, asks="other")
+    assert ValueSpec.from_stored(kind().describe_values()) == dataclasses.replace(
+        SPEC, asks="other"
+    )
     # a subclass has the same reading, or one of its own
     assert make_metric(kind).value_spec({}) == SPEC
     other = dataclasses.replace(SPEC, direction="higher")
@@ -106,7 +121,9 @@ def test_a_metric_that_declares_nothing_is_read_by_its_name_and_direction() -> N
         ),
     ],
 )
-def test_an_impossible_declaration_is_an_error_where_its_class_is_made(declared: dict[str, Any], words: str) -> None:
+def test_an_impossible_declaration_is_an_error_where_its_class_is_made(
+    declared: dict[str, Any], words: str
+) -> None:
     with pytest.raises(standfast.ArgumentError, match=words):
         make_metric(**declared)
 
@@ -162,11 +179,14 @@ def test_a_method_that_is_never_called_is_an_error(method: str, instead: str) ->
 
 
 def test_evaluate_takes_a_call() -> None:
-    def evaluate(self: Metric, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+    def evaluate(
+        self: Metric, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any
+    ) -> Result:
         raise NotImplementedError
 
     with pytest.raises(
-        standfast.ArgumentError, match=r"Mine.evaluate: expected the arguments \(self, call\), got self"
+        standfast.ArgumentError,
+        match=r"Mine.evaluate: expected the arguments \(self, call\), got self",
     ):
         type("Mine", (Metric,), {"name": "mine", "direction": None, "evaluate": evaluate})
 
@@ -189,8 +209,16 @@ def test_base_of_metrics_needs_no_direction_and_none_ranks_nothing() -> None:
         (standfast.metrics.WorstCase(standfast.LinfBall(0.1), "changed_class"), "lower"),
         (standfast.metrics.WorstCase(standfast.LinfBall(0.1), "misclassification"), None),
         (standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1)), "lower"),
-        (standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1), "misclassification"), None),
-        (standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), similarities=("mse",)), "lower"),
+        (
+            standfast.metrics.MisinterpretationProbability(
+                standfast.LinfBall(0.1), "misclassification"
+            ),
+            None,
+        ),
+        (
+            standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), similarities=("mse",)),
+            "lower",
+        ),
     ],
 )
 def test_options_decide_which_value_is_better(metric: Metric, direction: str | None) -> None:
@@ -207,19 +235,25 @@ def test_options_of_a_wrong_kind_are_errors() -> None:
 
 
 def test_generator_is_one_of_torch(model: standfast.Model) -> None:
-    with pytest.raises(standfast.ArgumentError, match="generator: expected a torch.Generator or None, got 3"):
+    with pytest.raises(
+        standfast.ArgumentError, match="generator: expected a torch.Generator or None, got 3"
+    ):
         Halved()(model, "saliency", rows(), generator=3)  # type: ignore[arg-type]
 
 
 def test_search_with_options_in_a_text(model: standfast.Model) -> None:
     search = standfast.algorithms.searches["genetic"](population=6)
     kind = standfast.metrics.WorstCase
-    text, made = (kind(standfast.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search))
+    text, made = (
+        kind(standfast.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search)
+    )
     assert torch.equal(text(model, "saliency", rows()).value, made(model, "saliency", rows()).value)
 
 
 def test_an_order_may_be_a_single_name() -> None:
-    assert standfast.metrics.CorruptionCurve(order="bottom") == standfast.metrics.CorruptionCurve(order=("bottom",))
+    assert standfast.metrics.CorruptionCurve(order="bottom") == standfast.metrics.CorruptionCurve(
+        order=("bottom",)
+    )
 
 
 def test_origins_may_be_left_out_for_one_copy_of_each(model: standfast.Model) -> None:
@@ -232,7 +266,9 @@ def test_origins_may_be_left_out_for_one_copy_of_each(model: standfast.Model) ->
         assert found.maps is None  # they are held only if they are asked for
         assert probe.evaluations.tolist() == [4, 4, 4]
         for query in (probe.query, probe.query_class):
-            with pytest.raises(standfast.ArgumentError, match="origin: expected the number of each copy's origin"):
+            with pytest.raises(
+                standfast.ArgumentError, match="origin: expected the number of each copy's origin"
+            ):
                 query(torch.cat([x, x]))
 
 
@@ -249,13 +285,22 @@ def test_similarity_of_a_probe_can_be_named(model: standfast.Model) -> None:
             return torch.ones(len(a))
 
     with model.session():
-        lost = standfast.explainers.from_callable(lambda _, x, y: torch.where(x < 0.3, torch.nan, x), name="lost")
+        lost = standfast.explainers.from_callable(
+            lambda _, x, y: torch.where(x < 0.3, torch.nan, x), name="lost"
+        )
         x = 0.5 + rows() / 2
-        found = Probe(Call(model, lost, x), similarity=Strict()).query(x * torch.tensor([1.0, 0.1, 1.0])[:, None])
+        found = Probe(Call(model, lost, x), similarity=Strict()).query(
+            x * torch.tensor([1.0, 0.1, 1.0])[:, None]
+        )
         assert found.similarity.nan_to_num(9).tolist() == [1.0, 9.0, 1.0]
         explainer = standfast.explainers.get("saliency")
         assert Probe(Call(model, explainer, rows())).similarity is None
-        assert Probe(Call(model, explainer, rows()), similarity=Same()).query(rows()).similarity.tolist() == [1.0] * 3
+        assert (
+            Probe(Call(model, explainer, rows()), similarity=Same())
+            .query(rows())
+            .similarity.tolist()
+            == [1.0] * 3
+        )
         with pytest.raises(standfast.ArgumentError, match="did you mean 'cosine'"):
             Probe(Call(model, explainer, rows()), similarity="cosin")
 
@@ -264,21 +309,38 @@ def test_numbers_that_are_none_are_null_in_the_common_columns() -> None:
     zeros = torch.zeros(3, dtype=torch.int64)
     value = torch.tensor([1.0, torch.nan, 3.0])
     result = Result(
-        "m", {}, ("ok", "ok", "degenerate"), zeros, zeros, zeros, zeros, value, low=value - 1, high=value + 1
+        "m",
+        {},
+        ("ok", "ok", "degenerate"),
+        zeros,
+        zeros,
+        zeros,
+        zeros,
+        value,
+        low=value - 1,
+        high=value + 1,
     )
     frame = result.frame()
-    assert frame.select("value", "low", "high").rows() == [(1.0, 0.0, 2.0), (None, None, None), (None, None, None)]
+    assert frame.select("value", "low", "high").rows() == [
+        (1.0, 0.0, 2.0),
+        (None, None, None),
+        (None, None, None),
+    ]
     assert frame.schema["low"] == pl.Float64
 
 
 @pytest.mark.parametrize("name", standfast.metrics.names())
 def test_missing_options_are_named_with_an_example(name: str) -> None:
     kind = standfast.metrics.metrics[name]
-    required = [field for field in dataclasses.fields(kind) if field.default is field.default_factory]
+    required = [
+        field for field in dataclasses.fields(kind) if field.default is field.default_factory
+    ]
     if not required:
         assert standfast.metrics.get(name) == kind()
         return
-    with pytest.raises(standfast.ArgumentError, match=f"{required[0].name}: expected a value for {name}, such as "):
+    with pytest.raises(
+        standfast.ArgumentError, match=f"{required[0].name}: expected a value for {name}, such as "
+    ):
         standfast.metrics.get(name)
 
 
@@ -296,7 +358,9 @@ def test_no_option_stumbles_over_a_value_of_another_kind(name: str) -> None:
                 continue
 
 
-def test_a_query_in_parts_is_the_query_as_a_whole(model: standfast.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_in_parts_is_the_query_as_a_whole(
+    model: standfast.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     probe = Probe(Call(model, standfast.explainers.get("saliency"), rows(5)), similarity="cosine")
     whole = probe.query(rows(5) / 2)
     monkeypatch.setattr(Probe, "choose_block_size", lambda *_: 2)

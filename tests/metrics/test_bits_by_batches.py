@@ -29,8 +29,12 @@ def evaluate(name: str, shape: str, batch_size: int, rows: Sequence[int]) -> pl.
     """All columns of the samples, without their numbers."""
     x = torch.rand(COUNT, *SHAPES[shape], generator=torch.Generator().manual_seed(1))
     x[4] = x[1]
-    model = standfast.Model(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu", batch_size=batch_size)
-    result = light_metric(name)(model, "saliency", x[list(rows)], generator=torch.Generator().manual_seed(3))
+    model = standfast.Model(
+        small_net(SHAPES[shape]), (0.0, 1.0), device="cpu", batch_size=batch_size
+    )
+    result = light_metric(name)(
+        model, "saliency", x[list(rows)], generator=torch.Generator().manual_seed(3)
+    )
     return result.frame().drop("sample")
 
 
@@ -45,7 +49,10 @@ def evaluate_all(name: str, shape: str) -> pl.DataFrame:
 def test_a_result_depends_on_its_sample_alone(
     name: str, shape: str, batch_size: int, order: list[int], cuts: list[int]
 ) -> None:
-    parts = [evaluate(name, shape, batch_size, order[first:last]) for first, last in pairwise([0, *cuts, len(order)])]
+    parts = [
+        evaluate(name, shape, batch_size, order[first:last])
+        for first, last in pairwise([0, *cuts, len(order)])
+    ]
     whole = evaluate_all(name, shape)
     assert pl.concat(parts).equals(whole[order])
     assert whole[1].equals(whole[4])

@@ -45,7 +45,9 @@ def test_metric(name: str, check: Callable[[Metric, tuple[int, ...]], None], sha
 def test_frames_of_all_metrics_can_be_put_below_each_other() -> None:
     x = standfast.data.bundled("digits")[:2].inputs
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
-    frames = [light_metric(name)(model, "saliency", x).frame() for name in standfast.metrics.names()]
+    frames = [
+        light_metric(name)(model, "saliency", x).frame() for name in standfast.metrics.names()
+    ]
     assert len(pl.concat(frames, how="diagonal")) == 2 * len(frames)
 
 

@@ -106,7 +106,11 @@ class Filled(Undeclared):
 def _list_reads(path: Path) -> Iterator[tuple[str, int]]:
     """Names that a file asks of an object by `getattr` or `hasattr`, with their lines."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or len(node.args) < 2:
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Name)
+            or len(node.args) < 2
+        ):
             continue
         name = node.args[1]
         if node.func.id in ("getattr", "hasattr") and isinstance(name, ast.Constant):
@@ -151,7 +155,11 @@ def test_an_option_of_another_name_is_served_wherever_it_is_declared() -> None:
         assert asked.metrics == {"moved": Moved(LinfBall(8 / 255))}
         balls = (LinfBall(0.1), LinfBall(0.3))
         several = [{"linf": ball.radius} for ball in balls]
-        content = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"]}
+        content = {
+            "data": {"d": "digits"},
+            "models": {"m": "lenet5-mnist"},
+            "explainers": ["saliency"],
+        }
         study = study_from({**content, "neighbourhood": several, "metrics": ["moved"]})
         labels = [f"moved: {words}" for words in label_neighbourhoods(balls)]
         assert dict(study.ask().metrics) == dict(zip(labels, map(Moved, balls), strict=True))
@@ -168,7 +176,9 @@ class Optional(Undeclared):
 
 
 @pytest.mark.parametrize("names", [["optional"], ["optional", "max_sensitivity:samples=2"]])
-def test_a_neighbourhood_that_is_not_needed_is_the_same_in_a_file_and_in_a_call(names: list[str]) -> None:
+def test_a_neighbourhood_that_is_not_needed_is_the_same_in_a_file_and_in_a_call(
+    names: list[str],
+) -> None:
     """It has the default where another metric needs one, and is without where none does."""
     digits = bundled("digits")[:2]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
@@ -178,7 +188,11 @@ def test_a_neighbourhood_that_is_not_needed_is_the_same_in_a_file_and_in_a_call(
         study = study_from({**content, "metrics": names})
         assert dict(study.ask().metrics) == asked.metrics
         assert dict(study_from(study.plain()).ask().metrics) == asked.metrics
-        (metric,) = study_from({**content, "metrics": [{"optional": {"neighbourhood": None}}]}).ask().metrics.values()
+        (metric,) = (
+            study_from({**content, "metrics": [{"optional": {"neighbourhood": None}}]})
+            .ask()
+            .metrics.values()
+        )
     assert metric.neighbourhood_in_use is None
     assert (asked.metrics["optional"].neighbourhood_in_use is None) == (len(names) == 1)
 
@@ -186,9 +200,13 @@ def test_a_neighbourhood_that_is_not_needed_is_the_same_in_a_file_and_in_a_call(
 def test_a_declared_limit_bounds_what_is_estimated() -> None:
     digits = bundled("digits")[:2]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    question = Arguments(model, "saliency", digits.inputs, [Undeclared()], sanity=False, controls=False).ask()
+    question = Arguments(
+        model, "saliency", digits.inputs, [Undeclared()], sanity=False, controls=False
+    ).ask()
     assert make_plan(question.make_grid()).jobs
-    costs = standfast.estimate(model, "saliency", digits.inputs, [Undeclared()], sanity=False, controls=False)
+    costs = standfast.estimate(
+        model, "saliency", digits.inputs, [Undeclared()], sanity=False, controls=False
+    )
     assert costs.evaluations > 0, "a budget that is a word is an option like others"
 
 
@@ -204,7 +222,9 @@ def test_a_neighbourhood_of_which_the_class_says_nothing_is_refused_when_it_is_m
 
 @pytest.mark.parametrize("option", ["neighbourhood_option", "budget_option"])
 def test_a_declaration_of_an_option_that_is_not_there_is_refused(option: str) -> None:
-    kind = dataclass(frozen=True)(type("Plugin", (Undeclared,), {"name": "plugin", option: "radius"}))
+    kind = dataclass(frozen=True)(
+        type("Plugin", (Undeclared,), {"name": "plugin", option: "radius"})
+    )
     with pytest.raises(ArgumentError) as caught:
         kind()
     assert caught.value.argument == f"Plugin.{option}"

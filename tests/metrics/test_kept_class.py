@@ -12,7 +12,13 @@ from refusals import assert_refused
 from torch import Tensor, nn
 
 import standfast
-from standfast.metrics import AttributionAttack, LocalLipschitz, MaxSensitivity, MisinterpretationProbability, WorstCase
+from standfast.metrics import (
+    AttributionAttack,
+    LocalLipschitz,
+    MaxSensitivity,
+    MisinterpretationProbability,
+    WorstCase,
+)
 from standfast.metrics.kept_class import plan_draws
 from standfast.neighbourhoods import Brightness
 
@@ -44,7 +50,9 @@ def jump(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
 METRICS: list[Any] = [
     WorstCase(BALL, search="random", budget=2100),
     MisinterpretationProbability(BALL, threshold=0.9, method="monte_carlo", samples=400),
-    MisinterpretationProbability(BALL, threshold=0.9, particles=100, first=4.0, moves=1, error=None),
+    MisinterpretationProbability(
+        BALL, threshold=0.9, particles=100, first=4.0, moves=1, error=None
+    ),
     MaxSensitivity(BALL, samples=200),
     LocalLipschitz(BALL, samples=200),
 ]
@@ -59,7 +67,9 @@ def test_the_share_is_that_of_the_neighbourhood(metric: Any, threshold: standfas
     exact = (drawn.flatten(2).mean(2) < 0.5).double().mean(1)
     assert exact[0] == 1
     assert 0.3 < exact[1] < 0.7 < 1
-    assert bool(((result.class_kept - exact).abs() <= 4 * (exact * (1 - exact) / 100).sqrt() + 1e-9).all())
+    assert bool(
+        ((result.class_kept - exact).abs() <= 4 * (exact * (1 - exact) / 100).sqrt() + 1e-9).all()
+    )
     assert bool((result.class_kept_low < result.class_kept_high).all())
     frame = result.frame()
     assert frame["class_kept"].to_list() == result.class_kept.tolist()
@@ -67,31 +77,47 @@ def test_the_share_is_that_of_the_neighbourhood(metric: Any, threshold: standfas
     # the interval is that of as many draws
     draws = {"worst_case": 100, "misinterpretation_probability": 400}.get(metric.name, 200)
     draws = 100 if metric.options().get("search") == "random" else draws
-    for share, low, high in zip(result.class_kept, result.class_kept_low, result.class_kept_high, strict=True):
-        known = scipy.stats.binomtest(round(float(share) * draws), draws).proportion_ci(method="exact")
+    for share, low, high in zip(
+        result.class_kept, result.class_kept_low, result.class_kept_high, strict=True
+    ):
+        known = scipy.stats.binomtest(round(float(share) * draws), draws).proportion_ci(
+            method="exact"
+        )
         assert (low.item(), high.item()) == pytest.approx((known.low, known.high), abs=1e-9)
 
 
 def test_the_share_is_that_of_the_first_population_alone(threshold: standfast.Model) -> None:
     # later populations all lie in the event, where the class has changed
-    own = MisinterpretationProbability(BALL, event="misclassification", particles=50, first=4.0, moves=2, error=None)
+    own = MisinterpretationProbability(
+        BALL, event="misclassification", particles=50, first=4.0, moves=2, error=None
+    )
     result = own(threshold, standfast.explainers.from_callable(jump), INPUTS)
-    plain = MisinterpretationProbability(BALL, event="misclassification", method="monte_carlo", samples=300)
+    plain = MisinterpretationProbability(
+        BALL, event="misclassification", method="monte_carlo", samples=300
+    )
     counted = plain(threshold, standfast.explainers.from_callable(jump), INPUTS)
     assert result.class_kept is not None
     assert counted.class_kept is not None
     assert torch.allclose(result.class_kept, counted.class_kept, atol=0.15)
-    assert torch.allclose(counted.class_kept[1:], 1 - counted.log_probability[1:].exp())  # the same samples
+    # the same samples
+    assert torch.allclose(counted.class_kept[1:], 1 - counted.log_probability[1:].exp())
     assert counted.class_kept[0] == 1
     # a budget makes the first population smaller: here by as much as first=1 does
     inputs, shares = INPUTS[2:] - 0.075, []
     for options in ({"first": 1.0}, {"first": 4.0, "budget": 800}):
-        metric = MisinterpretationProbability(BALL, "misclassification", particles=100, moves=2, error=None, **options)  # type: ignore[arg-type]
-        shares.append(metric(threshold, standfast.explainers.from_callable(jump), inputs).class_kept)
+        # type: ignore[arg-type]
+        metric = MisinterpretationProbability(
+            BALL, "misclassification", particles=100, moves=2, error=None, **options
+        )
+        shares.append(
+            metric(threshold, standfast.explainers.from_callable(jump), inputs).class_kept
+        )
     assert shares[0] == shares[1]
 
 
-def test_the_share_counts_in_the_budget_and_belongs_to_its_sample(threshold: standfast.Model) -> None:
+def test_the_share_counts_in_the_budget_and_belongs_to_its_sample(
+    threshold: standfast.Model,
+) -> None:
     assert [plan_draws(budget) for budget in (10, 40, 500, 2000, 100_000)] == [0, 2, 25, 100, 100]
     for evaluations in (1, 200, 5000):
         budget = WorstCase.plan_budget(evaluations)
@@ -136,7 +162,9 @@ def test_sensitivities_of_copies_that_keep_the_class(kind: Any, threshold: stand
     assert_refused(partial(kind, BALL), same_class=[1])
 
 
-def test_attacks_on_attributions_have_the_share(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_attacks_on_attributions_have_the_share(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     attack = AttributionAttack(BALL, steps=10, restarts=2)
     result = attack(lenet, "saliency", digits[:2].inputs)
     assert result.class_kept is not None

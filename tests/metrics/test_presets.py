@@ -29,7 +29,9 @@ BALL = standfast.LinfBall(0.1)
 
 
 def configure(name: str, **options: Any) -> Metric:
-    return standfast.metrics.get(name, **({"neighbourhood": BALL} if has_neighbourhood(name) else {}), **options)
+    return standfast.metrics.get(
+        name, **({"neighbourhood": BALL} if has_neighbourhood(name) else {}), **options
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,11 @@ def test_options_that_are_given_win() -> None:
 
 
 def test_stored_options_are_those_that_result() -> None:
-    assert Drawn(scale=5.0, preset="quick").options() == {"preset": "quick", "samples": 3, "scale": 5.0}
+    assert Drawn(scale=5.0, preset="quick").options() == {
+        "preset": "quick",
+        "samples": 3,
+        "scale": 5.0,
+    }
     assert not Drawn.has_effect("preset", {})
     assert "preset" not in repr(Drawn(preset="quick"))
 
@@ -97,12 +103,16 @@ def test_equal_options_have_one_identity_whichever_preset_they_come_from() -> No
     )
     assert Description(quick).digest != Description(Drawn()).digest
     assert (
-        Description(standfast.metrics.LogOdds(preset="quick")).digest == Description(standfast.metrics.LogOdds()).digest
+        Description(standfast.metrics.LogOdds(preset="quick")).digest
+        == Description(standfast.metrics.LogOdds()).digest
     )
 
 
 def test_fields_of_the_users_own_count_even_if_they_are_not_compared() -> None:
-    assert Description(Masked(mask=torch.ones(2))).digest != Description(Masked(mask=torch.zeros(2))).digest
+    assert (
+        Description(Masked(mask=torch.ones(2))).digest
+        != Description(Masked(mask=torch.zeros(2))).digest
+    )
     assert (
         Description(Masked(3, 2.0, torch.ones(2))).digest
         == Description(Masked(3, 2.0, torch.ones(2), preset="quick")).digest
@@ -118,14 +128,24 @@ def test_options_that_a_subclass_fixes_are_left_to_it() -> None:
 
 def test_an_error_that_a_preset_causes_names_it() -> None:
     """Also in a study file, where the place of the option is named."""
-    with pytest.raises(standfast.ArgumentError, match="budget: .* got 10000 .preset 'quick' sets budget=10000.$"):
+    with pytest.raises(
+        standfast.ArgumentError, match="budget: .* got 10000 .preset 'quick' sets budget=10000.$"
+    ):
         standfast.metrics.MisinterpretationProbability(BALL, particles=20_000, preset="quick")
-    entry = {"misinterpretation_probability": {"particles": 20_000, "preset": "quick", "neighbourhood": {"linf": 0.1}}}
+    entry = {
+        "misinterpretation_probability": {
+            "particles": 20_000,
+            "preset": "quick",
+            "neighbourhood": {"linf": 0.1},
+        }
+    }
     with pytest.raises(StudyError, match="preset 'quick' sets budget=10000"):
         study_from(words(metrics=[entry]))
 
 
-@pytest.mark.parametrize("make", [Drawn, partial(standfast.metrics.get, "worst_case", neighbourhood=BALL)])
+@pytest.mark.parametrize(
+    "make", [Drawn, partial(standfast.metrics.get, "worst_case", neighbourhood=BALL)]
+)
 def test_unknown_preset_is_an_error(make: Any) -> None:
     words = "preset: expected one of quick, standard, paper, got"
     with pytest.raises(standfast.ArgumentError, match=f"{words} 'quik' .did you mean 'quick'"):
@@ -142,7 +162,9 @@ def test_presets_of_every_metric(name: str, preset: Preset) -> None:
     assert "standard" not in type(found).presets
     for option, value in declared.items():
         assert getattr(found, option) == value
-        assert getattr(standard, option) != value, "a preset has only what differs from the defaults"
+        assert getattr(standard, option) != value, (
+            "a preset has only what differs from the defaults"
+        )
     if preset == "quick":
         assert found.cost().evaluations <= 10_000
     same = set(found.options()) - set(declared) - {"preset"}
@@ -152,9 +174,14 @@ def test_presets_of_every_metric(name: str, preset: Preset) -> None:
 @pytest.mark.parametrize("name", standfast.metrics.names())
 def test_quick_preset_runs(name: str) -> None:
     shape = SHAPES["image"]
-    kind, model = metrics[name], standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    kind, model = (
+        metrics[name],
+        standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64),
+    )
     quick = dataclasses.replace(kind.example(), **kind.presets.get("quick", {}))
-    result = quick(model, "input_x_gradient", torch.rand(2, *shape, generator=torch.Generator().manual_seed(3)))
+    result = quick(
+        model, "input_x_gradient", torch.rand(2, *shape, generator=torch.Generator().manual_seed(3))
+    )
     assert result.status == ("ok", "ok")
     if result.low is not None and result.high is not None:
         inside = (result.low <= result.value) & (result.value <= result.high)
@@ -162,7 +189,9 @@ def test_quick_preset_runs(name: str) -> None:
 
 
 def test_presets_of_metrics_by_name() -> None:
-    found = name_metrics(["aopc", "aopc:preset=standard", "aopc:steps=7", standfast.metrics.AOPC()], preset="quick")
+    found = name_metrics(
+        ["aopc", "aopc:preset=standard", "aopc:steps=7", standfast.metrics.AOPC()], preset="quick"
+    )
     assert [metric.cost().evaluations for metric in found.values()] == [61, 501, 15, 501]
 
 
@@ -172,22 +201,42 @@ def small_model() -> standfast.Model:
 
 @pytest.mark.parametrize("run", [partial(standfast.evaluate, progress=False), standfast.estimate])
 def test_a_wrong_preset_is_an_error_also_without_metrics_by_name(run: Any) -> None:
-    with pytest.raises(standfast.ArgumentError, match="preset: expected one of quick, .* got 'quik' .did you mean"):
-        run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), standfast.metrics.AOPC(), preset="quik")
+    with pytest.raises(
+        standfast.ArgumentError, match="preset: expected one of quick, .* got 'quik' .did you mean"
+    ):
+        run(
+            small_model(),
+            "saliency",
+            torch.rand(2, *SHAPES["flat"]),
+            standfast.metrics.AOPC(),
+            preset="quik",
+        )
 
 
 @pytest.mark.parametrize("run", [partial(standfast.evaluate, progress=False), standfast.estimate])
 def test_a_preset_without_metrics_by_name_is_warned_of(run: Any) -> None:
     metric = standfast.metrics.MaxSensitivity(BALL, samples=2)
-    with pytest.warns(UserWarning, match="preset='quick' has no effect, because no metric is given by name") as caught:
-        run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), {"own": metric}, preset="quick")
+    with pytest.warns(
+        UserWarning, match="preset='quick' has no effect, because no metric is given by name"
+    ) as caught:
+        run(
+            small_model(),
+            "saliency",
+            torch.rand(2, *SHAPES["flat"]),
+            {"own": metric},
+            preset="quick",
+        )
     assert caught[0].filename == __file__
     run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), [metric, "aopc"], preset="quick")
 
 
 def words(**more: Any) -> dict[str, Any]:
     content = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"]}
-    return {**content, "metrics": [{"aopc": {"steps": 7}}, {"aopc": {"preset": "paper"}}, "log_odds"], **more}
+    return {
+        **content,
+        "metrics": [{"aopc": {"steps": 7}}, {"aopc": {"preset": "paper"}}, "log_odds"],
+        **more,
+    }
 
 
 def test_presets_in_a_study_file() -> None:
@@ -199,18 +248,26 @@ def test_presets_in_a_study_file() -> None:
     assert (second.steps, second.samples, second.preset) == (100, 5, "paper")  # type: ignore[attr-defined]
     assert study.plain()["metrics"]["aopc"]["aopc"]["samples"] == 2
     again = study_from(study.plain())
-    assert [entry.value for entry in again.metrics.values()] == [entry.value for entry in study.metrics.values()]
+    assert [entry.value for entry in again.metrics.values()] == [
+        entry.value for entry in study.metrics.values()
+    ]
 
 
-@pytest.mark.parametrize("content", [words(preset="quik"), words(metrics=[{"aopc": {"preset": "quik"}}])])
+@pytest.mark.parametrize(
+    "content", [words(preset="quik"), words(metrics=[{"aopc": {"preset": "quik"}}])]
+)
 def test_unknown_preset_in_a_study_file(content: dict[str, Any]) -> None:
-    with pytest.raises(StudyError, match="preset: expected quick, standard or paper, got 'quik' .did you mean 'quick'"):
+    with pytest.raises(
+        StudyError,
+        match="preset: expected quick, standard or paper, got 'quik' .did you mean 'quick'",
+    ):
         study_from(content)
 
 
 def test_presets_of_the_users_own_metrics_in_a_study_file(tmp_path: Path) -> None:
     study = study_from(
-        words(preset="quick", metrics=[{"mine": {"function": f"{__name__}:Drawn", "trust": True}}]), tmp_path
+        words(preset="quick", metrics=[{"mine": {"function": f"{__name__}:Drawn", "trust": True}}]),
+        tmp_path,
     )
     (metric,) = study.grid(check=False).metrics.values()
     assert metric == Drawn(3, 2.0)
@@ -236,7 +293,12 @@ class Counting(InputXGradient):
     rows: ClassVar[Counter[str]] = Counter()
 
     def attribute(
-        self, model: standfast.Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+        self,
+        model: standfast.Model,
+        x: Tensor,
+        targets: Tensor | None,
+        *,
+        create_graph: bool = False,
     ) -> tuple[Tensor, Tensor]:
         self.rows["explained"] += len(x)
         return super().attribute(model, x, targets, create_graph=create_graph)

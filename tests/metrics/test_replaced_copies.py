@@ -10,7 +10,12 @@ import standfast
 from conftest import small_net
 from standfast.metrics import AOPC, CorruptionCurve, replaced_copies
 from standfast.metrics.coarse_to_fine import replacement
-from standfast.metrics.positions import Unit, compute_relevance, count_positions, rank_with_random_ties
+from standfast.metrics.positions import (
+    Unit,
+    compute_relevance,
+    count_positions,
+    rank_with_random_ties,
+)
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import (
     PerturbationCurves,
@@ -33,7 +38,9 @@ def test_positions_are_replaced_and_nothing_else(shape: tuple[int, ...], unit: U
     x, values = inputs(shape), -inputs(shape)
     generator = torch.Generator().manual_seed(2)
     replaced = torch.rand(4, count_positions(x, unit), generator=generator) < 0.3
-    spread = replaced.reshape(4, *shape) if unit == "entry" else replaced.reshape(4, *shape[1:] or shape)
+    spread = (
+        replaced.reshape(4, *shape) if unit == "entry" else replaced.reshape(4, *shape[1:] or shape)
+    )
     spread = spread if spread.ndim == x.ndim else spread[:, None]
     for put in (values, torch.tensor(0.25)):
         found = replace_positions(x.clone(), replaced.to(x.dtype), put)
@@ -42,13 +49,18 @@ def test_positions_are_replaced_and_nothing_else(shape: tuple[int, ...], unit: U
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
-def test_curves_are_those_of_copies_made_one_by_one(shape: tuple[int, ...], batch_size: int) -> None:
+def test_curves_are_those_of_copies_made_one_by_one(
+    shape: tuple[int, ...], batch_size: int
+) -> None:
     x, orders, levels, draws = inputs(shape), 2, 3, 2
     model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
     positions = count_positions(x, "pixel")
     generator = torch.Generator().manual_seed(3)
     ranks = torch.stack(
-        [torch.stack([torch.randperm(positions, generator=generator) for _ in x]) for _ in range(orders)]
+        [
+            torch.stack([torch.randperm(positions, generator=generator) for _ in x])
+            for _ in range(orders)
+        ]
     )
     counts = torch.tensor([[1, 3, positions]] * 4)
     wanted = torch.rand(4, orders, levels, generator=generator) < 0.6
@@ -71,7 +83,9 @@ def test_curves_are_those_of_copies_made_one_by_one(shape: tuple[int, ...], batc
     found = torch.cat([scores for _, scores in parts])
     assert found.shape == (3, draws, orders, levels)
     for place, row in enumerate(rows.tolist()):
-        for draw, order, level in torch.cartesian_prod(*map(torch.arange, (draws, orders, levels))).tolist():
+        for draw, order, level in torch.cartesian_prod(
+            *map(torch.arange, (draws, orders, levels))
+        ).tolist():
             score = found[place, draw, order, level]
             if not wanted[row, order, level]:
                 assert score.isnan()
@@ -81,7 +95,9 @@ def test_curves_are_those_of_copies_made_one_by_one(shape: tuple[int, ...], batc
                 if ranks[order, row, position] < counts[row, level]:
                     copy[:, position] = values[row, draw].reshape(-1, positions)[:, position]
             logits = model.logits(copy.reshape(1, *shape)).double()
-            assert score.item() == pytest.approx(logits.softmax(1)[0, probe.targets[row]].item(), abs=1e-6)
+            assert score.item() == pytest.approx(
+                logits.softmax(1)[0, probe.targets[row]].item(), abs=1e-6
+            )
     copies = draws * wanted.flatten(1).sum(1)
     copies[2] = 0
     assert torch.equal(probe.evaluations, 1 + copies)
@@ -110,7 +126,9 @@ METRICS = [AOPC(steps=16, samples=3), CorruptionCurve(fractions=(0.1, 0.29, 0.55
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer(metric: AOPC | CorruptionCurve) -> None:
+def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer(
+    metric: AOPC | CorruptionCurve,
+) -> None:
     model, x = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu"), inputs((1, 8, 8), 5)
 
     def doubled(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -30,11 +30,17 @@ class NoisyGradient(Explainer):
     seed: int = 0
     name: ClassVar[str] = "noisy"
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Any:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Any:
         rows = []
         for row in x:
             key = int(1000 * float(row.sum())) % 2**31
-            rows.append(torch.randn(4, generator=torch.Generator().manual_seed(key + 7919 * self.seed)).to(x))
+            rows.append(
+                torch.randn(4, generator=torch.Generator().manual_seed(key + 7919 * self.seed)).to(
+                    x
+                )
+            )
         weights = torch.tensor([4.0, -3.0, 2.0, 1.0]).to(x)
         return weights + self.noise * torch.stack(rows), model.forward(x)
 
@@ -59,10 +65,14 @@ def test_numbers_are_those_of_slow_loops(noise: float) -> None:
     for row in range(6):
         maps = [reseed(explainer, seed)(model, ROWS[row : row + 1])[0].numpy() for seed in range(5)]
         pairs = list(combinations(maps, 2))
-        assert found.value[row].item() == pytest.approx(np.mean([stats.spearmanr(a, b).statistic for a, b in pairs]))
+        assert found.value[row].item() == pytest.approx(
+            np.mean([stats.spearmanr(a, b).statistic for a, b in pairs])
+        )
         tau = np.mean([stats.kendalltau(a, b).statistic for a, b in pairs])
         assert found.kendall[row].item() == pytest.approx(tau)
-        shared = [len(set(np.argsort(-abs(a))[:2]) & set(np.argsort(-abs(b))[:2])) / 2 for a, b in pairs]
+        shared = [
+            len(set(np.argsort(-abs(a))[:2]) & set(np.argsort(-abs(b))[:2])) / 2 for a, b in pairs
+        ]
         assert found.overlap[row].item() == pytest.approx(np.mean(shared))
         assert found.seed_maps is not None
         np.testing.assert_allclose(found.seed_maps[row], np.stack(maps), rtol=1e-6)
@@ -97,13 +107,21 @@ def test_the_background_is_drawn_again() -> None:
 
 def evaluate(models: Any, explainers: Any) -> standfast.Results:
     metric = SeedAgreement(seeds=4, top=2)
-    return standfast.evaluate(models, explainers, ROWS, [metric], sanity=False, controls=False, progress=False)
+    return standfast.evaluate(
+        models, explainers, ROWS, [metric], sanity=False, controls=False, progress=False
+    )
 
 
 def test_the_matrix_has_explainers_and_models() -> None:
     torch.manual_seed(1)
-    models = {f"net#{seed}": Model(nn.Linear(4, 2).double(), (-2.0, 2.0), device="cpu") for seed in range(2)}
-    found = evaluate(models, {"noisy": NoisyGradient(0.01), "wild": NoisyGradient(50.0, 100), "saliency": "saliency"})
+    models = {
+        f"net#{seed}": Model(nn.Linear(4, 2).double(), (-2.0, 2.0), device="cpu")
+        for seed in range(2)
+    }
+    found = evaluate(
+        models,
+        {"noisy": NoisyGradient(0.01), "wild": NoisyGradient(50.0, 100), "saliency": "saliency"},
+    )
     agreement = found.agreement()
     assert len(agreement.sources) == 6
     names = list(agreement.sources)
@@ -131,7 +149,12 @@ def test_the_matrix_has_explainers_and_models() -> None:
 
 def test_agreement_needs_stored_maps() -> None:
     found = standfast.evaluate(
-        make_model(), "saliency", ROWS[:2], [standfast.metrics.AOPC(steps=2, samples=2)], sanity=False, progress=False
+        make_model(),
+        "saliency",
+        ROWS[:2],
+        [standfast.metrics.AOPC(steps=2, samples=2)],
+        sanity=False,
+        progress=False,
     )
     with pytest.raises(ArgumentError, match="seed_agreement"):
         found.agreement()

@@ -16,10 +16,19 @@ from standfast.metrics import metrics
 
 SHAPE = (1, 8, 8)
 #: metrics whose examples draw no random numbers that change a value
-SAME_FOR_ALL_SEEDS = ("c_eval", "c_eval_plot", "log_odds", "near_affinity", "relevance_localisation", "seed_agreement")
+SAME_FOR_ALL_SEEDS = (
+    "c_eval",
+    "c_eval_plot",
+    "log_odds",
+    "near_affinity",
+    "relevance_localisation",
+    "seed_agreement",
+)
 #: metrics that have a value for a constant explanation
 WITH_CONSTANT_MAPS = ("corruption_curve", "relevance_localisation")
-OWN = [name for name in standfast.metrics.names() if metrics[name].__module__.startswith("standfast.")]
+OWN = [
+    name for name in standfast.metrics.names() if metrics[name].__module__.startswith("standfast.")
+]
 
 
 def model_and_inputs() -> tuple[standfast.Model, Tensor]:
@@ -31,8 +40,14 @@ def model_and_inputs() -> tuple[standfast.Model, Tensor]:
 def test_value_depends_on_the_seed(name: str) -> None:
     model, x = model_and_inputs()
     found = [
-        light_metric(name)(model, "saliency", x, generator=torch.Generator().manual_seed(seed)).value
-        for seed in (3, 7)  # a coarse value, such as a share of six pixels, can be the same for two seeds
+        light_metric(name)(
+            model, "saliency", x, generator=torch.Generator().manual_seed(seed)
+        ).value
+        # a coarse value, such as a share of six pixels, can be the same for two seeds
+        for seed in (
+            3,
+            7,
+        )
     ]
     assert torch.equal(found[0].nan_to_num(), found[1].nan_to_num()) == (name in SAME_FOR_ALL_SEEDS)
 

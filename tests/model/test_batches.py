@@ -21,7 +21,9 @@ def test_padded_chunks_are_the_smallest_whose_rows_have_the_same_bits(rows_per_i
     least = -(-16 // rows_per_input)
     multiple = -(-8 // rows_per_input)
     for count in range(1, 60):
-        slow = next(padded for padded in range(count, 400) if padded >= least and padded % multiple == 0)
+        slow = next(
+            padded for padded in range(count, 400) if padded >= least and padded % multiple == 0
+        )
         padded = count + chunks.count_padding(count, CPU)
         assert padded == slow
         assert padded * rows_per_input >= 2 * ROW_ALIGNMENT

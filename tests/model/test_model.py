@@ -50,14 +50,22 @@ def test_same_bits_whatever_the_batch_size(shape: tuple[int, ...]) -> None:
 def test_odd_widths_give_a_row_the_same_bits_at_any_place(width: int) -> None:
     """Here MKL's products depend on where in memory a row lies (unless told not to), and so does torch's softplus."""
     torch.manual_seed(0)
-    layers = (nn.Linear(5, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 3))
+    layers = (
+        nn.Linear(5, width),
+        nn.ReLU(),
+        nn.Linear(width, width),
+        nn.ReLU(),
+        nn.Linear(width, 3),
+    )
     model = Model(nn.Sequential(*layers), (0.0, 1.0), device="cpu", batch_size=64)
     x = torch.rand(32, 5)
 
     def directions(x: Tensor) -> Tensor:
         with smooth_relu(), torch.enable_grad():
             leaf = x.clone().requires_grad_(True)
-            (gradient,) = torch.autograd.grad(model.forward(leaf)[:, 0].sum(), leaf, create_graph=True)
+            (gradient,) = torch.autograd.grad(
+                model.forward(leaf)[:, 0].sum(), leaf, create_graph=True
+            )
             (found,) = torch.autograd.grad((gradient * gradient).sum(), leaf)
         return found
 
@@ -104,7 +112,10 @@ def test_flags_are_as_they_were_also_after_an_exception() -> None:
         raise RuntimeError("stop")
     with pytest.raises(ModelError):
         model.logits(torch.rand(6, 5))
-    assert ([m.training for m in module.modules()], [p.requires_grad for p in module.parameters()]) == flags
+    assert (
+        [m.training for m in module.modules()],
+        [p.requires_grad for p in module.parameters()],
+    ) == flags
     assert torch.equal(module[2].running_mean, statistics)
 
 
@@ -179,7 +190,11 @@ def test_a_few_photos_are_no_reason_for_a_large_batch() -> None:
 
 def test_the_number_of_rows_follows_from_the_module_and_not_from_the_time() -> None:
     def rows(width: int) -> int:
-        model = Model(nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 3)), (0.0, 1.0), device="cpu")
+        model = Model(
+            nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 3)),
+            (0.0, 1.0),
+            device="cpu",
+        )
         return model.row_budget(torch.zeros(1, 4), count=10**6)
 
     # 2 x width + 3 numbers of 4 bytes each; a power of two that fits into 16 MB, at least 16 and at most 8,192
@@ -204,7 +219,9 @@ def test_modules_may_start_in_place_or_ignore_their_input() -> None:
 
 def test_bounds_of_other_units_than_the_inputs_are_warned_of_once() -> None:
     model = Model(nn.Linear(4, 3), (0.0, 255.0), device="cpu")
-    with pytest.warns(UserWarning, match=r"use less than 1% of the bounds \[0, 255\]. Do both have the same units"):
+    with pytest.warns(
+        UserWarning, match=r"use less than 1% of the bounds \[0, 255\]. Do both have the same units"
+    ):
         model.warn_of_units(torch.rand(5, 4))
     for fine in (torch.rand(5, 4), torch.rand(1, 4), torch.zeros(5, 4), 255 * torch.rand(5, 4)):
         model.warn_of_units(fine)
@@ -267,7 +284,9 @@ for batch_size in (32, "auto"):
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit of the address space")
 def test_a_limit_of_memory_is_kept() -> None:
     """A batch of 32 photos needs 616 MB in this network: an activation of 205 MB, that of its ReLU, and a gradient."""
-    done = subprocess.run([sys.executable, "-c", _LIMITED], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _LIMITED], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("32 [")
 
@@ -275,11 +294,20 @@ def test_a_limit_of_memory_is_kept() -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        (lambda x: (x, x), r"got a tuple of a tensor of shape \(N, 4\), a tensor of shape \(N, 4\)"),
+        (
+            lambda x: (x, x),
+            r"got a tuple of a tensor of shape \(N, 4\), a tensor of shape \(N, 4\)",
+        ),
         (lambda x: x[:, 0], r"got a tensor of shape \(N,\) for inputs of shape \(N, 4\)"),
         (lambda x: x[:, :1], r"got a tensor of shape \(N, 1\)"),
-        (lambda x: x[:3], r"got a tensor of shape \(3, 4\) for a batch of N = 16 \(small batches are padded\)"),
-        (lambda x: x * float("nan"), "expected finite logits, got NaN or infinity for 5 of 5 inputs"),
+        (
+            lambda x: x[:3],
+            r"got a tensor of shape \(3, 4\) for a batch of N = 16 \(small batches are padded\)",
+        ),
+        (
+            lambda x: x * float("nan"),
+            "expected finite logits, got NaN or infinity for 5 of 5 inputs",
+        ),
     ],
 )
 def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
@@ -295,19 +323,43 @@ def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
     ("inputs", "message"),
     [
         ([[0.5]], "inputs: expected a torch.Tensor, got list$"),
-        (np.zeros((3, 4)), r"inputs: expected a torch.Tensor, got ndarray: use torch.from_numpy\(x\).float\(\)"),
-        ((torch.rand(3, 4), torch.zeros(3)), "got tuple: give the inputs alone, or a standfast.data.Dataset"),
-        (DataLoader(BATCH), r"got DataLoader: use one batch, such as x, labels = next\(iter\(loader\)\)"),
+        (
+            np.zeros((3, 4)),
+            r"inputs: expected a torch.Tensor, got ndarray: use torch.from_numpy\(x\).float\(\)",
+        ),
+        (
+            (torch.rand(3, 4), torch.zeros(3)),
+            "got tuple: give the inputs alone, or a standfast.data.Dataset",
+        ),
+        (
+            DataLoader(BATCH),
+            r"got DataLoader: use one batch, such as x, labels = next\(iter\(loader\)\)",
+        ),
         (BATCH, r"got TensorDataset: use dataset.tensors\[0\]"),
         (Subset(BATCH, [0]), r"got Subset: use torch.stack\(\[x for x, _ in dataset\]\)"),
-        (pd.DataFrame(np.zeros((3, 4))), r"got DataFrame: use torch.tensor\(frame.to_numpy\(\), dtype=torch.float32\)"),
+        (
+            pd.DataFrame(np.zeros((3, 4))),
+            r"got DataFrame: use torch.tensor\(frame.to_numpy\(\), dtype=torch.float32\)",
+        ),
         (torch.rand(3, 4, dtype=torch.float64), r"got torch.float64: use x.float\(\)$"),
-        (torch.zeros(3, 4, dtype=torch.int64), r"got torch.int64: use x.float\(\); for token ids, .*Emb"),
+        (
+            torch.zeros(3, 4, dtype=torch.int64),
+            r"got torch.int64: use x.float\(\); for token ids, .*Emb",
+        ),
         (torch.zeros(3, 4, dtype=torch.uint8), r"got torch.uint8: use x.float\(\), divided by 255"),
-        (torch.rand(4), r"inputs: expected a non-empty batch of shape \(N, ...\), got shape \(4,\)"),
+        (
+            torch.rand(4),
+            r"inputs: expected a non-empty batch of shape \(N, ...\), got shape \(4,\)",
+        ),
         (torch.rand(0, 4), r"non-empty batch .* got shape \(0, 4\)"),
-        (torch.rand(3, 4) + 1, r"inputs: expected values within the bounds \[0, 1\], got values in \[1"),
-        (torch.full((3, 4), torch.nan), "inputs: expected finite values .*impute.*, got NaN or infinity"),
+        (
+            torch.rand(3, 4) + 1,
+            r"inputs: expected values within the bounds \[0, 1\], got values in \[1",
+        ),
+        (
+            torch.full((3, 4), torch.nan),
+            "inputs: expected finite values .*impute.*, got NaN or infinity",
+        ),
     ],
 )
 def test_bad_inputs(inputs: object, message: str) -> None:
@@ -330,7 +382,9 @@ def test_bad_inputs(inputs: object, message: str) -> None:
         ((3, 8, 8), (2, 5, 8, 8), ""),
     ],
 )
-def test_the_layout_that_the_module_takes_is_found(inner: tuple[int, ...], shape: tuple[int, ...], use: str) -> None:
+def test_the_layout_that_the_module_takes_is_found(
+    inner: tuple[int, ...], shape: tuple[int, ...], use: str
+) -> None:
     kind = nn.Conv2d if len(inner) == 3 else nn.Conv1d
     module = nn.Sequential(kind(inner[0], 2, 3), nn.Flatten(), nn.LazyLinear(2))
     module(torch.rand(1, *inner))
@@ -341,7 +395,9 @@ def test_the_layout_that_the_module_takes_is_found(inner: tuple[int, ...], shape
         lambda x: standfast.metrics.AOPC(steps=2)(model, "saliency", x),
         lambda x: standfast.evaluate(model, "saliency", x, "aopc", controls=False, progress=False),
     ):
-        with pytest.raises(ArgumentError if use else ModelError, match="module: failed on inputs") as caught:
+        with pytest.raises(
+            ArgumentError if use else ModelError, match="module: failed on inputs"
+        ) as caught:
             call(x)
         assert (f"of shape {shape}: use {use} (" in str(caught.value)) == bool(use)
         assert "use x" not in str(caught.value) or use
@@ -355,7 +411,10 @@ def test_a_shape_the_module_cannot_take() -> None:
     start = r"module: failed on inputs of shape \(2, 5\), dtype torch.float32. It says"
     with pytest.raises(ModelError, match=rf"{start}: .*mat1.*\(2x5 "):
         model.logits(x)
-    with pytest.raises(ModelError, match=rf"{start}, of a batch of 1: .*mat1.*\(1x5 "), model.naming(x):
+    with (
+        pytest.raises(ModelError, match=rf"{start}, of a batch of 1: .*mat1.*\(1x5 "),
+        model.naming(x),
+    ):
         model.logits(x[:1])
 
 
@@ -363,13 +422,21 @@ def test_bad_constructor_arguments() -> None:
     def make(**arguments: object) -> object:
         return Model(**({"module": linear(), "bounds": (0.0, 1.0)} | arguments))
 
-    assert_refused(make, bounds=[(1.0, 0.0), (torch.tensor([0.0, 0.5, 2.0]), torch.tensor([1.0, 0.5, 1.0])), 3])
+    assert_refused(
+        make, bounds=[(1.0, 0.0), (torch.tensor([0.0, 0.5, 2.0]), torch.tensor([1.0, 0.5, 1.0])), 3]
+    )
     assert_refused(make, batch_size=[0, True], module=[len], preprocess=[1])
 
 
 @pytest.mark.parametrize(
     "value",
-    [torch.rand(9, 9), torch.rand(40, dtype=torch.float64), np.ones((30, 3)), [0.5] * 500, [torch.rand(3)] * 99],
+    [
+        torch.rand(9, 9),
+        torch.rand(40, dtype=torch.float64),
+        np.ones((30, 3)),
+        [0.5] * 500,
+        [torch.rand(3)] * 99,
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_no_error_prints_a_whole_tensor(value: Any) -> None:
@@ -397,15 +464,21 @@ def test_bounds_per_channel_and_preprocess() -> None:
     outside = Model(module, (0.0, 1.0), preprocess=lambda v: (v - mean) / std, device="cpu")
     inside = Model(module, ((0 - mean) / std, (1 - mean) / std), device="cpu")
     assert torch.allclose(outside.logits(x), inside.logits((x - mean) / std), atol=1e-5)
-    gradients = [explainers.get("saliency")(c, v) for c, v in ((outside, x), (inside, (x - mean) / std))]
+    gradients = [
+        explainers.get("saliency")(c, v) for c, v in ((outside, x), (inside, (x - mean) / std))
+    ]
     assert torch.allclose(gradients[0], gradients[1] / std, atol=1e-4)
 
 
 def test_bounds_must_not_enlarge_the_input() -> None:
     model = Model(linear(), (torch.zeros(3, 1, 1), torch.ones(3, 1, 1)), device="cpu")
-    with pytest.raises(ArgumentError, match=r"a sample shape that bounds of shape \(3, 1, 1\) broadcast to"):
+    with pytest.raises(
+        ArgumentError, match=r"a sample shape that bounds of shape \(3, 1, 1\) broadcast to"
+    ):
         model.logits(torch.rand(2, 1, 2, 2))
-    with pytest.raises(ArgumentError, match=r"axes are swapped.* of shape \(2, 4, 4, 3\): use x.movedim\(-1, 1\)"):
+    with pytest.raises(
+        ArgumentError, match=r"axes are swapped.* of shape \(2, 4, 4, 3\): use x.movedim\(-1, 1\)"
+    ):
         model.logits(torch.rand(2, 4, 4, 3))
 
 
@@ -427,7 +500,11 @@ def test_targets() -> None:
     x = torch.rand(3, 4)
     assert torch.equal(model.check_targets(None, x), model.predict(x))
     assert model.check_targets(2, x).tolist() == [2, 2, 2]
-    for bad, message in ((3, "classes from 0 to 2"), (torch.tensor([0, 1]), "shape"), (torch.rand(3), "whole numbers")):
+    for bad, message in (
+        (3, "classes from 0 to 2"),
+        (torch.tensor([0, 1]), "shape"),
+        (torch.rand(3), "whole numbers"),
+    ):
         with pytest.raises(ArgumentError, match=message):
             model.check_targets(bad, x)
 
@@ -451,7 +528,9 @@ def test_on_a_gpu() -> None:
 
 def test_watch_counts_the_inputs_of_the_outermost_call_only() -> None:
     """An explainer that runs the model within a chunk makes no evaluations of its own."""
-    model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16)
+    model = Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16
+    )
 
     def run(x: Tensor) -> tuple[Tensor]:
         return (model.map_rows(lambda y: (model.forward(y),), torch.cat([x, x]))[0][: len(x)],)
@@ -464,7 +543,9 @@ def test_watch_counts_the_inputs_of_the_outermost_call_only() -> None:
 
 
 def test_watch_may_stop_what_runs_and_is_over_then() -> None:
-    model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16)
+    model = Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16
+    )
 
     def stop(count: int) -> None:
         raise KeyboardInterrupt
@@ -486,7 +567,9 @@ def test_watch_may_stop_what_runs_and_is_over_then() -> None:
 
 def test_outputs_like_probabilities_are_warned_of_once() -> None:
     model = Model(nn.Sequential(linear(), nn.Softmax(1)), (0.0, 1.0), device="cpu")
-    with pytest.warns(UserWarning, match="outputs look like probabilities .*return logits, without softmax") as caught:
+    with pytest.warns(
+        UserWarning, match="outputs look like probabilities .*return logits, without softmax"
+    ) as caught:
         model.logits(torch.rand(5, 4))
     assert caught[0].filename == __file__  # the user's line, not one of standfast
     model.logits(torch.rand(5, 4))  # a second warning would be an error
@@ -508,19 +591,31 @@ def write(out: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
 ALIKE: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
     "sigmoids": (torch.sigmoid, "several labels"),
     "clamped": (lambda z: torch.special.expit(z).clamp(1e-6, 1 - 1e-6), "several labels"),
-    "in single precision": (lambda z: nn.functional.hardsigmoid(z).double().float(), "several labels"),
+    "in single precision": (
+        lambda z: nn.functional.hardsigmoid(z).double().float(),
+        "several labels",
+    ),
     "saturated": (lambda z: (1e9 * z + 1e9).sigmoid(), "several labels"),
     "two softmaxes": (lambda z: z.reshape(-1, 2, 2).softmax(2).flatten(1), "several labels"),
     "by logarithms": (lambda z: nn.functional.logsigmoid(z).exp(), "several labels"),
-    "written in place": (lambda z: write(torch.zeros(len(z), 3), z[:, :2].sigmoid()), "several labels"),
+    "written in place": (
+        lambda z: write(torch.zeros(len(z), 3), z[:, :2].sigmoid()),
+        "several labels",
+    ),
     "one probability": (lambda z: split(z[:, :1].sigmoid()), "class 1 always wins"),
     "its negative, not halved": (lambda z: 2 * split(z[:, :1].sigmoid()), "class 1 always wins"),
-    "beside zero": (lambda z: torch.stack([torch.zeros(len(z)), z[:, 1].sigmoid()], 1), "several labels"),
+    "beside zero": (
+        lambda z: torch.stack([torch.zeros(len(z)), z[:, 1].sigmoid()], 1),
+        "several labels",
+    ),
     "logits that are in [0, 1]": (lambda z: 0.01 * z + 0.5, ""),
     "one logit that is in [0, 1]": (lambda z: split(0.01 * z[:, :1] + 0.5), ""),
     "logits made of a sigmoid": (lambda z: 20 * (z.sigmoid() - 0.5), ""),
     "a gate": (lambda z: (0.01 * z + 0.5) * z.sigmoid(), ""),
-    "logarithms of both": (lambda z: torch.stack([1 - z[:, 0].sigmoid(), z[:, 0].sigmoid()], 1).log(), ""),
+    "logarithms of both": (
+        lambda z: torch.stack([1 - z[:, 0].sigmoid(), z[:, 0].sigmoid()], 1).log(),
+        "",
+    ),
 }
 
 
@@ -571,10 +666,15 @@ def test_the_problem_type_of_transformers_is_heeded(kind: str) -> None:
         assert len(caught) == 1
         for function in (
             lambda module, x: split(module(x)[:, 1:2]),
-            lambda module, x: torch.stack([1 - module(x)[:, 1].sigmoid(), module(x)[:, 1].sigmoid()], 1).log(),
-        ):  # a warning would be an error
+            lambda module, x: torch.stack(
+                [1 - module(x)[:, 1].sigmoid(), module(x)[:, 1].sigmoid()], 1
+            ).log(),
+        ):
+            # a warning would be an error
             recipe = Model(module, (0.0, 1.0), device="cpu", forward=function)
-            torch.testing.assert_close(recipe.logits(x).softmax(1)[:, 1], module(x)[:, 1].sigmoid().detach())
+            torch.testing.assert_close(
+                recipe.logits(x).softmax(1)[:, 1], module(x)[:, 1].sigmoid().detach()
+            )
     with pytest.raises(ModelError, match=kind):
         Model(OfTransformers(1, kind), (0.0, 1.0), device="cpu").logits(x)
     for single in (None, "single_label_classification"):
@@ -591,36 +691,61 @@ def test_one_sample_without_a_batch_is_said_to_be_one() -> None:
         return standfast.metrics.AOPC(steps=2)(model, "saliency", x)
 
     model = Model(nn.Sequential(*CONV), (0.0, 1.0), device="cpu")
-    words = r"got one sample of shape \(3, 8, 8\): use x\[None\] \(module: failed on .* It says.*: \S"
+    words = (
+        r"got one sample of shape \(3, 8, 8\): use x\[None\] \(module: failed on .* It says.*: \S"
+    )
     with pytest.raises(ArgumentError, match=words):
         call(model, torch.rand(3, 8, 8))
-    with pytest.raises(ModelError, match=r"inputs of shape \(5, 1, 8, 8\), .*to have 3 channels, but got 1") as caught:
+    with pytest.raises(
+        ModelError, match=r"inputs of shape \(5, 1, 8, 8\), .*to have 3 channels, but got 1"
+    ) as caught:
         call(model, torch.rand(5, 1, 8, 8))
     assert "16" not in str(caught.value)  # to which small batches are padded
     with pytest.raises(ModelError, match=r"inputs of shape \(5, 3, 9, 9\)"):
         call(model, torch.rand(5, 3, 9, 9))
     assert model.logits(torch.rand(2, 3, 8, 8)).shape == (2, 3)
     with pytest.raises(ArgumentError, match="use x"):  # preprocessing changes nothing of that
-        call(Model(nn.Sequential(*CONV), (0.0, 1.0), lambda v: (v - 0.5) / 0.2, "cpu"), torch.rand(3, 8, 8))
+        call(
+            Model(nn.Sequential(*CONV), (0.0, 1.0), lambda v: (v - 0.5) / 0.2, "cpu"),
+            torch.rand(3, 8, 8),
+        )
     # a batch of which a wrong preprocessing takes one channel is no sample
     with pytest.raises(ModelError, match=r"module: failed on inputs of shape \(3, 3, 8, 8\)"):
-        call(Model(nn.Sequential(*CONV), (0.0, 1.0), lambda v: v[:, 0], "cpu"), torch.rand(3, 3, 8, 8))
+        call(
+            Model(nn.Sequential(*CONV), (0.0, 1.0), lambda v: v[:, 0], "cpu"),
+            torch.rand(3, 3, 8, 8),
+        )
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: build(bounds=("a", "b")), r"bounds: expected a pair \(lower, upper\) of numbers or tensors, got"),
+        (
+            lambda: build(bounds=("a", "b")),
+            r"bounds: expected a pair \(lower, upper\) of numbers or tensors, got",
+        ),
         (lambda: build(bounds=(0j, 1j)), "bounds: expected a pair"),
         (lambda: build(device="warp"), "device: expected auto, or a device of torch"),
-        (lambda: build(nn.Linear(4, 3, device="meta")), "'weight' on the device meta: load the weights first"),
+        (
+            lambda: build(nn.Linear(4, 3, device="meta")),
+            "'weight' on the device meta: load the weights first",
+        ),
         (lambda: build(nn.LazyLinear(3)), "'weight' that is lazy: run the module once"),
         (lambda: build().check_targets("a", torch.rand(2, 4)), "targets: expected whole numbers"),
         (lambda: build(device="hpu"), "device: expected one that this torch has here, got hpu: "),
         (lambda: build(device="meta"), "device: expected a CPU or a CUDA device"),
-        (lambda: build().check_inputs(torch.nested.nested_tensor([torch.rand(4)])), "with values, got a nested one"),
-        (lambda: build(preprocess=lambda x: None).logits(torch.rand(2, 4)), "preprocess: expected a tensor"),
-        (lambda: build(Rounding()).logits(torch.rand(2, 4)), "as floating-point numbers, got torch.int64"),
+        (
+            lambda: build().check_inputs(torch.nested.nested_tensor([torch.rand(4)])),
+            "with values, got a nested one",
+        ),
+        (
+            lambda: build(preprocess=lambda x: None).logits(torch.rand(2, 4)),
+            "preprocess: expected a tensor",
+        ),
+        (
+            lambda: build(Rounding()).logits(torch.rand(2, 4)),
+            "as floating-point numbers, got torch.int64",
+        ),
     ],
 )
 def test_what_torch_would_stumble_over_is_named(call: Callable[[], object], words: str) -> None:
@@ -635,8 +760,12 @@ class Rounding(nn.Module):
         return x[:, :3].round().to(torch.int64)
 
 
-def build(module: nn.Module | None = None, bounds: Any = (0.0, 1.0), **options: Any) -> standfast.Model:
-    return standfast.Model(nn.Linear(4, 3) if module is None else module, bounds, **{"device": "cpu", **options})
+def build(
+    module: nn.Module | None = None, bounds: Any = (0.0, 1.0), **options: Any
+) -> standfast.Model:
+    return standfast.Model(
+        nn.Linear(4, 3) if module is None else module, bounds, **{"device": "cpu", **options}
+    )
 
 
 @pytest.mark.parametrize(
@@ -647,7 +776,9 @@ def build(module: nn.Module | None = None, bounds: Any = (0.0, 1.0), **options: 
         (lambda x: np.full(x.shape, None), "got object"),
     ],
 )
-def test_maps_that_are_no_real_numbers_are_refused(explain: Callable[[Tensor], Any], words: str) -> None:
+def test_maps_that_are_no_real_numbers_are_refused(
+    explain: Callable[[Tensor], Any], words: str
+) -> None:
     explainer = standfast.explainers.from_callable(lambda module, x, targets: explain(x))
     with pytest.raises(standfast.ModelError, match=words):
         explainer(build(), torch.rand(2, 4))
@@ -663,7 +794,9 @@ def test_a_few_units_in_the_last_place_beyond_the_bounds_are_rounding() -> None:
 
 
 def test_an_explainer_names_what_it_needs_instead_of_a_module() -> None:
-    with pytest.raises(ArgumentError, match=r"model: expected standfast\.Model\(module, .*, got a Linear"):
+    with pytest.raises(
+        ArgumentError, match=r"model: expected standfast\.Model\(module, .*, got a Linear"
+    ):
         standfast.explainers.get("saliency")(nn.Linear(4, 3), torch.rand(2, 4))  # type: ignore[arg-type]
 
 
@@ -690,14 +823,18 @@ NOISE = {
 
 @pytest.mark.parametrize("size", [1.0, 1e-4])
 @pytest.mark.parametrize("draw", NOISE.values(), ids=NOISE)
-def test_random_numbers_in_forward_are_noticed_in_direct_calls(draw: Callable[[Tensor], Tensor], size: float) -> None:
+def test_random_numbers_in_forward_are_noticed_in_direct_calls(
+    draw: Callable[[Tensor], Tensor], size: float
+) -> None:
     model, x = Model(Noisy(draw, size), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
     for call in (
         standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2),
         standfast.metrics.AOPC(steps=2, samples=1),
     ):
         for _ in range(2):  # an error does not count as a check
-            with pytest.raises(ModelError, match="same logits for the same inputs.*two calls.*draws random numbers"):
+            with pytest.raises(
+                ModelError, match="same logits for the same inputs.*two calls.*draws random numbers"
+            ):
                 call(model, "saliency", x)
     with pytest.raises(ModelError, match="same logits for the same inputs"):
         standfast.evaluate(model, "saliency", x, "aopc", controls=False, progress=False)
@@ -710,8 +847,11 @@ def test_a_generator_of_its_own_is_blamed_before_the_batch() -> None:
     model, x = Model(Noisy(draw), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
     with pytest.raises(ModelError, match=r"same inputs.*a random generator of its own"):
         model.check_repeatable(x)
-    turns = iter([0.0, 1e-4, 1.0, 0.0])  # so small that the identical calls alone are taken for rounding
-    shaky = Model(Noisy(lambda logits: torch.full_like(logits, next(turns))), (0.0, 1.0), device="cpu")
+    # so small that the identical calls alone are taken for rounding
+    turns = iter([0.0, 1e-4, 1.0, 0.0])
+    shaky = Model(
+        Noisy(lambda logits: torch.full_like(logits, next(turns))), (0.0, 1.0), device="cpu"
+    )
     with pytest.raises(ModelError, match="same logits for the same inputs"):
         shaky.check_repeatable(x, in_batches=True)
 
@@ -737,7 +877,9 @@ def test_the_check_runs_once_and_leaves_no_trace() -> None:
     assert (counted, seen, model.module.rows) == ([], [16, 16], 0)
     model.check_repeatable(x)
     assert len(seen) == 2
-    result = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)(model, "saliency", x)
+    result = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)(
+        model, "saliency", x
+    )
     assert result.model_evaluations.tolist() == [3, 3, 3]
     model.module = Noisy(torch.rand_like)  # another module is checked again
     with pytest.raises(ModelError, match="same inputs"):
@@ -747,7 +889,9 @@ def test_the_check_runs_once_and_leaves_no_trace() -> None:
 def test_sigmoids_are_found_where_hooks_and_modes_of_explainers_are() -> None:
     """The module runs once more for it, but not among them: a named layer runs once, and rules see one pass."""
     torch.manual_seed(0)
-    body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 3), nn.Sigmoid())
+    body = nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 3), nn.Sigmoid()
+    )
     for explainer in ("gradcam:layer='0'", "deeplift", "saliency"):
         model = Model(body, (0.0, 1.0), device="cpu")
         with pytest.warns(UserWarning, match="several labels"):

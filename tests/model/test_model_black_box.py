@@ -32,7 +32,9 @@ def predict_proba(rows: np.ndarray) -> np.ndarray:
     return softmax(np.floor(4 * rows) @ WEIGHTS.T)
 
 
-def from_callable(function: Callable[[Any], Any] = predict_proba, **options: Any) -> standfast.Model:
+def from_callable(
+    function: Callable[[Any], Any] = predict_proba, **options: Any
+) -> standfast.Model:
     return standfast.Model.from_callable(function, (0.0, 1.0), **options)
 
 
@@ -48,7 +50,9 @@ def test_a_softmax_gives_the_probabilities_back(dtype: torch.dtype) -> None:
     x = X.to(dtype)
     logits = model.logits(x)
     assert logits.dtype == model.dtype == dtype
-    np.testing.assert_allclose(logits.double().softmax(1).numpy(), predict_proba(x.numpy()), rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(
+        logits.double().softmax(1).numpy(), predict_proba(x.numpy()), rtol=1e-5, atol=1e-12
+    )
     assert {rows.dtype for rows in seen} == {x.numpy().dtype}
     assert (model.predict(x).numpy() == predict_proba(x.numpy()).argmax(1)).all()
     assert repr(model) == "Model(recording, a function without gradients, bounds [0, 1], cpu)"
@@ -94,9 +98,14 @@ def test_scores_of_two_classes(kind: str) -> None:
 
 
 def test_probabilities_of_zero_have_the_stated_floor() -> None:
-    certain = from_callable(lambda rows: np.stack([rows[:, 0] > 0.5, rows[:, 0] <= 0.5], 1).astype(float))
+    certain = from_callable(
+        lambda rows: np.stack([rows[:, 0] > 0.5, rows[:, 0] <= 0.5], 1).astype(float)
+    )
     logits = certain.logits(X)
-    assert set(logits.unique().tolist()) == {0.0, float(torch.tensor(1e-12, dtype=torch.float64).log().float())}
+    assert set(logits.unique().tolist()) == {
+        0.0,
+        float(torch.tensor(1e-12, dtype=torch.float64).log().float()),
+    }
 
 
 def raising(rows: np.ndarray) -> np.ndarray:
@@ -104,14 +113,38 @@ def raising(rows: np.ndarray) -> np.ndarray:
 
 
 WRONG: dict[str, tuple[Callable[[Any], Any], str, str]] = {
-    "an error": (raising, "probability", "from raising for an array of shape .N, 4., float32, which raises KeyError: "),
-    "classes": (lambda rows: rows[:, 0] > 0.5, "probability", "returns bool .classes. give predict_proba"),
-    "too few rows": (lambda rows: predict_proba(rows)[:-1], "probability", r"returns shape \(15, 3\)"),
+    "an error": (
+        raising,
+        "probability",
+        "from raising for an array of shape .N, 4., float32, which raises KeyError: ",
+    ),
+    "classes": (
+        lambda rows: rows[:, 0] > 0.5,
+        "probability",
+        "returns bool .classes. give predict_proba",
+    ),
+    "too few rows": (
+        lambda rows: predict_proba(rows)[:-1],
+        "probability",
+        r"returns shape \(15, 3\)",
+    ),
     "one number": (lambda rows: np.float64(0.5), "probability", r"returns shape \(\)"),
-    "three axes": (lambda rows: np.zeros((len(rows), 2, 2)), "logit", r"returns shape \(16, 2, 2\)"),
+    "three axes": (
+        lambda rows: np.zeros((len(rows), 2, 2)),
+        "logit",
+        r"returns shape \(16, 2, 2\)",
+    ),
     "nothing": (lambda rows: None, "probability", "which returns object"),
-    "no shares": (lambda rows: predict_proba(rows) * 0.9, "probability", "not in .0, 1. with a sum of 1 .*'?logit"),
-    "log-odds": (lambda rows: 5 * rows[:, 0] + 1.01, "probability", "not in .0, 1. with a sum of 1"),
+    "no shares": (
+        lambda rows: predict_proba(rows) * 0.9,
+        "probability",
+        "not in .0, 1. with a sum of 1 .*'?logit",
+    ),
+    "log-odds": (
+        lambda rows: 5 * rows[:, 0] + 1.01,
+        "probability",
+        "not in .0, 1. with a sum of 1",
+    ),
 }
 
 
@@ -154,7 +187,10 @@ def test_wrong_arguments() -> None:
         def predict(self, rows: np.ndarray) -> np.ndarray:
             return rows[:, 0]
 
-    with pytest.raises(ArgumentError, match="function: expected a function of arrays; .* predict_proba, got Estimator"):
+    with pytest.raises(
+        ArgumentError,
+        match="function: expected a function of arrays; .* predict_proba, got Estimator",
+    ):
         from_callable(Estimator())  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="output: expected 'probability' or 'logit'"):
         from_callable(output="proba")
@@ -173,20 +209,29 @@ def test_what_needs_gradients_refuses_before_the_function_is_called() -> None:
 
     model, ball = from_callable(counted), standfast.LinfBall(0.2)
     assert not model.differentiable
-    with pytest.raises(ArgumentError, match="explainer: .*predictions alone .*counted has no gradients, got saliency"):
+    with pytest.raises(
+        ArgumentError,
+        match="explainer: .*predictions alone .*counted has no gradients, got saliency",
+    ):
         standfast.explainers.get("saliency")(model, X)
     with pytest.raises(ArgumentError, match="explainer: .*got lrp, which needs gradients; layers"):
         standfast.metrics.MaxSensitivity(ball)(model, "lrp", X)
-    with pytest.raises(ArgumentError, match="model: expected a module, since c_eval needs gradients"):
+    with pytest.raises(
+        ArgumentError, match="model: expected a module, since c_eval needs gradients"
+    ):
         standfast.metrics.CEval()(model, "occlusion", X)
     for search in ("gradient", "sign"):
         worst = standfast.metrics.WorstCase(ball, search=search, budget=20)
-        with pytest.raises(ArgumentError, match="search: expected a black-box search, since the model cannot be"):
+        with pytest.raises(
+            ArgumentError, match="search: expected a black-box search, since the model cannot be"
+        ):
             worst(model, "input_copy", X)
     attack = standfast.metrics.AttributionAttack(neighbourhood=ball, attack="top_k")
     with pytest.raises(ArgumentError, match="attack: .*counted has no gradients"):
         attack(model, "input_copy", X)
-    with pytest.raises(ArgumentError, match="model: .*parameter_sensitivity_consistency needs a module"):
+    with pytest.raises(
+        ArgumentError, match="model: .*parameter_sensitivity_consistency needs a module"
+    ):
         standfast.metrics.ParameterSensitivityConsistency()(model, "occlusion", X)
     assert calls == [0]
     # an explainer that does not say what it needs is told by the function
@@ -195,7 +240,9 @@ def test_what_needs_gradients_refuses_before_the_function_is_called() -> None:
         leaf = inputs.requires_grad_(True)
         return torch.autograd.grad(module(leaf).sum(), leaf)[0]
 
-    with pytest.raises(NoGradientsError, match="got the function counted, which has none; use an explainer"):
+    with pytest.raises(
+        NoGradientsError, match="got the function counted, which has none; use an explainer"
+    ):
         standfast.explainers.get(gradient)(model, X[:2])
     calls[0] = 0
     for name in ("captum:IntegratedGradients", "captum:Saliency"):
@@ -227,9 +274,17 @@ def test_explanations_are_those_of_the_same_model_as_a_module() -> None:
 
     module = standfast.Model(Steps(), (0.0, 1.0), device="cpu")
     function = from_callable(lambda rows: np.floor(4 * rows) @ WEIGHTS.T, output="logit")
-    for name in ("kernel_shap", "lime", "occlusion", "shapley_sampling", "captum:ShapleyValueSampling"):
+    for name in (
+        "kernel_shap",
+        "lime",
+        "occlusion",
+        "shapley_sampling",
+        "captum:ShapleyValueSampling",
+    ):
         explainer = standfast.explainers.get(name)
-        torch.testing.assert_close(explainer(function, X[:4]), explainer(module, X[:4]), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            explainer(function, X[:4]), explainer(module, X[:4]), rtol=1e-4, atol=1e-5
+        )
     metric = standfast.metrics.WorstCase(standfast.LinfBall(0.2), search="genetic", budget=60)
     found, wanted = (metric(model, "occlusion", X[:4]) for model in (function, module))
     torch.testing.assert_close(found.value, wanted.value, rtol=1e-4, atol=1e-4)
@@ -239,8 +294,11 @@ class Estimator:
     """A fitted model of the user's own: a threshold that `fit` sets, in an array with gaps between its fields."""
 
     def __init__(self, threshold: float, scale: float = 5.0) -> None:
-        self.nodes = np.empty(1, dtype=np.dtype({"names": ["at", "side"], "formats": ["f8", "u1"], "itemsize": 16}))
-        self.nodes.view(np.uint8)[:] = np.random.default_rng().integers(0, 255, 16)  # as fresh memory is
+        self.nodes = np.empty(
+            1, dtype=np.dtype({"names": ["at", "side"], "formats": ["f8", "u1"], "itemsize": 16})
+        )
+        # as fresh memory is
+        self.nodes.view(np.uint8)[:] = np.random.default_rng().integers(0, 255, 16)
         self.nodes["at"], self.nodes["side"] = threshold, 1
         self.parts = [{"scale": scale, "self": self}]
 
@@ -264,7 +322,9 @@ def test_a_function_is_known_by_what_it_answers_and_not_by_its_queries(algorithm
         if algorithm == "threshold":
             return Estimator(at)
         neighbors = pytest.importorskip("sklearn.neighbors")
-        return neighbors.KNeighborsClassifier(3, algorithm=algorithm).fit(X.numpy(), (X[:, 0] > at).numpy())
+        return neighbors.KNeighborsClassifier(3, algorithm=algorithm).fit(
+            X.numpy(), (X[:, 0] > at).numpy()
+        )
 
     model = fit(0.5)
     one = ask(model.predict_proba)
@@ -301,11 +361,18 @@ def test_evaluate_records_what_failed_and_goes_on(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="jobs failed:\n.*(?s:.)*c_eval"):
         found = standfast.evaluate(model, explainers, X[:2], metrics, out=tmp_path, progress=False)
     samples = found.samples
-    assert set(samples["explainer"]) == {"occlusion", "random", "input_copy"}  # no weights to shuffle for a control
+    # no weights to shuffle for a control
+    assert set(samples["explainer"]) == {
+        "occlusion",
+        "random",
+        "input_copy",
+    }
     assert set(samples["label"]) == {"aopc"}
     assert {(each["explainer"], each["label"]) for each in found.failures} >= {("saliency", "aopc")}
     assert found.manifest["models"]["predict_proba"]["module"] == "predict_proba"
-    costs = standfast.estimate(model, explainers, X[:2], metrics[:1], controls=False, sanity=False, seconds=0.2).frame()
+    costs = standfast.estimate(
+        model, explainers, X[:2], metrics[:1], controls=False, sanity=False, seconds=0.2
+    ).frame()
     assert [("no gradients" in error) for error in costs["error"]] == [False, True]
 
 
@@ -331,14 +398,23 @@ def test_columns_selected_by_name_get_a_hint() -> None:
     names = ["age", "income"]
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)), columns=names)
     scale = compose.ColumnTransformer([("scaled", StandardScaler(), names)])
-    model = make_pipeline(scale, LogisticRegression()).fit(frame, (frame.age > frame.income).astype(int))
+    model = make_pipeline(scale, LogisticRegression()).fit(
+        frame, (frame.age > frame.income).astype(int)
+    )
     x = torch.tensor(frame.to_numpy()[:6], dtype=torch.float32)
     bounds = (-5.0, 5.0)
     for function in (model.predict_proba, lambda rows: model.predict_proba(rows)):
-        with pytest.raises(ModelError, match=r"raises ValueError: .*model.predict_proba\(pandas.DataFrame\(rows, col"):
+        with pytest.raises(
+            ModelError,
+            match=r"raises ValueError: .*model.predict_proba\(pandas.DataFrame\(rows, col",
+        ):
             standfast.Model.from_callable(function, bounds).logits(x)
-    named = standfast.Model.from_callable(lambda rows: model.predict_proba(pd.DataFrame(rows, columns=names)), bounds)
-    assert torch.allclose(named.logits(x).softmax(1), torch.tensor(model.predict_proba(frame[:6])).float(), atol=1e-6)
+    named = standfast.Model.from_callable(
+        lambda rows: model.predict_proba(pd.DataFrame(rows, columns=names)), bounds
+    )
+    assert torch.allclose(
+        named.logits(x).softmax(1), torch.tensor(model.predict_proba(frame[:6])).float(), atol=1e-6
+    )
 
 
 def test_an_estimator_fitted_on_a_frame_does_not_warn_at_every_call() -> None:
@@ -355,7 +431,9 @@ def test_an_estimator_fitted_on_a_frame_does_not_warn_at_every_call() -> None:
     model = standfast.Model.from_callable(network.predict_proba, (-5.0, 5.0))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        standfast.explainers.get("occlusion")(model, torch.tensor(frame.to_numpy()[:3], dtype=torch.float32))
+        standfast.explainers.get("occlusion")(
+            model, torch.tensor(frame.to_numpy()[:3], dtype=torch.float32)
+        )
     assert {str(each.message) for each in caught} == {"of its own"}
 
 
@@ -371,7 +449,10 @@ def test_missing_cells_are_refused_with_advice() -> None:
         lambda: standfast.Model.from_callable(lambda rows: rows[:, 0], (x.amin(0), x.amax(0))),
     ]
     for call in calls:
-        with pytest.raises(ArgumentError, match=r"(inputs|background|bounds): expected finite values \(impute missing"):
+        with pytest.raises(
+            ArgumentError,
+            match=r"(inputs|background|bounds): expected finite values \(impute missing",
+        ):
             call()
 
 

@@ -24,7 +24,8 @@ from standfast.testing import small_transformer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # while torch compiles
+    # while torch compiles
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),
 ]
 
 #: those that find their layers, which an exported program does not have
@@ -33,7 +34,14 @@ OF_LAYERS = {"gradcam", "guided_gradcam", "fullgrad"}
 
 def make_module() -> nn.Module:
     torch.manual_seed(0)
-    layers = (nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3), nn.ReLU(), nn.Flatten())
+    layers = (
+        nn.Conv2d(1, 4, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 6, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+    )
     return nn.Sequential(*layers, nn.Linear(54, 8), nn.ReLU(), nn.Linear(8, 3)).eval()
 
 
@@ -47,7 +55,9 @@ def compile_module(module: nn.Module) -> nn.Module:
 
 
 def export_module(module: nn.Module) -> nn.Module:
-    program = torch.export.export(module, (make_inputs(),), dynamic_shapes=({0: torch.export.Dim("n")},))
+    program = torch.export.export(
+        module, (make_inputs(),), dynamic_shapes=({0: torch.export.Dim("n")},)
+    )
     return program.module()
 
 
@@ -67,7 +77,9 @@ def is_exported(model: standfast.Model) -> bool:
     return isinstance(model.module, torch.fx.GraphModule)
 
 
-@pytest.mark.parametrize("name", [n for n in standfast.explainers.names() if not n.startswith("attention_")])
+@pytest.mark.parametrize(
+    "name", [n for n in standfast.explainers.names() if not n.startswith("attention_")]
+)
 def test_explainers(pair, name):
     own, made = pair
     explainer = standfast.explainers.get(name)
@@ -90,7 +102,9 @@ def test_metrics(pair, name):
     expected, found = (metric(model, "input_x_gradient", make_inputs()) for model in pair)
     assert found.status == expected.status
     assert found.model_evaluations.tolist() == expected.model_evaluations.tolist()
-    torch.testing.assert_close(found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True)
+    torch.testing.assert_close(
+        found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,19 +194,29 @@ def export_training(module: nn.Module) -> nn.Module:
 
 def test_a_program_in_training_mode_is_refused():
     module = nn.Sequential(nn.BatchNorm1d(12), nn.Dropout(0.5), nn.Linear(12, 3))
-    with pytest.raises(ArgumentError, match=r"export it in evaluation mode.*batch_norm, dropout in training mode"):
+    with pytest.raises(
+        ArgumentError, match=r"export it in evaluation mode.*batch_norm, dropout in training mode"
+    ):
         classify(nn.Sequential(nn.Flatten(), export_training(module)))
     classify(torch.export.export(module.eval(), (torch.rand(4, 12),)).module())
 
 
 def test_a_program_that_is_the_same_in_both_modes_is_accepted():
-    classify(export_training(nn.Sequential(nn.BatchNorm1d(12, track_running_stats=False), nn.Dropout(0.0))))
+    classify(
+        export_training(
+            nn.Sequential(nn.BatchNorm1d(12, track_running_stats=False), nn.Dropout(0.0))
+        )
+    )
 
 
 @pytest.mark.parametrize("name", ["GuidedBackprop", "Deconvolution", "DeepLift", "LayerGradCam"])
 def test_explainers_with_hooks_refuse_programs(name):
-    explainer = standfast.explainers.get(f"captum:{name}", **({"layer": "0"} if name == "LayerGradCam" else {}))
-    with pytest.raises(ArgumentError, match=f"module with layers for captum.{name}.*exported by torch.export"):
+    explainer = standfast.explainers.get(
+        f"captum:{name}", **({"layer": "0"} if name == "LayerGradCam" else {})
+    )
+    with pytest.raises(
+        ArgumentError, match=f"module with layers for captum.{name}.*exported by torch.export"
+    ):
         explainer(classify(export_module(make_module())), make_inputs(), 0)
     traced = classify(torch.fx.symbolic_trace(make_module()))  # which has its layers
     expected = explainer(classify(make_module()), make_inputs(), 0)
@@ -249,10 +273,14 @@ def test_a_module_without_second_derivatives_is_named():
     model = classify(nn.Sequential(_Attention(), nn.Flatten(), nn.Linear(144, 3)))
     WorstCase(standfast.LinfBall(0.1), search="random", budget=20)(model, "saliency", make_inputs())
     with pytest.raises(ModelError, match=r"differentiated twice.*use a search without gradients"):
-        WorstCase(standfast.LinfBall(0.1), search="gradient", budget=60)(model, "saliency", make_inputs())
+        WorstCase(standfast.LinfBall(0.1), search="gradient", budget=60)(
+            model, "saliency", make_inputs()
+        )
     with pytest.raises(ModelError, match="differentiated twice"):
         AttributionAttack(standfast.LinfBall(0.1), steps=5)(model, "saliency", make_inputs())
-    found = WorstCase(standfast.LinfBall(0.1), search="auto", budget=60)(model, "saliency", make_inputs())
+    found = WorstCase(standfast.LinfBall(0.1), search="auto", budget=60)(
+        model, "saliency", make_inputs()
+    )
     assert not found.followed_gradients.any()
 
 
@@ -263,19 +291,27 @@ def test_channels_last(name):
     x = torch.rand(3, 1, 12, 12, generator=torch.Generator().manual_seed(1))
     inputs = x, x.to(memory_format=torch.channels_last)
     expected, found = (
-        metric(classify(module), "input_x_gradient", own) for module, own in zip(modules, inputs, strict=True)
+        metric(classify(module), "input_x_gradient", own)
+        for module, own in zip(modules, inputs, strict=True)
     )
     assert found.status == expected.status
-    torch.testing.assert_close(found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True)
+    torch.testing.assert_close(
+        found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True
+    )
 
 
-HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+HALF = pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"]
+)
 #: and a module in float32 that runs under autocast, with the channels last
 HALF_OR_MIXED = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, "mixed"], ids=str)
 #: for what takes long, and does not depend on which digits are missing: one of them, and the others with the slow tests
 ONE_OF_THEM = pytest.mark.parametrize(
     "dtype",
-    [torch.bfloat16, *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (torch.float16, "mixed"))],
+    [
+        torch.bfloat16,
+        *(pytest.param(dtype, marks=pytest.mark.slow) for dtype in (torch.float16, "mixed")),
+    ],
     ids=str,
 )
 #: how far a map's cosine may be from 1, and a value from the same one in float32: eight and eleven bits
@@ -285,10 +321,14 @@ APART = {torch.bfloat16: 0.15, torch.float16: 0.04, "mixed": 0.15}
 
 def mix(module: nn.Module, batch_size: int = 16) -> standfast.Model:
     module = module.to(memory_format=torch.channels_last)
-    return standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=batch_size, mixed_precision="bfloat16")
+    return standfast.Model(
+        module, (0.0, 1.0), device="cpu", batch_size=batch_size, mixed_precision="bfloat16"
+    )
 
 
-def halve(dtype: torch.dtype | str, attention: bool = False) -> tuple[standfast.Model, standfast.Model, Tensor]:
+def halve(
+    dtype: torch.dtype | str, attention: bool = False
+) -> tuple[standfast.Model, standfast.Model, Tensor]:
     """A model in half or mixed precision, one in float32 with the same weights, and the same inputs for both.
 
     The network has no max-pooling, whose winner depends on the last digit, and logits that differ by more than that.
@@ -335,13 +375,17 @@ def test_small_numbers_in_float16(name):
 def test_metrics_in_half_precision(name, dtype):
     half, single, inputs = halve(dtype)
     metric = light_metric(name)
-    found, expected = metric(half, "input_x_gradient", inputs), metric(single, "input_x_gradient", inputs.float())
+    found, expected = (
+        metric(half, "input_x_gradient", inputs),
+        metric(single, "input_x_gradient", inputs.float()),
+    )
     assert found.status == expected.status == ("ok",) * 3
     apart = (found.value - expected.value).abs() / expected.value.abs().clamp(min=1)
     assert apart.max() < APART[dtype]
     if dtype == torch.bfloat16:
         other = standfast.Model(half.module.module, (0.0, 1.0), device="cpu", batch_size=16)
-        assert torch.equal(metric(other, "input_x_gradient", inputs).value, found.value)  # for any batch size
+        # for any batch size
+        assert torch.equal(metric(other, "input_x_gradient", inputs).value, found.value)
 
 
 @ONE_OF_THEM
@@ -351,7 +395,8 @@ def test_searches_in_half_precision(search, dtype):
     kind = Rotation(20) if search == "grid" else standfast.L2Ball(0.5)
     metric = WorstCase(kind, search=search, budget=24)
     found, expected = metric(half, "gradcam", inputs), metric(single, "gradcam", inputs.float())
-    assert (found.value - expected.value).abs().median() < 0.1  # the last digit may turn the search of one sample
+    # the last digit may turn the search of one sample
+    assert (found.value - expected.value).abs().median() < 0.1
     assert found.inputs.dtype == torch.float32
 
 
@@ -435,8 +480,14 @@ def test_half_precision_with_preprocessing_and_forward(dtype):
         return 2 * module(x)
 
     mean = torch.tensor([0.1, 0.2, 0.3, 0.4])
-    given = mean.to(dtype) - 1, mean.to(dtype) + 1  # as the user rounds them, and the inputs at their ends
-    model = standfast.Model(module, given, preprocess=lambda x: x - mean, device="cpu", forward=double)
+    # as the user rounds them, and the inputs at their ends
+    given = (
+        mean.to(dtype) - 1,
+        mean.to(dtype) + 1,
+    )
+    model = standfast.Model(
+        module, given, preprocess=lambda x: x - mean, device="cpu", forward=double
+    )
     expected = 2 * module.float()(x.float() - mean)
     module.to(dtype)
     torch.testing.assert_close(model.logits(x), expected, rtol=0.02, atol=0.02)
@@ -461,7 +512,10 @@ class LastToken(nn.Module):
 
 
 def test_compiled_models_see_the_embeddings() -> None:
-    compiled, tokens = torch.compile(LastToken(), backend="eager"), torch.tensor([[4, 8, 3], [7, 0, 0]])
+    compiled, tokens = (
+        torch.compile(LastToken(), backend="eager"),
+        torch.tensor([[4, 8, 3], [7, 0, 0]]),
+    )
     for _ in range(2):
         compiled(input_ids=tokens, attention_mask=(tokens != 0).long())
     text = standfast.zoo.TransformersText(compiled)

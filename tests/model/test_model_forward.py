@@ -73,10 +73,14 @@ def test_every_explainer_sees_the_same_model(inner: Conditioned, x: Tensor) -> N
     ours = standfast.Model(inner, (0.0, 1.0), scaled, device="cpu", forward=at_age)
     plain = standfast.Model(Plain(inner), (0.0, 1.0), scaled, device="cpu")
     assert torch.equal(ours.logits(x), plain.logits(x))
-    for name in (name for name in hx.names() if not name.startswith("attention_")):  # which need attention
+    # which need attention
+    for name in (name for name in hx.names() if not name.startswith("attention_")):
         maps = [light_explainer(name)(model, x) for model in (ours, plain)]
         torch.testing.assert_close(*maps, msg=lambda text, name=name: f"{name}: {text}")
-    for adapter in (hx.from_captum("Saliency"), hx.from_callable(lambda m, x, t: m(x)[:, :1, None, None] * x)):
+    for adapter in (
+        hx.from_captum("Saliency"),
+        hx.from_callable(lambda m, x, t: m(x)[:, :1, None, None] * x),
+    ):
         torch.testing.assert_close(adapter(ours, x), adapter(plain, x))
 
 
@@ -86,7 +90,9 @@ def test_layers_keep_their_names(inner: Conditioned, x: Tensor) -> None:
     assert names == ["", "(wrapped)", "conv", "relu", "flatten", "module"]
     assert dict(ours.module.named_parameters()).keys() == dict(inner.named_parameters()).keys()
     plain = standfast.Model(Plain(inner), (0.0, 1.0), device="cpu")
-    torch.testing.assert_close(hx.GradCAM(layer="conv")(ours, x), hx.GradCAM(layer="inner.conv")(plain, x))
+    torch.testing.assert_close(
+        hx.GradCAM(layer="conv")(ours, x), hx.GradCAM(layer="inner.conv")(plain, x)
+    )
     layers = select_layers(ours.module, "all")
     assert list(layers) == ["conv", "module"]
     with ours.session():
@@ -98,7 +104,9 @@ def test_layers_keep_their_names(inner: Conditioned, x: Tensor) -> None:
 
 
 def test_a_bare_layer_may_be_wrapped() -> None:
-    model = standfast.Model(nn.Linear(4, 2), (0.0, 1.0), device="cpu", forward=lambda m, x: 2 * m(x))
+    model = standfast.Model(
+        nn.Linear(4, 2), (0.0, 1.0), device="cpu", forward=lambda m, x: 2 * m(x)
+    )
     x = torch.rand(3, 4)
     expected = 2 * model.module.module.weight[1].detach()
     torch.testing.assert_close(hx.Saliency(absolute=False)(model, x, 1), expected.expand(3, -1))
@@ -109,17 +117,26 @@ def test_the_function_is_part_of_what_a_model_is(inner: Conditioned, x: Tensor) 
     def later(module: nn.Module, x: Tensor) -> Tensor:
         return module(image=x, age=2 * AGE)["logits"]
 
-    one, same, other = (standfast.Model(inner, (0.0, 1.0), device="cpu", forward=f) for f in (at_age, at_age, later))
+    one, same, other = (
+        standfast.Model(inner, (0.0, 1.0), device="cpu", forward=f) for f in (at_age, at_age, later)
+    )
     asked = ask_model(one, x)
-    assert (asked.find_difference(ask_model(same, x)), asked.find_difference(ask_model(other, x))) == ("", "inputs")
+    assert (
+        asked.find_difference(ask_model(same, x)),
+        asked.find_difference(ask_model(other, x)),
+    ) == ("", "inputs")
     assert not torch.equal(one.logits(x), other.logits(x))
 
 
 def test_what_does_not_fit(inner: Conditioned, x: Tensor) -> None:
     with pytest.raises(ArgumentError, match="forward: expected a callable"):
         standfast.Model(inner, (0.0, 1.0), forward="logits")  # type: ignore[arg-type]
-    whole = standfast.Model(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: [m(image=x, age=AGE), 0])
-    with pytest.raises(ModelError, match="expected a tensor, got a list of a dict with logits: a tensor of shape"):
+    whole = standfast.Model(
+        inner, (0.0, 1.0), device="cpu", forward=lambda m, x: [m(image=x, age=AGE), 0]
+    )
+    with pytest.raises(
+        ModelError, match="expected a tensor, got a list of a dict with logits: a tensor of shape"
+    ):
         whole.logits(x)
     assert isinstance(whole.module, ForwardWrapper)
 
@@ -143,7 +160,10 @@ def test_a_study_names_the_function(tmp_path: Path) -> None:
     found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
     assert study_from(study, tmp_path).plain()["models"]["net"]["forward"] == "forwarded:logits"
-    for wrong, words in (("forwarded:nothing", "a function .module, inputs"), ("forwarded:logit", "'logits'")):
+    for wrong, words in (
+        ("forwarded:nothing", "a function .module, inputs"),
+        ("forwarded:logit", "'logits'"),
+    ):
         study["models"] = {"net": {"function": "forwarded:Net", "forward": wrong}}
         with pytest.raises(StudyError, match=rf"models.net.forward: expected .*{words}"):
             study_from(study, tmp_path).grid()
@@ -183,19 +203,29 @@ def test_what_writes_into_its_input_changes_no_number(where: str) -> None:
         found, expected = (hx.get(name)(make(in_place), x) for in_place in (True, False))
         assert torch.equal(found, expected), name
     ball = standfast.LinfBall(0.3)
-    for metric in (standfast.metrics.MaxSensitivity(ball), standfast.metrics.WorstCase(ball, budget=60)):
+    for metric in (
+        standfast.metrics.MaxSensitivity(ball),
+        standfast.metrics.WorstCase(ball, budget=60),
+    ):
         seed = torch.Generator().manual_seed(3)
         found, expected = (
-            metric(make(each), "saliency", x[:8], generator=seed.manual_seed(3)) for each in (True, False)
+            metric(make(each), "saliency", x[:8], generator=seed.manual_seed(3))
+            for each in (True, False)
         )
         torch.testing.assert_close(
-            (found.value, found.inputs), (expected.value, expected.inputs), rtol=0, atol=0, equal_nan=True
+            (found.value, found.inputs),
+            (expected.value, expected.inputs),
+            rtol=0,
+            atol=0,
+            equal_nan=True,
         )
     assert torch.equal(x, given)
 
 
 def test_a_model_runs_where_tensors_count_no_writes() -> None:
-    model = standfast.Model(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3)).eval(), (-1.0, 1.0), device="cpu")
+    model = standfast.Model(
+        nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3)).eval(), (-1.0, 1.0), device="cpu"
+    )
     x = 2 * torch.rand(5, 4, generator=torch.Generator().manual_seed(2)) - 1
     given = x.clone()
     with torch.inference_mode():

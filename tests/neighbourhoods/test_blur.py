@@ -25,14 +25,18 @@ def perturb(kind: Transformation, images: Tensor, *parameters: float) -> np.ndar
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 2.7])
 def test_gaussian_blur_is_scipys(images: Tensor, sigma: float) -> None:
-    expected = ndimage.gaussian_filter(images.numpy(), (0, 0, sigma, sigma), mode="nearest", truncate=4.0)
+    expected = ndimage.gaussian_filter(
+        images.numpy(), (0, 0, sigma, sigma), mode="nearest", truncate=4.0
+    )
     assert np.abs(perturb(GaussianBlur((sigma, sigma)), images, sigma) - expected).max() < 1e-12
     # with a wider range the weights end later, where they are below 4e-4 of the largest
     assert np.abs(perturb(GaussianBlur(2 * sigma), images, sigma) - expected).max() < 1e-3
 
 
 @pytest.mark.parametrize(("length", "angle"), [(3.0, 0.0), (4.6, 30.0), (2.2, -75.0), (5.0, 90.0)])
-def test_motion_blur_is_the_mean_of_shifted_images(images: Tensor, length: float, angle: float) -> None:
+def test_motion_blur_is_the_mean_of_shifted_images(
+    images: Tensor, length: float, angle: float
+) -> None:
     """Of scipy's shifts by whole and broken pixels; `ndimage.shift` moves content by rows down and columns right."""
     points = 2 * 5 + 1
     expected = np.zeros(images.shape)
@@ -50,5 +54,8 @@ def test_defocus_blur_is_a_convolution_with_a_disk(images: Tensor, radius: float
         for j in range(-4, 5):
             kernel[i + 4, j + 4] = min(max(radius + 0.5 - math.sqrt(i * i + j * j), 0.0), 1.0)
     kernel /= kernel.sum()
-    expected = [[ndimage.convolve(channel, kernel, mode="nearest") for channel in image] for image in images.numpy()]
+    expected = [
+        [ndimage.convolve(channel, kernel, mode="nearest") for channel in image]
+        for image in images.numpy()
+    ]
     assert np.abs(perturb(DefocusBlur(3.5), images, radius) - np.array(expected)).max() < 1e-12

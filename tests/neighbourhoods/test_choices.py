@@ -35,7 +35,9 @@ def read(row: Tensor) -> tuple[str, ...]:
     return tuple(decode_word(code).text for code in row.tolist())
 
 
-def list_all(neighbourhood: Neighbourhood, inputs: Tensor, bounds: tuple[float, float] | None = None) -> list[Tensor]:
+def list_all(
+    neighbourhood: Neighbourhood, inputs: Tensor, bounds: tuple[float, float] | None = None
+) -> list[Tensor]:
     """All perturbed inputs of each input, by its candidates."""
     region = neighbourhood.around(inputs, bounds)
     choices = region.choices
@@ -48,11 +50,22 @@ def list_all(neighbourhood: Neighbourhood, inputs: Tensor, bounds: tuple[float, 
 
 
 def candidates_of(change: TextChange, word: str) -> list[str]:
-    return [word, *dict.fromkeys(other for other in change.candidates(word) if other != word)] if word else [word]
+    return (
+        [word, *dict.fromkeys(other for other in change.candidates(word) if other != word)]
+        if word
+        else [word]
+    )
 
 
 @pytest.mark.parametrize(
-    "change", [TokenSwaps(table=TABLE, rate=0.3), Typos(rate=0.9), Casing(), Punctuation(), Deletion(rate=0.5)]
+    "change",
+    [
+        TokenSwaps(table=TABLE, rate=0.3),
+        Typos(rate=0.9),
+        Casing(),
+        Punctuation(),
+        Deletion(rate=0.5),
+    ],
 )
 def test_each_candidate_of_each_word_comes_once(change: TextChange) -> None:
     words = ("Dull", "film", ".", "plot")
@@ -63,12 +76,18 @@ def test_each_candidate_of_each_word_comes_once(change: TextChange) -> None:
     assert len(texts) == len(expected)
 
 
-@pytest.mark.parametrize("parts", [(Casing(), Typos()), (TokenSwaps(table=TABLE), Casing()), (Deletion(), Casing())])
-def test_changes_of_texts_after_each_other_reach_all_that_they_can_make(parts: tuple[TextChange, ...]) -> None:
+@pytest.mark.parametrize(
+    "parts", [(Casing(), Typos()), (TokenSwaps(table=TABLE), Casing()), (Deletion(), Casing())]
+)
+def test_changes_of_texts_after_each_other_reach_all_that_they_can_make(
+    parts: tuple[TextChange, ...],
+) -> None:
     words = ("dull", "film")
     (rows,) = list_all(Compose(parts), encode(*words))
     reached = [candidates_of(parts[0], word) for word in words]
-    reached = [[last for word in options for last in candidates_of(parts[1], word)] for options in reached]
+    reached = [
+        [last for word in options for last in candidates_of(parts[1], word)] for options in reached
+    ]
     assert {read(row) for row in rows} == set(itertools.product(*reached))
 
 
@@ -101,7 +120,9 @@ def test_jpeg_has_its_whole_qualities() -> None:
     region = JPEG((40, 60)).around(image, (0.0, 1.0))
     assert len(files) == 21
     for quality, file in zip(range(40, 61), files, strict=True):
-        assert torch.equal(file, region.perturb(torch.tensor([[float(quality)]]), torch.tensor([0]))[0])
+        assert torch.equal(
+            file, region.perturb(torch.tensor([[float(quality)]]), torch.tensor([0]))[0]
+        )
     single = JPEG((50, 50)).around(image, (0.0, 1.0)).choices
     assert single is not None
     assert single.combinations.tolist() == [1]
@@ -116,7 +137,10 @@ def as_rows(rows: Tensor) -> set[tuple[float, ...]]:
 def test_all_categories_of_the_data_are_reached(rate: float | None, dtype: torch.dtype) -> None:
     """Also one of 300 rows; whole numbers stop at the bounds, and steps may be any number."""
     chance = random.Random(0)
-    data = torch.tensor([[chance.choice([0, 0, 0, 1, 2]), 5 * chance.random(), 7.0] for _ in range(300)], dtype=dtype)
+    data = torch.tensor(
+        [[chance.choice([0, 0, 0, 1, 2]), 5 * chance.random(), 7.0] for _ in range(300)],
+        dtype=dtype,
+    )
     data[0, 0] = 9
     changes = {
         "a": {"categories": "data", "rate": rate},
@@ -128,7 +152,9 @@ def test_all_categories_of_the_data_are_reached(rate: float | None, dtype: torch
     for own, rows in zip(clean.tolist(), list_all(table, clean, (0.0, 9.0)), strict=True):
         numbers = [own[1] + 0.25 * step for step in range(-2, 5) if 0 <= own[1] + 0.25 * step <= 9]
         wholes = [4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
-        expected = torch.tensor(list(itertools.product([0.0, 1.0, 2.0, 9.0], numbers, wholes)), dtype=dtype)
+        expected = torch.tensor(
+            list(itertools.product([0.0, 1.0, 2.0, 9.0], numbers, wholes)), dtype=dtype
+        )
         assert as_rows(rows) == as_rows(expected)
 
 
@@ -150,7 +176,13 @@ def test_very_rare_losses_of_float32_are_reached() -> None:
 
 def test_what_can_be_listed_does_not_depend_on_other_texts() -> None:
     change = Compose((Typos(shortest=5), Typos(shortest=5), TokenSwaps(table={"dull": ["flat"]})))
-    texts = torch.cat([encode("dull", "of"), encode("dull", "extraordinary"), encode("incomprehensibilities", "of")])
+    texts = torch.cat(
+        [
+            encode("dull", "of"),
+            encode("dull", "extraordinary"),
+            encode("incomprehensibilities", "of"),
+        ]
+    )
     together = change.around(texts).choices
     assert together is not None
     for row in range(3):
@@ -163,7 +195,9 @@ def test_what_can_be_listed_does_not_depend_on_other_texts() -> None:
 
 def test_a_missing_cell_and_a_number_without_room_stay() -> None:
     data = torch.tensor([[0.0, 5.0], [1.0, 6.0], [-2.0, 5.0]], dtype=torch.float64)
-    table = TableChanges({"x0": "category", "x1": {"by": 1, "step": 1}}, data=data, missing=(-2.0, None))
+    table = TableChanges(
+        {"x0": "category", "x1": {"by": 1, "step": 1}}, data=data, missing=(-2.0, None)
+    )
     choices = table.around(data, (-2.0, 6.0)).choices
     assert choices is not None
     assert choices.counts.tolist() == [[3, 2], [2, 2], [3, 1]]
@@ -180,14 +214,21 @@ def test_one_hot_groups_choose_among_their_columns() -> None:
 def test_cells_may_be_lost() -> None:
     data = torch.tensor([[0.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
     table = TableChanges(
-        {"x0": {"by": 1, "step": 1}, "x1": "category"}, data=data, missing=(-9.0, -8.0), may_become_missing=0.2
+        {"x0": {"by": 1, "step": 1}, "x1": "category"},
+        data=data,
+        missing=(-9.0, -8.0),
+        may_become_missing=0.2,
     )
     (rows,) = list_all(table, data[:1], (-9.0, 3.0))
     assert as_rows(rows) == set(itertools.product([-9.0, 0.0, 1.0], [-8.0, 1.0, 2.0]))
 
 
 def test_rules_leave_all_rows_that_keep_them() -> None:
-    table = TableChanges({"a": {"by": 3, "step": 1}, "b": {"by": 3, "step": 1}}, columns=("a", "b"), rules=("a <= b",))
+    table = TableChanges(
+        {"a": {"by": 3, "step": 1}, "b": {"by": 3, "step": 1}},
+        columns=("a", "b"),
+        rules=("a <= b",),
+    )
     (rows,) = list_all(table, torch.tensor([[2.0, 3.0]]))
     pairs = itertools.product(range(-1, 6), range(7))
     assert as_rows(rows) == {(float(a), float(b)) for a, b in pairs if a <= b}

@@ -27,7 +27,10 @@ def test_jpeg_is_pillows(channels: int, given: float, quality: int) -> None:
     Image.fromarray(pixels).save(file, "JPEG", quality=quality)
     expected = np.asarray(Image.open(file)).reshape(18, 25, channels)
     # the bytes of a model whose inputs are normalised channel by channel
-    low, high = torch.tensor([-2.0, -1.0, 0.0][:channels]), torch.tensor([2.5, 3.0, 255.0][:channels])
+    low, high = (
+        torch.tensor([-2.0, -1.0, 0.0][:channels]),
+        torch.tensor([2.5, 3.0, 255.0][:channels]),
+    )
     low, high = low.reshape(-1, 1, 1), high.reshape(-1, 1, 1)
     shares = torch.from_numpy(pixels.reshape(18, 25, channels)).permute(2, 0, 1)[None] / 255
     region = JPEG(10).around(low + (high - low) * shares, (low, high))
@@ -59,7 +62,11 @@ def test_the_ends_of_the_range_of_qualities() -> None:
     """The box is half a quality wider; its ends, and the centre, have the qualities of the range itself."""
     region = JPEG((31, 90)).around(torch.rand(1, 1, 8, 8), (0.0, 1.0))
     ends = torch.cat([region.lower, region.upper, region.centre])
-    assert region.effective_points(ends, torch.zeros(3, dtype=torch.int64)).flatten().tolist() == [31, 90, 90]
+    assert region.effective_points(ends, torch.zeros(3, dtype=torch.int64)).flatten().tolist() == [
+        31,
+        90,
+        90,
+    ]
     alone = JPEG((40, 40)).around(torch.rand(1, 1, 8, 8), (0.0, 1.0))
     assert alone.lower.item() == alone.upper.item() == 40
 
@@ -79,7 +86,11 @@ def test_a_grid_tries_every_quality() -> None:
 @pytest.mark.parametrize("resolution", [0.25, 0.61, 1.0])
 def test_pixelate_is_pillows(resolution: float) -> None:
     small = (max(1, int(25 * resolution)), max(1, int(18 * resolution)))
-    expected = Image.fromarray(BYTES).resize(small, Image.Resampling.BOX).resize((25, 18), Image.Resampling.BOX)
+    expected = (
+        Image.fromarray(BYTES)
+        .resize(small, Image.Resampling.BOX)
+        .resize((25, 18), Image.Resampling.BOX)
+    )
     images = torch.from_numpy(BYTES).permute(2, 0, 1)[None].double() / 255
     region = Pixelate(0.1).around(images, (0.0, 1.0))
     found = region.perturb(torch.tensor([[resolution]], dtype=torch.float64), torch.tensor([0]))[0]

@@ -18,15 +18,21 @@ def make_table(rows: int = 600) -> torch.Tensor:
     z[:, 1] = 0.8 * z[:, 0] + 0.6 * z[:, 1]
     z[:, 2] = -0.5 * z[:, 1] + 0.75**0.5 * z[:, 2]
     z[:, 3] = 0.6 * z[:, 2] + 0.8 * z[:, 3]
-    return torch.stack([z[:, 0].exp(), z[:, 1] ** 3, torch.special.ndtr(z[:, 2]), (2 * z[:, 3]).round()], dim=1)
+    return torch.stack(
+        [z[:, 0].exp(), z[:, 1] ** 3, torch.special.ndtr(z[:, 2]), (2 * z[:, 3]).round()], dim=1
+    )
 
 
-def move_slowly(table: np.ndarray, moving: list[int], size: float, row: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def move_slowly(
+    table: np.ndarray, moving: list[int], size: float, row: np.ndarray, noise: np.ndarray
+) -> np.ndarray:
     """The formula for one row, with scipy and numpy; columns without equal values."""
     n, columns = table.shape
     levels = (np.arange(n) + 0.5) / n
     ranked = np.sort(table, axis=0)
-    scores = stats.norm.ppf(np.stack([np.interp(table[:, j], ranked[:, j], levels) for j in range(columns)], 1))
+    scores = stats.norm.ppf(
+        np.stack([np.interp(table[:, j], ranked[:, j], levels) for j in range(columns)], 1)
+    )
     correlation = np.corrcoef(scores.T) * 0.999 + 0.001 * np.eye(columns)
     fixed = [j for j in range(columns) if j not in moving]
     z = stats.norm.ppf([np.interp(row[j], ranked[:, j], levels) for j in range(columns)])
@@ -34,8 +40,17 @@ def move_slowly(table: np.ndarray, moving: list[int], size: float, row: np.ndarr
     weights = correlation[np.ix_(moving, fixed)] @ inverse
     mean = weights @ z[fixed]
     covariance = correlation[np.ix_(moving, moving)] - weights @ correlation[np.ix_(fixed, moving)]
-    moved = mean + math.sqrt(1 - size**2) * (z[moving] - mean) + size * np.linalg.cholesky(covariance) @ noise
-    return np.array([np.interp(stats.norm.cdf(m), levels, ranked[:, j]) for m, j in zip(moved, moving, strict=True)])
+    moved = (
+        mean
+        + math.sqrt(1 - size**2) * (z[moving] - mean)
+        + size * np.linalg.cholesky(covariance) @ noise
+    )
+    return np.array(
+        [
+            np.interp(stats.norm.cdf(m), levels, ranked[:, j])
+            for m, j in zip(moved, moving, strict=True)
+        ]
+    )
 
 
 def draw(copula: Copula, rows: torch.Tensor, seed: int = 0) -> torch.Tensor:
@@ -51,13 +66,19 @@ def test_a_move_is_the_formula() -> None:
     noise = torch.randn(8, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     copula = fit_copula(table, (2, 0), 0.4)
     change, inside = copula.move(
-        copula.locate(rows), torch.special.ndtr(noise) - torch.special.ndtr(copula.locate(rows).still)
+        copula.locate(rows),
+        torch.special.ndtr(noise) - torch.special.ndtr(copula.locate(rows).still),
     )
     assert inside.all()
     found = rows[:, [2, 0]] + change
     for row, xi, value in zip(rows.numpy(), noise.numpy(), found.numpy(), strict=True):
-        np.testing.assert_allclose(value, move_slowly(table.numpy(), [2, 0], 0.4, row, xi), rtol=1e-9, atol=1e-9)
-    assert torch.equal(copula.move(copula.locate(rows), torch.zeros(8, 2))[0], torch.zeros(8, 2, dtype=torch.float64))
+        np.testing.assert_allclose(
+            value, move_slowly(table.numpy(), [2, 0], 0.4, row, xi), rtol=1e-9, atol=1e-9
+        )
+    assert torch.equal(
+        copula.move(copula.locate(rows), torch.zeros(8, 2))[0],
+        torch.zeros(8, 2, dtype=torch.float64),
+    )
     # a longer xi is shortened to the quantile of the chi distribution
     far = 5 * noise / noise.norm(dim=1, keepdim=True)
     change, inside = copula.move(
@@ -65,8 +86,12 @@ def test_a_move_is_the_formula() -> None:
     )
     assert not inside.any()
     short = far / 5 * stats.chi(2).ppf(0.99)
-    for row, xi, value in zip(rows.numpy(), short.numpy(), (rows[:, [2, 0]] + change).numpy(), strict=True):
-        np.testing.assert_allclose(value, move_slowly(table.numpy(), [2, 0], 0.4, row, xi), rtol=1e-6, atol=1e-6)
+    for row, xi, value in zip(
+        rows.numpy(), short.numpy(), (rows[:, [2, 0]] + change).numpy(), strict=True
+    ):
+        np.testing.assert_allclose(
+            value, move_slowly(table.numpy(), [2, 0], 0.4, row, xi), rtol=1e-6, atol=1e-6
+        )
 
 
 def test_independent_draws_have_the_marginals_and_correlations_of_the_table() -> None:
@@ -92,7 +117,8 @@ def test_a_move_keeps_the_distribution_of_the_table() -> None:
     for column in range(2):
         assert stats.ks_2samp(moved[:, column].numpy(), table[:, column].numpy()).pvalue > 1e-3
         change = stats.spearmanr(moved[:, column].numpy(), table[:, column].numpy()).statistic
-        assert 0.6 < change < 0.95  # the correlation of normal scores is 0.87, less what mu tells of both
+        # the correlation of normal scores is 0.87, less what mu tells of both
+        assert 0.6 < change < 0.95
     after = torch.cat([moved, table[:, 2:]], dim=1)
     ours, theirs = (stats.spearmanr(rows.numpy()).statistic for rows in (after, table))
     assert np.abs(ours - theirs).max() < 0.04
@@ -105,4 +131,7 @@ def test_constant_columns_and_rows_outside_the_table() -> None:
     assert torch.equal(moved[:, 1], table[:, 2])
     assert torch.isfinite(moved).all()
     far = torch.tensor([[1e6, -1e6, 0.0]], dtype=torch.float64)
-    assert torch.equal(copula.move(copula.locate(far), torch.zeros(1, 2))[0], torch.zeros(1, 2, dtype=torch.float64))
+    assert torch.equal(
+        copula.move(copula.locate(far), torch.zeros(1, 2))[0],
+        torch.zeros(1, 2, dtype=torch.float64),
+    )

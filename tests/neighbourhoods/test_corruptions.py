@@ -23,7 +23,9 @@ from standfast.neighbourhoods.distortions import enlarge, find_sources
 
 LOW, HIGH = -1.0, 3.0
 #: of the original, as its code writes them: constants of severities 1 to 5
-LEVELS, DISTORTIONS = json.loads((Path(__file__).parent / "corruption_constants.json").read_text()).values()
+LEVELS, DISTORTIONS = json.loads(
+    (Path(__file__).parent / "corruption_constants.json").read_text()
+).values()
 
 
 def corrupt(name: str, constant: object, x: np.ndarray, uniform: np.ndarray) -> np.ndarray:
@@ -59,7 +61,9 @@ def corrupt(name: str, constant: object, x: np.ndarray, uniform: np.ndarray) -> 
     return np.asarray(image) / 255
 
 
-def perturb(kind: Corruption, shares: Tensor, severity: float, further: Tensor | None = None) -> np.ndarray:
+def perturb(
+    kind: Corruption, shares: Tensor, severity: float, further: Tensor | None = None
+) -> np.ndarray:
     region = kind.around(LOW + (HIGH - LOW) * shares, (LOW, HIGH))
     points = torch.cat([torch.tensor([[severity]], dtype=torch.float64), region.centre[:, 1:]], 1)
     if further is not None and points.shape[1] > 1:
@@ -88,7 +92,10 @@ def zoom(x: np.ndarray, factor: float) -> np.ndarray:
     """`(H, W, C)`, larger about its middle."""
     middle = (np.array(x.shape[:2]) - 1) / 2
     places = [m + (i - m) / factor for m, i in zip(middle, np.indices(x.shape[:2]), strict=True)]
-    return np.stack([ndimage.map_coordinates(c, places, order=1, mode="nearest") for c in x.transpose(2, 0, 1)], 2)
+    return np.stack(
+        [ndimage.map_coordinates(c, places, order=1, mode="nearest") for c in x.transpose(2, 0, 1)],
+        2,
+    )
 
 
 def make_plasma(ranks: np.ndarray, decay: float, size: int) -> np.ndarray:
@@ -100,12 +107,17 @@ def make_plasma(ranks: np.ndarray, decay: float, size: int) -> np.ndarray:
         half = step // 2
         for y in range(half, size, step):
             for x in range(half, size, step):
-                near = [field[(y + a) % size, (x + b) % size] for a in (-half, half) for b in (-half, half)]
+                near = [
+                    field[(y + a) % size, (x + b) % size]
+                    for a in (-half, half)
+                    for b in (-half, half)
+                ]
                 field[y, x] = sum(near) / 4 + wibble**2 * draw[y, x]
         for y in range(0, size, half):
             for x in range((y + half) % step, size, step):
                 near = [
-                    field[(y + a) % size, (x + b) % size] for a, b in ((half, 0), (-half, 0), (0, half), (0, -half))
+                    field[(y + a) % size, (x + b) % size]
+                    for a, b in ((half, 0), (-half, 0), (0, half), (0, -half))
                 ]
                 field[y, x] = sum(near) / 4 + wibble**2 * draw[y, x]
         step, wibble = half, wibble / decay
@@ -137,17 +149,23 @@ def distort(name: str, constant: tuple[float, ...], x: np.ndarray, ranks: np.nda
     if name == "snow":
         mean, scale, factor, threshold, radius, sigma, kept = constant
         angle, ranks = math.radians(ranks[0]), ranks[1:]
-        layer = zoom((mean + scale * stats.norm.ppf(ranks)).reshape(height, width, 1), factor)[..., 0]
+        layer = zoom((mean + scale * stats.norm.ppf(ranks)).reshape(height, width, 1), factor)[
+            ..., 0
+        ]
         layer = np.clip(np.where(layer < threshold, 0, layer), 0, 1)
         # a line of the same standard deviation as their half of a Gaussian
         i = np.arange(2 * radius + 1)
-        length = round(math.sqrt(12 * np.cov(i, aweights=np.exp(-(i**2) / (2 * sigma**2)), ddof=0)), 2)
+        length = round(
+            math.sqrt(12 * np.cov(i, aweights=np.exp(-(i**2) / (2 * sigma**2)), ddof=0)), 2
+        )
         points = 2 * math.ceil(length) + 1
         y, xs = np.indices(layer.shape)
         places = length * ((np.arange(points) + 0.5) / points - 0.5)
         moved = [(y - t * math.sin(angle), xs + t * math.cos(angle)) for t in places]
         wide = np.pad(layer, 40, mode="edge")
-        layer = np.mean([ndimage.map_coordinates(wide, np.array(m) + 40, order=1) for m in moved], 0)[..., None]
+        layer = np.mean(
+            [ndimage.map_coordinates(wide, np.array(m) + 40, order=1) for m in moved], 0
+        )[..., None]
         grey = (x @ [0.299, 0.587, 0.114])[..., None]
         whiter = kept * x + (1 - kept) * np.maximum(x, grey * 1.5 + 0.5)
         return np.clip(whiter + layer + np.rot90(layer, k=2), 0, 1)
@@ -159,11 +177,21 @@ def distort(name: str, constant: tuple[float, ...], x: np.ndarray, ranks: np.nda
     affine = np.linalg.solve(np.column_stack([before, np.ones(3)]), after).T  # (x, y, 1) to (x, y)
     fields = uniform[6:].reshape(2, height, width)
     if amplitude:
-        fields = [ndimage.gaussian_filter(f, sigma * side, mode="reflect", truncate=3) for f in fields]
+        fields = [
+            ndimage.gaussian_filter(f, sigma * side, mode="reflect", truncate=3) for f in fields
+        ]
     y, xs = np.indices((height, width))
-    moved = np.stack([xs + amplitude * side * fields[0], y + amplitude * side * fields[1]]).reshape(2, -1)
+    moved = np.stack([xs + amplitude * side * fields[0], y + amplitude * side * fields[1]]).reshape(
+        2, -1
+    )
     back = np.linalg.solve(affine[:, :2], moved - affine[:, 2:]).reshape(2, height, width)
-    return np.stack([ndimage.map_coordinates(c, back[::-1], order=1, mode="reflect") for c in x.transpose(2, 0, 1)], 2)
+    return np.stack(
+        [
+            ndimage.map_coordinates(c, back[::-1], order=1, mode="reflect")
+            for c in x.transpose(2, 0, 1)
+        ],
+        2,
+    )
 
 
 @pytest.mark.parametrize("images", DISTORTIONS)
@@ -180,11 +208,17 @@ def test_distortions_are_the_formulas_of_the_original(name: str, images: str) ->
     for severity, constant in enumerate(DISTORTIONS[images][name], 1):
         alone = Corruption(name, severity=(severity, severity), images=images)  # type: ignore[arg-type]
         own = further[:, : alone.count_parameters((3, 20, 18)) - 1]
-        if name == "elastic_transform" and images == "imagenet":  # 244 pixels, where images have 224
+        # 244 pixels, where images have 224
+        if name == "elastic_transform" and images == "imagenet":
             constant = tuple(share * 244 / 224 for share in constant)
         expected = distort(name, constant, arranged.copy(), own[0].numpy())
         assert np.abs(perturb(alone, shares, severity, own) - expected).max() < 1e-6
-        if name in ("zoom_blur", "fog", "glass_blur"):  # the others end a Gaussian later in a wider range, or sample a
+        # the others end a Gaussian later in a wider range, or sample a
+        if name in (
+            "zoom_blur",
+            "fog",
+            "glass_blur",
+        ):
             found = perturb(kind, shares, severity, further)  # line at more points
             assert np.abs(found - expected).max() < (1e-6 if name != "glass_blur" else 1e-3)
     assert np.abs(perturb(kind, shares, 0.0, further) - arranged).max() < 1e-12
@@ -205,12 +239,18 @@ def test_zoomed_images_differ_from_the_originals_by_little_more_than_a_pixel() -
 
 def test_glass_between_whole_constants() -> None:
     """Half an iteration moves half of the pixels; distances up to 1.5 are -2 to 1, the outer ones half as often."""
-    ranks = torch.rand(1, 2, 120, 120, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    ranks = torch.rand(
+        1, 2, 120, 120, generator=torch.Generator().manual_seed(3), dtype=torch.float64
+    )
     half = find_sources(ranks, torch.tensor([1.0]), torch.tensor([0.5])).reshape(120, 120)
     own = torch.arange(120 * 120).reshape(120, 120)
-    assert float((half != own)[2:120, 2:120].double().mean()) == pytest.approx(0.5 * 3 / 4, abs=0.02)
+    assert float((half != own)[2:120, 2:120].double().mean()) == pytest.approx(
+        0.5 * 3 / 4, abs=0.02
+    )
     # the last pixel in the order takes its value before all others, so its source is its step
-    ranks = torch.rand(6000, 2, 5, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    ranks = torch.rand(
+        6000, 2, 5, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64
+    )
     source = find_sources(ranks, torch.full((6000,), 1.5), torch.ones(6000))[:, 3 * 5 + 3]
     for step in (source // 5 - 3, source % 5 - 3):
         assert np.allclose(torch.bincount(step + 2) / 6000, [1 / 6, 1 / 3, 1 / 3, 1 / 6], atol=0.03)
@@ -230,14 +270,20 @@ def test_moments_of_snow_and_of_elastic_displacements() -> None:
     points = region.sample(4, region.streams(0))[0]
     points[:, 1:7] = 0.5  # no affine map
     moved = (region.perturb(points, torch.zeros(4, dtype=torch.int64)) - ramp)[..., 10:-10]
-    assert float(moved.std()) == pytest.approx(10 / math.sqrt(3) / (2 * 3 * math.sqrt(math.pi)), rel=0.1)
+    assert float(moved.std()) == pytest.approx(
+        10 / math.sqrt(3) / (2 * 3 * math.sqrt(math.pi)), rel=0.1
+    )
 
 
 def test_elastic_maps_move_back() -> None:
     """A smooth image as its own map comes back to the clean one where both are seen."""
     x = torch.linspace(0, 3, 40, dtype=torch.float64)
     image = (0.5 + 0.4 * torch.sin(x[:, None] + 0.5) * torch.cos(1.3 * x[None, :]))[None, None]
-    for severity, images, least in [(1, "imagenet", 0.7), (2, "imagenet", 0.5), (4, "cifar10", 0.8)]:
+    for severity, images, least in [
+        (1, "imagenet", 0.7),
+        (2, "imagenet", 0.5),
+        (4, "cifar10", 0.8),
+    ]:
         kind = Corruption("elastic_transform", severity, images)  # type: ignore[arg-type]
         region = kind.around(image, (0.0, 1.0))
         assert region.aligns
@@ -305,7 +351,10 @@ def test_blurs_have_the_spread_of_the_originals() -> None:
             radius, soft = disks[images][severity - 1]
             steps = np.arange(-max(8, math.ceil(radius)), max(8, math.ceil(radius)) + 1)
             disk = ((steps[:, None] ** 2 + steps[None, :] ** 2) <= radius**2).astype(float)
-            edge = np.exp(-((np.arange(3 if radius <= 8 else 5) - (1 if radius <= 8 else 2)) ** 2) / (2 * soft**2))
+            edge = np.exp(
+                -((np.arange(3 if radius <= 8 else 5) - (1 if radius <= 8 else 2)) ** 2)
+                / (2 * soft**2)
+            )
             for axis in (0, 1):
                 disk = ndimage.convolve1d(disk, edge / edge.sum(), axis=axis, mode="mirror")
             expected = math.sqrt((disk.sum(0) * steps**2).sum() / disk.sum())
@@ -315,6 +364,12 @@ def test_blurs_have_the_spread_of_the_originals() -> None:
 
 def test_bad_arguments() -> None:
     assert_refused(Corruption, name=["gausian_noise"])
-    assert_refused(lambda inputs: Corruption("saturate").around(inputs, (0, 1)), inputs=[torch.rand(1, 1, 2, 2)])
-    assert_refused(lambda bounds: Corruption("shot_noise").around(torch.rand(1, 1, 2, 2), bounds), bounds=[None])
+    assert_refused(
+        lambda inputs: Corruption("saturate").around(inputs, (0, 1)),
+        inputs=[torch.rand(1, 1, 2, 2)],
+    )
+    assert_refused(
+        lambda bounds: Corruption("shot_noise").around(torch.rand(1, 1, 2, 2), bounds),
+        bounds=[None],
+    )
     assert_refused(partial(Corruption, "elastic_transform"), align=[1])

@@ -13,7 +13,10 @@ from torch import Tensor
 from standfast.neighbourhoods import Brightness, Contrast, Gamma, Hue, Saturation, Transformation
 
 #: bounds of each channel, as for normalised inputs
-CHANNELS = torch.tensor([-2.1, -2.0, -1.8]).reshape(3, 1, 1), torch.tensor([2.2, 2.4, 2.6]).reshape(3, 1, 1)
+CHANNELS = (
+    torch.tensor([-2.1, -2.0, -1.8]).reshape(3, 1, 1),
+    torch.tensor([2.2, 2.4, 2.6]).reshape(3, 1, 1),
+)
 
 
 def perturb(kind: Transformation, shares: Tensor, value: float) -> Tensor:
@@ -28,7 +31,8 @@ def perturb(kind: Transformation, shares: Tensor, value: float) -> Tensor:
 @pytest.fixture
 def shares() -> Tensor:
     made = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    made[0, :, 0, :3] = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)[None, :, 0]  # greys
+    # greys
+    made[0, :, 0, :3] = torch.tensor([[0.0], [0.5], [1.0]], dtype=torch.float64)[None, :, 0]
     made[0, :, 1, 0] = torch.tensor([0.7, 0.7, 0.2], dtype=torch.float64)  # two largest
     made[0, :, 1, 1] = torch.tensor([0.1, 0.9, 0.1], dtype=torch.float64)  # two smallest
     return made
@@ -77,7 +81,12 @@ def test_saturation_is_colorsys(shares: Tensor, factor: float) -> None:
 def test_gradients_of_black_and_grey_pixels_are_finite() -> None:
     """As parts of a composition need them."""
     for kind in (Gamma((0.2, 1)), Hue(20), Saturation(0.5), Contrast(0.5)):
-        images = torch.tensor([0.0, 0.0, 0.0, 0.5, 1.0, 1.0]).reshape(1, 1, 2, 3).expand(1, 3, 2, 3).clone()
+        images = (
+            torch.tensor([0.0, 0.0, 0.0, 0.5, 1.0, 1.0])
+            .reshape(1, 1, 2, 3)
+            .expand(1, 3, 2, 3)
+            .clone()
+        )
         images.requires_grad_()
         points = torch.tensor([[0.4]], requires_grad=True)
         bounds = torch.tensor(0.0), torch.tensor(1.0)

@@ -50,7 +50,9 @@ LABELS = {
 ROWS = torch.arange(12.0).reshape(6, 2)
 WITH_ARRAYS = {
     "table any, own data, prior copula": TableChanges("any", data=ROWS, prior="copula"),
-    "table x0 2, x1 categories data, own data": TableChanges({"x0": 2, "x1": "category"}, data=ROWS),
+    "table x0 2, x1 categories data, own data": TableChanges(
+        {"x0": 2, "x1": "category"}, data=ROWS
+    ),
 }
 
 
@@ -75,11 +77,20 @@ def test_arrays_are_not_stored_but_all_words_are_there(label: str) -> None:
 
 
 def test_what_is_not_known_here_is_none() -> None:
-    for stored in (None, "far", {}, {"transformation": "Wobble", "by": 3}, {"transformation": "Rotation", "turns": 3}):
+    for stored in (
+        None,
+        "far",
+        {},
+        {"transformation": "Wobble", "by": 3},
+        {"transformation": "Rotation", "turns": 3},
+    ):
         assert read_stored(stored) is None
     # a part of a plug-in that is not there
     parts = [{"transformation": "Wobble", "by": 3}]
-    assert read_stored({"transformation": "Compose", "parts": parts, "distribution": "uniform"}) is None
+    assert (
+        read_stored({"transformation": "Compose", "parts": parts, "distribution": "uniform"})
+        is None
+    )
 
 
 def test_labels_of_several_differ() -> None:

@@ -11,7 +11,10 @@ from standfast.neighbourhoods import GaussianNoise, ImpulseNoise, ShotNoise, Spe
 from standfast.neighbourhoods.noise import Noise, find_poisson_quantile
 from standfast.tensors import Streams
 
-CHANNELS = torch.tensor([-1.0, 0.0, 0.0]).reshape(3, 1, 1), torch.tensor([1.0, 1.0, 255.0]).reshape(3, 1, 1)
+CHANNELS = (
+    torch.tensor([-1.0, 0.0, 0.0]).reshape(3, 1, 1),
+    torch.tensor([1.0, 1.0, 255.0]).reshape(3, 1, 1),
+)
 
 
 def draw_shares(kind: Noise, share: float, strength: float, count: int = 400) -> np.ndarray:
@@ -28,7 +31,10 @@ def draw_shares(kind: Noise, share: float, strength: float, count: int = 400) ->
 @pytest.mark.parametrize("mean", [0.0, 1e-3, 0.4, 3.0, 17.5, 260.0, 9_900.0])
 def test_poisson_quantiles_are_scipys(mean: float) -> None:
     u = torch.cat(
-        [torch.rand(2000, dtype=torch.float64), torch.tensor([0.0, 1e-6, 1 - 1e-6, 1.0], dtype=torch.float64)]
+        [
+            torch.rand(2000, dtype=torch.float64),
+            torch.tensor([0.0, 1e-6, 1 - 1e-6, 1.0], dtype=torch.float64),
+        ]
     )
     cut = u.numpy().clip(2.0**-24, 1 - 2.0**-24)
     expected = stats.poisson.ppf(cut, mean) if mean else np.zeros(len(u))
@@ -75,7 +81,10 @@ def test_shot_noise_of_many_photons_goes_over_into_a_continuous_law() -> None:
 def test_impulse_noise_replaces_the_share_of_entries() -> None:
     for found in draw_shares(ImpulseNoise(), 0.3, 0.2, count=2000):
         for value, share in ((0.0, 0.1), (1.0, 0.1)):
-            assert stats.binomtest(int((np.abs(found - value) < 1e-6).sum()), len(found), share).pvalue > 1e-3
+            assert (
+                stats.binomtest(int((np.abs(found - value) < 1e-6).sum()), len(found), share).pvalue
+                > 1e-3
+            )
         assert np.isin(found.round(6), [0.0, 0.3, 1.0]).all()
 
 

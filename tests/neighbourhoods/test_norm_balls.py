@@ -11,7 +11,14 @@ from refusals import assert_refused
 from scipy import stats
 
 from standfast.errors import ArgumentError
-from standfast.neighbourhoods import L2Ball, LinfBall, Neighbourhood, Region, Rotation, neighbourhoods
+from standfast.neighbourhoods import (
+    L2Ball,
+    LinfBall,
+    Neighbourhood,
+    Region,
+    Rotation,
+    neighbourhoods,
+)
 from standfast.tensors import Streams
 
 CENTRE = torch.tensor([[0.02, 0.5, 0.95, 0.3]])
@@ -19,7 +26,9 @@ BOUNDS = (0.0, 1.0)
 
 
 def draw(region: Region, count: int, seed: int = 0) -> torch.Tensor:
-    return region.sample(count, Streams([seed + p for p in range(len(region))], torch.device("cpu")))
+    return region.sample(
+        count, Streams([seed + p for p in range(len(region))], torch.device("cpu"))
+    )
 
 
 @pytest.fixture(params=["linf", "l2"])
@@ -63,7 +72,9 @@ def test_linf_uniform_is_uniform_in_every_feature() -> None:
 
 
 def test_linf_truncated_normal_is_scipys() -> None:
-    x = draw(LinfBall(0.1, "truncated_normal", sigma=0.08).around(CENTRE, BOUNDS), 20_000)[0].double()
+    x = draw(LinfBall(0.1, "truncated_normal", sigma=0.08).around(CENTRE, BOUNDS), 20_000)[
+        0
+    ].double()
     for feature, centre in enumerate(CENTRE[0].tolist()):
         low, high = max(centre - 0.1, 0.0), min(centre + 0.1, 1.0)
         law = stats.truncnorm((low - centre) / 0.08, (high - centre) / 0.08, centre, 0.08)
@@ -101,15 +112,26 @@ def test_l2_ball_that_no_bound_cuts_is_uniform(features: int, mapped: bool) -> N
     centres[1], centres[2, 0] = 0.25, 0.05
     region, streams = L2Ball(0.25).around(centres, BOUNDS), Streams([1, 2, 3], torch.device("cpu"))
     count = 3000 if features < 700 else 300
-    x = region.from_gaussian(region.sample_gaussian(count, streams)) if mapped else region.sample(count, streams)
+    x = (
+        region.from_gaussian(region.sample_gaussian(count, streams))
+        if mapped
+        else region.sample(count, streams)
+    )
     for points, centre in zip(x[:2], centres[:2], strict=True):
         power, cosine = measure(points, centre, 0.25)
         assert stats.kstest(power, "uniform").pvalue > 1e-3
         # the first coordinate of a uniform direction
-        assert stats.kstest((cosine + 1) / 2, stats.beta((features - 1) / 2, (features - 1) / 2).cdf).pvalue > 1e-3
+        assert (
+            stats.kstest(
+                (cosine + 1) / 2, stats.beta((features - 1) / 2, (features - 1) / 2).cdf
+            ).pvalue
+            > 1e-3
+        )
         assert np.abs(power).max() <= 1 + 1e-6 * features
     assert region.contains(x, slack=1e-6).all()
-    assert torch.isfinite(region.log_weight(region.from_gaussian(region.sample_gaussian(20, streams)))).all()
+    assert torch.isfinite(
+        region.log_weight(region.from_gaussian(region.sample_gaussian(20, streams)))
+    ).all()
 
 
 @pytest.mark.parametrize("mapped", [False, True])
@@ -120,7 +142,10 @@ def test_a_ball_has_the_same_points_beside_other_balls(mapped: bool) -> None:
     ball = L2Ball(0.3)
 
     def draw_all(rows: list[int]) -> torch.Tensor:
-        region, streams = ball.around(centres[rows], BOUNDS), Streams([10 + p for p in rows], torch.device("cpu"))
+        region, streams = (
+            ball.around(centres[rows], BOUNDS),
+            Streams([10 + p for p in rows], torch.device("cpu")),
+        )
         return region.sample_gaussian(40, streams) if mapped else region.sample(40, streams)
 
     whole = draw_all([0, 1, 2, 3, 4])
@@ -160,9 +185,15 @@ def test_no_bounds(kind: type[Neighbourhood], none: object) -> None:
     assert [bound.item() for bound in turned.bounds] == [-torch.inf, torch.inf]
 
 
-@pytest.mark.parametrize("bounds", [0.5, (0.0,), (0.0, 0.5, 1.0), ("0", "1"), (0.0, None), (0.0, torch.ones(3)), "01"])
+@pytest.mark.parametrize(
+    "bounds", [0.5, (0.0,), (0.0, 0.5, 1.0), ("0", "1"), (0.0, None), (0.0, torch.ones(3)), "01"]
+)
 def test_bounds_of_another_kind_are_refused(kind: type[Neighbourhood], bounds: object) -> None:
-    for around, inputs in ((kind(0.1).around, CENTRE), (Rotation(10).around, CENTRE.reshape(1, 1, 2, 2))):  # type: ignore[call-arg]
+    # type: ignore[call-arg]
+    for around, inputs in (
+        (kind(0.1).around, CENTRE),
+        (Rotation(10).around, CENTRE.reshape(1, 1, 2, 2)),
+    ):
         with pytest.raises(ArgumentError, match="bounds: expected a pair"):
             around(inputs, bounds)
 
@@ -183,7 +214,9 @@ def test_points_of_a_ball_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_ball_beyond_the_range_of_the_inputs_is_described() -> None:
-    def words(ball: Neighbourhood, low: object = 0.0, high: object = 1.0, shape: tuple[int, ...] = (4, 2)) -> str:
+    def words(
+        ball: Neighbourhood, low: object = 0.0, high: object = 1.0, shape: tuple[int, ...] = (4, 2)
+    ) -> str:
         return ball.describe_excess(shape, (torch.as_tensor(low), torch.as_tensor(high)))
 
     assert words(LinfBall(1.0)) == words(LinfBall(0.1)) == ""

@@ -7,11 +7,22 @@ import torch
 
 from standfast.neighbourhoods import Occlusion
 
-BOUNDS = torch.tensor([-1.0, 0.0, 0.0]).reshape(3, 1, 1), torch.tensor([1.0, 1.0, 2.0]).reshape(3, 1, 1)
+BOUNDS = (
+    torch.tensor([-1.0, 0.0, 0.0]).reshape(3, 1, 1),
+    torch.tensor([1.0, 1.0, 2.0]).reshape(3, 1, 1),
+)
 
 
 @pytest.mark.parametrize(
-    "place", [(3.0, 3.5, 2.5), (2.4, 1.1, 6.3), (4.0, 0.0, 8.0), (20.0, 2.0, 2.0), (0.3, 2.5, 4.6), (0.0, 3.0, 3.0)]
+    "place",
+    [
+        (3.0, 3.5, 2.5),
+        (2.4, 1.1, 6.3),
+        (4.0, 0.0, 8.0),
+        (20.0, 2.0, 2.0),
+        (0.3, 2.5, 4.6),
+        (0.0, 3.0, 3.0),
+    ],
 )
 @pytest.mark.parametrize("fill", ["mean", "lower", "upper"])
 def test_pixels_are_mixed_by_area(place: tuple[float, float, float], fill: str) -> None:
@@ -22,7 +33,9 @@ def test_pixels_are_mixed_by_area(place: tuple[float, float, float], fill: str) 
     fine = 100
     size, top, left = place
     rows, columns = (torch.arange(pixels * fine) / fine + 0.5 / fine for pixels in (6, 8))
-    covered = ((rows - top).abs() < size / 2)[:, None] & ((columns - left).abs() < size / 2)[None, :]
+    covered = ((rows - top).abs() < size / 2)[:, None] & ((columns - left).abs() < size / 2)[
+        None, :
+    ]
     share = covered.double().reshape(6, fine, 8, fine).mean((1, 3))
     colour = {"mean": image.mean((2, 3), keepdim=True), "lower": low, "upper": high}[fill]
     assert (found - (image * (1 - share) + colour * share)).abs().max() < 0.03

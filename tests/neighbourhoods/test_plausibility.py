@@ -25,8 +25,11 @@ def test_against_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     scale = data.double().std(0).numpy()
     search = NearestNeighbors(n_neighbors=2, algorithm="brute").fit(data.double().numpy() / scale)
     expected, _ = search.kneighbors(rows.double().numpy() / scale)
-    monkeypatch.setattr("standfast.neighbourhoods.plausibility._PAIRS", 80 * 7)  # chunks of seven rows
-    np.testing.assert_allclose(measure_nearest(rows, Background(data)).numpy(), expected[:, 0], rtol=1e-6)
+    # chunks of seven rows
+    monkeypatch.setattr("standfast.neighbourhoods.plausibility._PAIRS", 80 * 7)
+    np.testing.assert_allclose(
+        measure_nearest(rows, Background(data)).numpy(), expected[:, 0], rtol=1e-6
+    )
     own = search.kneighbors(data.double().numpy() / scale)[0][:, 1]
     share = [(own >= d).mean() for d in expected[:, 0]]
     np.testing.assert_allclose(measure_plausibility(rows, data).numpy(), share, atol=1e-12)
@@ -37,7 +40,8 @@ def test_against_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_the_same_distribution_have_uniform_figures() -> None:
-    figures = measure_plausibility(make_rows(400, 3), make_rows(3000, 2))  # of which 2000 are measured
+    # of which 2000 are measured
+    figures = measure_plausibility(make_rows(400, 3), make_rows(3000, 2))
     assert stats.kstest(figures.numpy(), "uniform").pvalue > 1e-3
     wide = measure_plausibility(make_rows(400, 3) * 1.5, make_rows(3000, 2))
     assert float(wide.median()) < 0.4
@@ -53,9 +57,14 @@ def test_categories_count_one_each() -> None:
 
 
 def test_what_does_not_fit() -> None:
-    with pytest.raises(ArgumentError, match="data: expected a table .n, F. of at least two rows, got shape .1, 3."):
+    with pytest.raises(
+        ArgumentError, match="data: expected a table .n, F. of at least two rows, got shape .1, 3."
+    ):
         measure_plausibility(torch.zeros(1, 3), torch.zeros(1, 3))
-    with pytest.raises(ArgumentError, match="data: expected a table with the 2 columns of the inputs, got 3 columns"):
+    with pytest.raises(
+        ArgumentError,
+        match="data: expected a table with the 2 columns of the inputs, got 3 columns",
+    ):
         measure_plausibility(torch.zeros(1, 2), torch.zeros(4, 3))
     with pytest.raises(ArgumentError, match="inputs: expected rows of a table"):
         measure_plausibility(torch.zeros(1, 3, 1), torch.zeros(4, 3))
@@ -77,9 +86,13 @@ def test_missing_cells_count_as_another_category_does() -> None:
             else:
                 squared += float(row[0] != other[0])
             expected[number] = min(expected[number], np.sqrt(squared))
-    found = measure_nearest(torch.from_numpy(rows), Background(torch.from_numpy(data)), (), (-100.0, -np.inf))
+    found = measure_nearest(
+        torch.from_numpy(rows), Background(torch.from_numpy(data)), (), (-100.0, -np.inf)
+    )
     np.testing.assert_allclose(found, expected)
-    shares = measure_plausibility(torch.from_numpy(data[:3]), torch.from_numpy(data), (), (-100.0, -np.inf))
+    shares = measure_plausibility(
+        torch.from_numpy(data[:3]), torch.from_numpy(data), (), (-100.0, -np.inf)
+    )
     assert shares.tolist() == [1.0, 1.0, 1.0]
 
 
@@ -91,7 +104,9 @@ def test_codes_of_a_frame_are_no_distances_where_they_do_not_change() -> None:
     for order in (np.arange(5), np.array([3, 0, 4, 1, 2])):
         data = torch.from_numpy(np.stack([x, order[kind].astype(float)], axis=1))
         changes = TableChanges({"x": 0.5}, columns=("x", "kind"), data=data, codes=(0, 5))
-        figures.append(changes.measure_plausibility(data[:5], data[:5] + torch.tensor([[0.3, 0.0]]).double()))
+        figures.append(
+            changes.measure_plausibility(data[:5], data[:5] + torch.tensor([[0.3, 0.0]]).double())
+        )
     assert torch.equal(figures[0], figures[1])
     with pytest.raises(ArgumentError, match="3 in codes"):
         TableChanges({"x": 0.5}, columns=("x", "kind"), codes=(0, 5, 0))

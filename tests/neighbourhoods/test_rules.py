@@ -46,8 +46,20 @@ def test_definitions_and_chains() -> None:
 
 def test_what_is_refused() -> None:
     comparisons = ["debt", "debt < income", "debt != income", "debt <="]
-    terms = ["debt * income <= 3", "3 / debt <= 3", "debt / 0 <= 3", "debt ** 2 <= 3", "abs(debt) <= 3"]
-    values = ["__import__('os').system('true') <= debt", "debt <= 'a'", "debt <= True", "debt <= 1e999", 3]
+    terms = [
+        "debt * income <= 3",
+        "3 / debt <= 3",
+        "debt / 0 <= 3",
+        "debt ** 2 <= 3",
+        "abs(debt) <= 3",
+    ]
+    values = [
+        "__import__('os').system('true') <= debt",
+        "debt <= 'a'",
+        "debt <= True",
+        "debt <= 1e999",
+        3,
+    ]
     columns = ["1 <= 2", "debt <= debt", "debts <= 3", "`mean radios` <= 3"]
     definitions = ["debt + income == 3 * x", "2 * debt == 3 * x", "debt == debt + 1"]
     long = ["-" * 1500 + "debt <= 3", "(" * 1500 + "debt" + ")" * 400 + " <= 3", "debt" * 1000]

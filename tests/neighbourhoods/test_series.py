@@ -44,12 +44,16 @@ def names(change: Transformation) -> str:
     return f"{type(change).__name__}-{getattr(change, 'fill', '')}".rstrip("-")
 
 
-def smooth_series(rows: int, channels: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def smooth_series(
+    rows: int, channels: int, length: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """A few slow waves of random phase and size; another mean and scale in each channel."""
     generator = torch.Generator().manual_seed(length)
     u = torch.linspace(0, 1, length, dtype=torch.float64)
     phases, sizes = torch.rand(2, rows, channels, 3, 1, generator=generator, dtype=torch.float64)
-    waves = sizes * torch.sin(2 * math.pi * (torch.arange(1, 4, dtype=torch.float64)[:, None] * u + phases))
+    waves = sizes * torch.sin(
+        2 * math.pi * (torch.arange(1, 4, dtype=torch.float64)[:, None] * u + phases)
+    )
     scale = 1.0 + torch.arange(channels, dtype=torch.float64)[:, None]
     return (waves.sum(2) * scale + scale).to(dtype)
 
@@ -60,7 +64,9 @@ def draw(change: Transformation, x: Tensor, count: int = 1) -> Tensor:
 
 
 def perturb(change: Transformation, x: Tensor, parameters: Tensor) -> Tensor:
-    return change.around(x).perturb(parameters, torch.arange(len(x)).repeat_interleave(len(parameters) // len(x)))
+    return change.around(x).perturb(
+        parameters, torch.arange(len(x)).repeat_interleave(len(parameters) // len(x))
+    )
 
 
 def test_shift_is_that_of_numpy_at_every_fill() -> None:
@@ -76,7 +82,9 @@ def test_shift_is_that_of_numpy_at_every_fill() -> None:
         for shift in (-5.75, -1.0, 0.3, 4.0, 5.5):
             own = perturb(change, x, torch.tensor([[shift]], dtype=torch.float64))[0].numpy()
             start = (wide.shape[1] - 20) / 2
-            expected = [np.interp(times - shift + start, np.arange(wide.shape[1]), row) for row in wide]
+            expected = [
+                np.interp(times - shift + start, np.arange(wide.shape[1]), row) for row in wide
+            ]
             np.testing.assert_allclose(own, expected, atol=1e-12)
 
 
@@ -90,7 +98,9 @@ def test_stretch_crop_and_warp_are_those_of_numpy(percent: float) -> None:
 
     stretch = torch.tensor([[percent]], dtype=torch.float64)
     expected = read(20 + (times - 20) / (1 + percent / 100))
-    np.testing.assert_allclose(perturb(TimeStretch(30), x, stretch)[0].numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        perturb(TimeStretch(30), x, stretch)[0].numpy(), expected, atol=1e-12
+    )
 
     cut = torch.tensor([[abs(percent), 0.25]], dtype=torch.float64)
     start = 0.25 * abs(percent) / 100 * last
@@ -103,7 +113,9 @@ def test_stretch_crop_and_warp_are_those_of_numpy(percent: float) -> None:
         return 1 + percent / 100 * math.cos(math.pi * u) - percent / 200 * math.cos(2 * math.pi * u)
 
     places = [last * integrate.quad(speed, 0, t / last)[0] for t in times]
-    np.testing.assert_allclose(perturb(TimeWarp(60, waves=2), x, waves)[0].numpy(), read(np.array(places)), atol=1e-12)
+    np.testing.assert_allclose(
+        perturb(TimeWarp(60, waves=2), x, waves)[0].numpy(), read(np.array(places)), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("change", MOVING, ids=names)
@@ -116,7 +128,8 @@ def test_places_are_taken_back_by_their_inverse(change: TimeChange) -> None:
     for forth, return_to in zip(places.numpy(), back.numpy(), strict=True):
         inside = (return_to >= 0) & (return_to <= 49)
         assert inside.sum() > 30
-        again = np.interp(return_to[inside], np.arange(50.0), forth)  # linear, so close to the function itself
+        # linear, so close to the function itself
+        again = np.interp(return_to[inside], np.arange(50.0), forth)
         np.testing.assert_allclose(again, np.arange(50.0)[inside], atol=2e-2)
     extreme = change.around(x).upper
     if isinstance(change, TimeWarp):  # where the inverse is exact, not only close
@@ -176,13 +189,17 @@ def test_composed_changes_are_taken_back_one_after_the_other() -> None:
 def test_aligned_maps_are_differentiable_by_parameters_and_maps(change: TimeChange) -> None:
     x = smooth_series(2, 1, 16, torch.float64)
     maps, parameters = x.clone().requires_grad_(), draw(change, x).requires_grad_()
-    assert torch.autograd.gradcheck(lambda m, p: change.align_maps(m, p)[0], (maps, parameters), fast_mode=True)
+    assert torch.autograd.gradcheck(
+        lambda m, p: change.align_maps(m, p)[0], (maps, parameters), fast_mode=True
+    )
 
 
 def test_amplitude_and_drift_have_closed_forms() -> None:
     x = smooth_series(2, 3, 25, torch.float64)
     factor = torch.tensor([[7.0], [-30.0]], dtype=torch.float64)
-    assert torch.allclose(perturb(Amplitude(50), x, factor), x * torch.tensor([1.07, 0.7]).double()[:, None, None])
+    assert torch.allclose(
+        perturb(Amplitude(50), x, factor), x * torch.tensor([1.07, 0.7]).double()[:, None, None]
+    )
     ends = torch.tensor([[0.2, -0.1], [0.3, 0.3]], dtype=torch.float64)
     own = perturb(Drift(0.5), x, ends)
     for row in range(2):
@@ -198,7 +215,11 @@ def test_jitter_is_normal_with_the_standard_deviation_of_its_level() -> None:
     x = smooth_series(2, 2, 50)
     change = Jitter((0.3, 0.3))
     noise = perturb(change, x, draw(change, x, 200)) - x.repeat_interleave(200, 0)
-    scale = torch.from_numpy(np.std(x.double().numpy(), axis=2)).float().repeat_interleave(200, 0)[:, :, None]
+    scale = (
+        torch.from_numpy(np.std(x.double().numpy(), axis=2))
+        .float()
+        .repeat_interleave(200, 0)[:, :, None]
+    )
     z = (noise / (0.3 * scale)).double()
     assert stats.kstest(z.flatten()[::4].numpy(), "norm").pvalue > 0.01
     pairs = np.corrcoef(z[:, :, :-1].flatten().numpy(), z[:, :, 1:].flatten().numpy())[0, 1]
@@ -212,7 +233,9 @@ def drop_slowly(values: np.ndarray, missing: np.ndarray, fill: str) -> np.ndarra
     if fill == "zeros":
         return np.where(missing, 0, values)
     kept = [t for t in range(len(values)) if not missing[t]] or [0]
-    return np.array([values[max((k for k in kept if k <= t), default=kept[0])] for t in range(len(values))])
+    return np.array(
+        [values[max((k for k in kept if k <= t), default=kept[0])] for t in range(len(values))]
+    )
 
 
 @pytest.mark.parametrize("fill", ["hold", "zeros"])
@@ -243,5 +266,7 @@ def test_options_out_of_range_are_refused() -> None:
 
 
 def test_a_shift_is_shorter_than_the_series() -> None:
-    with pytest.raises(ArgumentError, match="samples: expected shifts below 10, the length of the series"):
+    with pytest.raises(
+        ArgumentError, match="samples: expected shifts below 10, the length of the series"
+    ):
         TimeShift((-2, 10)).around(torch.zeros(1, 1, 10))

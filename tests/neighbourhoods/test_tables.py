@@ -44,7 +44,9 @@ def make_data(rows: int = 300) -> Tensor:
     debt = torch.minimum(debt, 9000 + 100 * age)
     region = torch.multinomial(torch.tensor([0.5, 0.3, 0.2]), rows, True, generator=generator)
     code = 94105 + torch.multinomial(torch.tensor([0.2, 0.2, 0.6]), rows, True, generator=generator)
-    return torch.stack([income, debt, age, *nn.functional.one_hot(region, 3).float().T, income + debt, code], dim=1)
+    return torch.stack(
+        [income, debt, age, *nn.functional.one_hot(region, 3).float().T, income + debt, code], dim=1
+    )
 
 
 DATA = make_data()
@@ -53,7 +55,13 @@ MEAN, STD = DATA.mean(0), DATA.std(0)
 
 def make_table(prior: str = "independent", **options: Any) -> TableChanges:
     groups = {"region": ("north", "south", "east")}
-    common: dict[str, Any] = {"columns": COLUMNS, "one_hot": groups, "rules": RULES, "data": DATA, "prior": prior}
+    common: dict[str, Any] = {
+        "columns": COLUMNS,
+        "one_hot": groups,
+        "rules": RULES,
+        "data": DATA,
+        "prior": prior,
+    }
     return TableChanges(**{"changes": CHANGES, **common, **options})
 
 
@@ -61,7 +69,9 @@ def around(table: TableChanges, rows: Tensor, data: Tensor = DATA) -> Transforme
     return table.around(rows, (data.amin(0), data.amax(0)))
 
 
-def perturb_at_random(region: TransformedRegion, count: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def perturb_at_random(
+    region: TransformedRegion, count: int, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
     """Parameters anywhere in the box, one in ten at its faces: clean rows, perturbed rows, and which are admitted."""
     generator = torch.Generator().manual_seed(seed)
     shape = (len(region), count // len(region), *region.shape)
@@ -83,7 +93,10 @@ def check_rules(clean: Tensor, rows: Tensor, slack: float = 0.0) -> None:
     assert bool((debt <= 3 * income + slack * 1e4).all())
     assert bool((debt - 100 * age <= 9000 + slack * 1e4).all())
     # whole numbers of float32 at this size are 0.002 apart
-    assert float((total - income - debt - (clean[:, 6] - clean[:, 0] - clean[:, 1])).abs().max()) < 0.003 + slack * 1e4
+    assert (
+        float((total - income - debt - (clean[:, 6] - clean[:, 0] - clean[:, 1])).abs().max())
+        < 0.003 + slack * 1e4
+    )
     assert bool(((income - clean[:, 0]).abs() <= (0.1 + 1e-6) * clean[:, 0] + slack * 1e4).all())
     assert bool((debt - clean[:, 1] >= -500.001 - slack * 1e4).all())
     steps = age - clean[:, 2]
@@ -96,10 +109,12 @@ def check_rules(clean: Tensor, rows: Tensor, slack: float = 0.0) -> None:
 
 @pytest.mark.parametrize(
     ("prior", "draws"),
-    [(prior, 5_000) for prior in PRIORS] + [pytest.param(prior, 1_000_000, marks=pytest.mark.slow) for prior in PRIORS],
+    [(prior, 5_000) for prior in PRIORS]
+    + [pytest.param(prior, 1_000_000, marks=pytest.mark.slow) for prior in PRIORS],
 )
 def test_rules_never_break(prior: str, draws: int) -> None:
-    rows = torch.cat([DATA[:19], DATA[DATA[:, 6].argmax()][None]])  # the last one's total is at its bound
+    # the last one's total is at its bound
+    rows = torch.cat([DATA[:19], DATA[DATA[:, 6].argmax()][None]])
     region = around(make_table(prior, size=0.3 if prior == "copula" else 1.0), rows)
     before = rows.clone()
     for seed in range(0, draws, 100_000):
@@ -126,7 +141,9 @@ def test_parameters_as_they_took_effect() -> None:
     shown = table.read_parameters(settled, (8,))
     change = (perturbed - rows[problem]).double()
     assert torch.allclose(shown["debt [change]"].double(), change[:, 1], atol=2e-3)
-    assert torch.allclose(shown["income [%]"].double(), 100 * change[:, 0] / rows[problem, 0], atol=1e-3)
+    assert torch.allclose(
+        shown["income [%]"].double(), 100 * change[:, 0] / rows[problem, 0], atol=1e-3
+    )
     assert torch.equal(shown["age [change]"], shown["age [change]"].round())
     assert torch.equal(shown["age [change]"], change[:, 2].float())
     for name, kept in (
@@ -161,7 +178,9 @@ def test_contract(prior: str) -> None:
     perturbed = region.perturb(drawn.flatten(0, 1), problem)
     check_rules(rows[problem], perturbed)
     one = region.select([4])
-    alone = torch.cat([one.perturb(point[None], torch.zeros(1, dtype=torch.int64)) for point in drawn[4]])
+    alone = torch.cat(
+        [one.perturb(point[None], torch.zeros(1, dtype=torch.int64)) for point in drawn[4]]
+    )
     assert torch.equal(alone, perturbed[160:200])
     assert torch.equal(one.sample(40, one.streams(0))[0], drawn[4])
     order = torch.randperm(240, generator=torch.Generator().manual_seed(0))
@@ -195,7 +214,9 @@ class Tempting:
         value = 2 * rows[:, 1] - rows[:, 0] - rows[:, 2] + rows[:, 5]
         return Outcome(value, torch.full_like(value, -1.0))
 
-    def gradient(self, points: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+    def gradient(
+        self, points: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0
+    ) -> Tensor:
         with torch.enable_grad():
             leaf = points.clone().requires_grad_(True)
             return differentiate_outcome(self(leaf, problem), leaf, feasible)
@@ -227,12 +248,18 @@ def test_metrics_find_rows_that_keep_the_rules() -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
-    model = standfast.Model(network, (DATA.amin(0), DATA.amax(0)), preprocess=lambda x: (x - MEAN) / STD, device="cpu")
-    stepped = standfast.metrics.WorstCase(make_table(), search="random", budget=30)(model, "saliency", DATA[:2])
+    model = standfast.Model(
+        network, (DATA.amin(0), DATA.amax(0)), preprocess=lambda x: (x - MEAN) / STD, device="cpu"
+    )
+    stepped = standfast.metrics.WorstCase(make_table(), search="random", budget=30)(
+        model, "saliency", DATA[:2]
+    )
     ages = stepped.inputs[:, 2] - DATA[:2, 2]
     assert stepped.frame()["age [change]"].to_list() == ages.tolist()
     table, rows = make_table("copula"), DATA[:3]
-    worst = standfast.metrics.WorstCase(table, event="changed_explanation", similarity="pearson", budget=80)
+    worst = standfast.metrics.WorstCase(
+        table, event="changed_explanation", similarity="pearson", budget=80
+    )
     found = worst(model, "saliency", rows)
     check_rules(rows, found.inputs)
     rare = standfast.metrics.MisinterpretationProbability(
@@ -243,17 +270,31 @@ def test_metrics_find_rows_that_keep_the_rules() -> None:
     assert plausible is not None
     shown = found.frame()["plausibility"].to_list()
     for place, status in enumerate(found.status):
-        assert shown[place] == (plausible[place].item() if status == "ok" else None) or status != "ok"
+        assert (
+            shown[place] == (plausible[place].item() if status == "ok" else None) or status != "ok"
+        )
     assert any(status == "ok" for status in found.status)
-    assert replace(table, data=None, prior="independent", changes={"age": 1}).measure_plausibility(rows, rows) is None
+    assert (
+        replace(table, data=None, prior="independent", changes={"age": 1}).measure_plausibility(
+            rows, rows
+        )
+        is None
+    )
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 def test_admitted_rows_are_those_of_plain_rejection(seed: int) -> None:
     """Numbers, percent, steps and categories, drawn with numpy and thrown away where a rule breaks."""
     rules = ("debt <= income", "debt + 50 * age >= 4900")
     data = torch.tensor([[2000.0, 2000.0, 60.0, 0.0], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
-    changes: dict[str, Any] = {"x0": "10%", "x1": (-300, 100), "x2": {"by": 4.5, "step": 2}, "x3": "category"}
+    changes: dict[str, Any] = {
+        "x0": "10%",
+        "x1": (-300, 100),
+        "x2": {"by": 4.5, "step": 2},
+        "x3": "category",
+    }
     names = {"income": "x0", "debt": "x1", "age": "x2"}
     for word, name in names.items():
         rules = tuple(rule.replace(word, name) for rule in rules)
@@ -339,14 +380,22 @@ def test_gradients_are_finite_differences(prior: str) -> None:
     region = table.around(data[:4])
     points = region.sample(1, Streams(range(4), torch.device("cpu")))[:, 0]
     assert torch.autograd.gradcheck(
-        lambda p: region.perturb(p, torch.arange(4)) / STD, points.requires_grad_(True), eps=1e-7, atol=1e-4
+        lambda p: region.perturb(p, torch.arange(4)) / STD,
+        points.requires_grad_(True),
+        eps=1e-7,
+        atol=1e-4,
     )
 
 
 def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
     np.savez(tmp_path / "train.npz", inputs=DATA.numpy())
     written = {
-        "changes": {"income": "10%", "debt": [-500, 4000], "region": "category", "age": {"by": 3, "step": 1}},
+        "changes": {
+            "income": "10%",
+            "debt": [-500, 4000],
+            "region": "category",
+            "age": {"by": 3, "step": 1},
+        },
         "columns": list(COLUMNS),
         "one_hot": {"region": ["north", "south", "east"]},
         "rules": list(RULES),
@@ -365,11 +414,15 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
     (tmp_path / "train.npz").rename(tmp_path / "other.npz")
     for value in ({"table": written}, {"compose": [{"table": written}]}):
         stored = neighbourhood_from(value)
-        with pytest.raises(StudyFieldError, match=r"table\.data\.path: expected a file or a folder"):
+        with pytest.raises(
+            StudyFieldError, match=r"table\.data\.path: expected a file or a folder"
+        ):
             ReferenceReader(tmp_path).read_in(stored, "neighbourhood")
     assert both.parts[0] == read
     assert hash(read) == hash(make_table("copula", changes=changes))
-    named = neighbourhood_from({"table": {"changes": "5%", "data": {"data": "digits", "samples": 5}}})
+    named = neighbourhood_from(
+        {"table": {"changes": "5%", "data": {"data": "digits", "samples": 5}}}
+    )
     assert to_plain(named)["table"]["data"] == {"data": "digits", "samples": 5}
 
 
@@ -382,8 +435,13 @@ def test_options_that_do_not_fit() -> None:
     assert_refused(make, changes=[{"region": 3}, {"north": 3}, {"total": 3}])
     assert_refused(make, prior=["normal"], size=[1.5], fixed=[("age",)])
     assert_refused(make, rules=[("debt < 3",), ("total == debt", "total == income")])
-    assert_refused(make, rules=[("total == debt + age", "age == debt")], one_hot=[{"region": ("north",)}])
-    assert_refused(make, one_hot=[{"a": ("north", "east"), "b": ("east", "code")}, {"income": ("north", "east")}])
+    assert_refused(
+        make, rules=[("total == debt + age", "age == debt")], one_hot=[{"region": ("north",)}]
+    )
+    assert_refused(
+        make,
+        one_hot=[{"a": ("north", "east"), "b": ("east", "code")}, {"income": ("north", "east")}],
+    )
     assert_refused(make, columns=[("a", "a"), ("a",) * 8], units=[((0.0,) * 8, (0.0,) * 8), 3])
     assert_refused(make, data=[torch.zeros(3, 8, dtype=torch.int64), torch.zeros(3, 8, 1), 3])
     assert_refused(make, distribution=["truncated_normal"])
@@ -402,8 +460,13 @@ def test_options_that_do_not_fit() -> None:
 
 
 def test_what_does_not_fit_into_a_composition() -> None:
-    for parts in ((make_table(), TableChanges("1%")), (TableChanges("1%"), Compose((make_table("copula"),)))):
-        with pytest.raises(ArgumentError, match="parts: expected no part with rules or a prior from data"):
+    for parts in (
+        (make_table(), TableChanges("1%")),
+        (TableChanges("1%"), Compose((make_table("copula"),))),
+    ):
+        with pytest.raises(
+            ArgumentError, match="parts: expected no part with rules or a prior from data"
+        ):
             Compose(parts)
     with pytest.raises(ArgumentError, match="distribution: expected uniform, for categories"):
         Compose((make_table(rules=()),), distribution="truncated_normal")
@@ -414,7 +477,8 @@ def test_rows_that_do_not_fit() -> None:
     broken = DATA[:3].clone()
     broken[1, 1] = 4 * broken[1, 0]
     expected = (
-        r"rows that keep the rule 'debt <= 3 \* income', got 1 of 3 rows that break it; the first is row 1: income"
+        r"rows that keep the rule 'debt <= 3 \* income', got 1 of 3 rows that break it; the"
+        r" first is row 1: income"
     )
     with pytest.raises(ArgumentError, match=expected):
         table.around(broken)
@@ -424,20 +488,30 @@ def test_rows_that_do_not_fit() -> None:
         table.around(moved)
     unknown = DATA[:3].clone()
     unknown[0, 7] = 94104
-    with pytest.raises(ArgumentError, match=r"inputs: expected rows with a known category of 'code', got row 0"):
+    with pytest.raises(
+        ArgumentError, match=r"inputs: expected rows with a known category of 'code', got row 0"
+    ):
         table.around(unknown)
     with pytest.raises(ArgumentError, match="inputs: expected rows of 8 columns, got rows of 3"):
         table.around(torch.zeros(2, 3))
-    with pytest.raises(ArgumentError, match=r"inputs: expected rows of a table .N, F., got inputs of shape"):
+    with pytest.raises(
+        ArgumentError, match=r"inputs: expected rows of a table .N, F., got inputs of shape"
+    ):
         TableChanges(1).around(torch.zeros(2, 3, 4))
-    with pytest.raises(ArgumentError, match="bounds: expected all categories of 'region' within the bounds"):
-        table.around(DATA[:1], (torch.minimum(DATA.amin(0), DATA[0]), torch.where(torch.arange(8) == 5, DATA[0], 1e6)))
+    with pytest.raises(
+        ArgumentError, match="bounds: expected all categories of 'region' within the bounds"
+    ):
+        table.around(
+            DATA[:1],
+            (torch.minimum(DATA.amin(0), DATA[0]), torch.where(torch.arange(8) == 5, DATA[0], 1e6)),
+        )
 
 
 def test_features() -> None:
     assert Feature("2%").percent
     assert TableChanges("2%", columns=("by", "step")).features == {"every column": Feature("2%")}
-    named = TableChanges({"by": 3, "step": 1}, columns=("by", "step"))  # which are the names of the columns here
+    # which are the names of the columns here
+    named = TableChanges({"by": 3, "step": 1}, columns=("by", "step"))
     assert named.features == {"by": Feature(3), "step": Feature(1)}
     assert Feature(("-5 %", "+2%")).limits == (-5.0, 2.0)
     assert Feature(3, step=1).describe("age") == "age by -3 to 3 in steps of 1"

@@ -15,7 +15,15 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, MissingExtraError
 from standfast.metrics.base import plain
-from standfast.neighbourhoods import Casing, Compose, Deletion, Punctuation, TextChange, TokenSwaps, Typos
+from standfast.neighbourhoods import (
+    Casing,
+    Compose,
+    Deletion,
+    Punctuation,
+    TextChange,
+    TokenSwaps,
+    Typos,
+)
 from standfast.neighbourhoods.text import NO_WORD, Word, decode_word, encode_word
 from standfast.study.file.options import neighbourhood_from, to_plain
 from standfast.tensors import Streams
@@ -39,12 +47,18 @@ def test_candidates_have_their_probabilities() -> None:
     found = region.perturb(points[0], torch.zeros(count, dtype=torch.int64))
     texts = [[decode_word(code).text for code in place] for place in found.T.tolist()]
     dull = ["dull", *SYNONYMS["dull"]]
-    for place, words, expected in ((0, dull, [0.7, 0.1, 0.1, 0.1]), (1, ["film", "movie"], [0.7, 0.3])):
+    for place, words, expected in (
+        (0, dull, [0.7, 0.1, 0.1, 0.1]),
+        (1, ["film", "movie"], [0.7, 0.3]),
+    ):
         observed = [texts[place].count(word) for word in words]
         assert sum(observed) == count
         assert stats.chisquare(observed, [count * p for p in expected]).pvalue > 1e-3
     assert set(texts[2]) == {","}
-    pairs = [[sum(pair == (a, b) for pair in zip(texts[0], texts[3], strict=True)) for a in dull] for b in dull]
+    pairs = [
+        [sum(pair == (a, b) for pair in zip(texts[0], texts[3], strict=True)) for a in dull]
+        for b in dull
+    ]
     assert stats.chi2_contingency(pairs).pvalue > 1e-3  # positions are independent
     other = region.perturb(points[1], torch.ones(count, dtype=torch.int64))
     assert bool((other[:, 1:] == NO_WORD).all())  # what is behind the end stays
@@ -53,9 +67,13 @@ def test_candidates_have_their_probabilities() -> None:
 def test_a_change_keeps_gaps_capitals_and_the_number_of_places() -> None:
     rows = read("Dull  film,\nGREAT: dull")
     region = TokenSwaps(table={"dull": ["flat"], "great": ["fine"]}, rate=0.5).around(rows)
-    changed = region.perturb(torch.full((1, rows.shape[1]), 0.9, dtype=torch.float64), torch.tensor([0]))
+    changed = region.perturb(
+        torch.full((1, rows.shape[1]), 0.9, dtype=torch.float64), torch.tensor([0])
+    )
     assert write_text(changed[0].tolist()).text == "Flat  film,\nFINE: flat"
-    same = region.perturb(torch.full((1, rows.shape[1]), 0.4, dtype=torch.float64), torch.tensor([0]))
+    same = region.perturb(
+        torch.full((1, rows.shape[1]), 0.4, dtype=torch.float64), torch.tensor([0])
+    )
     assert torch.equal(same, rows)
     named = TokenSwaps(table=SYNONYMS).name_swaps(rows, changed)
     assert [json.loads(each) for each in named] == [{"0": "Flat", "3": "FINE", "5": "flat"}]
@@ -67,7 +85,11 @@ def count_slips(word: str, other: str) -> int:
     for i, j in itertools.product(range(len(word) + 1), range(len(other) + 1)):
         ways = [i + j] if 0 in (i, j) else []
         if i and j:
-            ways += [cost[i - 1, j] + 1, cost[i, j - 1] + 1, cost[i - 1, j - 1] + (word[i - 1] != other[j - 1])]
+            ways += [
+                cost[i - 1, j] + 1,
+                cost[i, j - 1] + 1,
+                cost[i - 1, j - 1] + (word[i - 1] != other[j - 1]),
+            ]
         if i > 1 and j > 1 and (word[i - 2], word[i - 1]) == (other[j - 1], other[j - 2]):
             ways.append(cost[i - 2, j - 2] + 1)
         cost[i, j] = min(ways)
@@ -79,7 +101,11 @@ def test_typos_are_one_slip_away(word: str) -> None:
     found = [each for each in Typos().candidates(word) if each != word]
     assert len(found) > len(word)
     assert {count_slips(word.lower(), each.lower()) for each in found} == {1}
-    assert all(each[:1].isupper() for each in found if word[0].isupper() and each[:1].lower() == word[0].lower())
+    assert all(
+        each[:1].isupper()
+        for each in found
+        if word[0].isupper() and each[:1].lower() == word[0].lower()
+    )
 
 
 @pytest.mark.parametrize("word", ["is", "1995", ",", "don't"])
@@ -121,13 +147,21 @@ def test_words_that_are_left_out_are_not_compared() -> None:
 
 def test_sentences_still_end_where_a_mark_is_left_out() -> None:
     end = encode_word(Word(".", ends=True))
-    region = Deletion(0.5).around(torch.tensor([[encode_word(Word("end")), end]], dtype=torch.float64))
+    region = Deletion(0.5).around(
+        torch.tensor([[encode_word(Word("end")), end]], dtype=torch.float64)
+    )
     changed = region.perturb(torch.tensor([[0.0, 0.9]], dtype=torch.float64), torch.tensor([0]))
     assert decode_word(changed[0, 1].item()) == Word("", ends=True)
 
 
 @pytest.mark.parametrize(
-    "change", [Typos(0.2, shortest=3), TokenSwaps(0.3, SYNONYMS), Casing(0.4), Compose([Typos(), Deletion()])]
+    "change",
+    [
+        Typos(0.2, shortest=3),
+        TokenSwaps(0.3, SYNONYMS),
+        Casing(0.4),
+        Compose([Typos(), Deletion()]),
+    ],
 )
 def test_options_are_stored_and_read_back(change: Any) -> None:
     assert neighbourhood_from(to_plain(change)) == change
@@ -149,7 +183,9 @@ def test_what_does_not_fit() -> None:
     with pytest.raises(ArgumentError, match="codes of words"):
         Typos().around(torch.full((1, 2), 77.0, dtype=torch.float64))
     rows = read("a 1 !")  # without candidates it stays
-    assert torch.equal(Typos().around(rows).perturb(torch.ones(1, 3).double(), torch.tensor([0])), rows)
+    assert torch.equal(
+        Typos().around(rows).perturb(torch.ones(1, 3).double(), torch.tensor([0])), rows
+    )
 
 
 def test_synonyms_of_wordnet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +193,9 @@ def test_synonyms_of_wordnet(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = {"plot": [["plot", "story"], ["plot", "secret_plan", "game"]]}
 
     def synsets(word: str) -> list[Any]:
-        return [SimpleNamespace(lemma_names=lambda own=own: own) for own in groups.get(word.lower(), [])]
+        return [
+            SimpleNamespace(lemma_names=lambda own=own: own) for own in groups.get(word.lower(), [])
+        ]
 
     corpus.wordnet = SimpleNamespace(synsets=synsets)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "nltk.corpus", corpus)

@@ -35,7 +35,10 @@ GREY, COLOUR = (1, 5, 8), (3, 6, 4)
 SERIES = ((1, 9), (3, 8))
 RANGE = torch.tensor(-1.0), torch.tensor(2.0)
 #: bounds of each channel of a colour image, as for normalised inputs
-RANGES = torch.tensor([-2.1, -2.0, 0.0]).reshape(3, 1, 1), torch.tensor([2.2, 0.4, 1.0]).reshape(3, 1, 1)
+RANGES = (
+    torch.tensor([-2.1, -2.0, 0.0]).reshape(3, 1, 1),
+    torch.tensor([2.2, 0.4, 1.0]).reshape(3, 1, 1),
+)
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,17 @@ class Example:
     #: how far the clean input may be from itself at the identity's parameters, as a share of the range
     tolerance: float = 1e-6
 
-    def list_bounds(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    def list_bounds(
+        self, shape: tuple[int, ...], dtype: torch.dtype = torch.float64
+    ) -> tuple[Tensor, Tensor]:
         low, high = RANGES if len(shape) == 3 and shape[0] == 3 else RANGE
         return low.to(dtype), high.to(dtype)
 
     def draw_inputs(self, shape: tuple[int, ...], rows: int = 3) -> Tensor:
         """Values within the bounds, `(rows, *shape)`, float64, the same at every call."""
-        shares = torch.rand(rows, *shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+        shares = torch.rand(
+            rows, *shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64
+        )
         low, high = self.list_bounds(shape)
         return low + (high - low) * shares
 
@@ -88,10 +95,16 @@ def first_example(name: str) -> Example:
     """The options of the golden numbers, and inputs of the kind that they take."""
     options, shape = NEIGHBOURHOODS[name]
     images = (COLOUR,) if neighbourhoods[name].channels else (GREY, COLOUR)
-    return Example(options, {1: (shape,), 2: SERIES, 3: images}[len(shape)], TOLERANCES.get(name, 1e-6))
+    return Example(
+        options, {1: (shape,), 2: SERIES, 3: images}[len(shape)], TOLERANCES.get(name, 1e-6)
+    )
 
 
-EXAMPLES = {name: [first_example(name), *MORE.get(name, [])] for name in NEIGHBOURHOODS if name not in ("linf", "l2")}
+EXAMPLES = {
+    name: [first_example(name), *MORE.get(name, [])]
+    for name in NEIGHBOURHOODS
+    if name not in ("linf", "l2")
+}
 CASES = [
     pytest.param(name, example, shape, id=f"{name}-{number}-{'x'.join(map(str, shape))}")
     for name, examples in EXAMPLES.items()
@@ -99,7 +112,10 @@ CASES = [
     for shape in example.shapes
 ]
 #: one case of each transformation
-FIRST = [pytest.param(name, examples[0], examples[0].shapes[-1], id=name) for name, examples in EXAMPLES.items()]
+FIRST = [
+    pytest.param(name, examples[0], examples[0].shapes[-1], id=name)
+    for name, examples in EXAMPLES.items()
+]
 
 
 def make(name: str, example: Example) -> Transformation:
@@ -120,7 +136,9 @@ COMPOSITIONS = [
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)
-def test_the_identity_gives_the_input_back(name: str, example: Example, shape: tuple[int, ...]) -> None:
+def test_the_identity_gives_the_input_back(
+    name: str, example: Example, shape: tuple[int, ...]
+) -> None:
     kind = make(name, example)
     for dtype in (torch.float32, torch.float64):
         inputs, bounds = example.draw_inputs(shape).to(dtype), example.list_bounds(shape, dtype)
@@ -150,10 +168,14 @@ def test_perturbed_inputs(name: str, example: Example, shape: tuple[int, ...]) -
     assert ((perturbed >= bounds[0]) & (perturbed <= bounds[1])).all()
     assert not torch.allclose(perturbed[::4], inputs, atol=1e-3)
     order = torch.tensor([7, 0, 11])
-    assert torch.equal(region.perturb(points.flatten(0, 1)[order], problem[order]), perturbed[order])
+    assert torch.equal(
+        region.perturb(points.flatten(0, 1)[order], problem[order]), perturbed[order]
+    )
     for p in range(3):
         chosen = region.select([p])
-        assert torch.equal(chosen.perturb(points[p, :1], torch.tensor([0])), perturbed[4 * p : 4 * p + 1])
+        assert torch.equal(
+            chosen.perturb(points[p, :1], torch.tensor([0])), perturbed[4 * p : 4 * p + 1]
+        )
     assert torch.equal(inputs, before)
 
 
@@ -163,7 +185,9 @@ def test_the_map_from_normal_numbers(name: str, example: Example, shape: tuple[i
     z = region.sample_gaussian(20, make_streams(3))
     points = region.from_gaussian(z)
     assert region.contains(points).all()
-    assert torch.allclose(region.from_gaussian(region.to_gaussian(points)), points, rtol=1e-4, atol=1e-4)
+    assert torch.allclose(
+        region.from_gaussian(region.to_gaussian(points)), points, rtol=1e-4, atol=1e-4
+    )
     outside = region.project(points + 1e3)
     assert region.contains(outside).all()
 
@@ -187,14 +211,18 @@ def test_half_precision_has_the_bits_of_float32(
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)
-def test_gradients_are_those_of_finite_differences(name: str, example: Example, shape: tuple[int, ...]) -> None:
+def test_gradients_are_those_of_finite_differences(
+    name: str, example: Example, shape: tuple[int, ...]
+) -> None:
     kind = make(name, example)
     if not kind.differentiable:
         return
     inputs = example.draw_inputs(shape, rows=2)
     bounds = example.list_bounds(shape)
     points = kind.around(inputs, bounds).sample(1, make_streams(2))[:, 0].requires_grad_()
-    assert torch.autograd.gradcheck(lambda p: kind.transform(inputs, p, bounds), (points,), fast_mode=True)
+    assert torch.autograd.gradcheck(
+        lambda p: kind.transform(inputs, p, bounds), (points,), fast_mode=True
+    )
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), FIRST)
@@ -230,7 +258,9 @@ def test_compositions(kind: Compose) -> None:
     assert kind.differentiable == all(part.differentiable for part in kind.parts)
     if kind.differentiable:
         points = points.requires_grad_()
-        assert torch.autograd.gradcheck(lambda p: kind.transform(inputs, p, bounds), (points,), fast_mode=True)
+        assert torch.autograd.gradcheck(
+            lambda p: kind.transform(inputs, p, bounds), (points,), fast_mode=True
+        )
 
 
 def test_normal_parameters_and_the_ranks_of_noise() -> None:
@@ -240,7 +270,8 @@ def test_normal_parameters_and_the_ranks_of_noise() -> None:
     for kind, first in [(noise, 0), (Compose((Rotation(8), noise)), 1)]:
         region = kind.around(images, (0.0, 1.0))
         points = region.sample(4000, make_streams(1))[0].numpy()
-        assert stats.kstest(points[:, first], stats.halfnorm(scale=0.1).cdf).pvalue > 1e-3  # four scales: hardly cut
+        # four scales: hardly cut
+        assert stats.kstest(points[:, first], stats.halfnorm(scale=0.1).cdf).pvalue > 1e-3
         assert stats.kstest(points[:, first + 1 :].ravel(), stats.uniform.cdf).pvalue > 1e-3
         if first:
             assert stats.kstest(points[:, 0], stats.uniform(-8, 16).cdf).pvalue > 1e-3
@@ -248,13 +279,16 @@ def test_normal_parameters_and_the_ranks_of_noise() -> None:
         assert torch.allclose(region.from_gaussian(z)[0], torch.from_numpy(points), atol=1e-4)
         density = region.log_density(torch.from_numpy(points)[None])[0].numpy()
         assert np.allclose(density, -0.5 * (points[:, first] / 0.1) ** 2)
-    region = Compose((Rotation(8), noise), distribution="truncated_normal").around(images, (0.0, 1.0))
+    region = Compose((Rotation(8), noise), distribution="truncated_normal").around(
+        images, (0.0, 1.0)
+    )
     points = region.sample(4000, make_streams(1))[0].numpy()
     assert stats.kstest(points[:, 0], stats.truncnorm(-2, 2, scale=4).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(3, (7.0, 13.0)), ((8, 9), (8.0, 9.0)), ([8, 8], (8.0, 8.0)), (0, (10.0, 10.0))]
+    ("value", "expected"),
+    [(3, (7.0, 13.0)), ((8, 9), (8.0, 9.0)), ([8, 8], (8.0, 8.0)), (0, (10.0, 10.0))],
 )
 def test_ranges(value: object, expected: tuple[float, float]) -> None:
     assert Parameter(("size",), identity=10.0).read(value, "option") == expected
@@ -264,7 +298,9 @@ def test_ranges(value: object, expected: tuple[float, float]) -> None:
     "value", [-1, True, "3", (2, 1), (1, 2, 3), (1, float("nan")), float("inf"), None, (0, 21), 12]
 )
 def test_bad_ranges(value: object) -> None:
-    with pytest.raises(ArgumentError, match="option: expected a number of at least 0, r for 10 - r to 10"):
+    with pytest.raises(
+        ArgumentError, match="option: expected a number of at least 0, r for 10 - r to 10"
+    ):
         Parameter(("size",), identity=10.0, low=0, high=20).read(value, "option")
 
 
@@ -273,10 +309,14 @@ def test_all_follows_from_what_a_class_declares() -> None:
     class Fading(Transformation):
         phrase = "faded by {share} of {what}"
         takes = "any"
-        share: Range = parameter("fading of {what} [share]", "more of it", default=0.5, low=0, high=1)
+        share: Range = parameter(
+            "fading of {what} [share]", "more of it", default=0.5, low=0, high=1
+        )
         what: str = "all"
 
-        def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        def transform(
+            self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+        ) -> Tensor:
             return inputs
 
     fading = Fading(0.25)
@@ -285,8 +325,13 @@ def test_all_follows_from_what_a_class_declares() -> None:
     assert Fading((0.5, 0.5), "this").describe() == "faded by 0.5 of this"
     assert fading.name_parameters((4,)) == {0: "fading of all [share]", 1: "more of it"}
     limits = fading.limit_parameters(torch.zeros(2, 4), RANGE)
-    assert [each.tolist() for each in limits] == [[[end, end]] * 2 for end in (0.0, 0.0, 0.25, math.inf)]
-    with pytest.raises(ArgumentError, match="share: expected a number of at least 0, r for 0 to r, or .*, from 0 to 1"):
+    assert [each.tolist() for each in limits] == [
+        [[end, end]] * 2 for end in (0.0, 0.0, 0.25, math.inf)
+    ]
+    with pytest.raises(
+        ArgumentError,
+        match="share: expected a number of at least 0, r for 0 to r, or .*, from 0 to 1",
+    ):
         Fading(2.0)
 
 
@@ -298,7 +343,9 @@ def test_values_outside_of_what_an_option_declares_are_refused(name: str) -> Non
         if isinstance(declared, Parameter):
             wrong = ["far", (1, 2, 3), (declared.identity + 0.5, declared.identity)]
             wrong += [(declared.low - 1, declared.identity)] if math.isfinite(declared.low) else []
-            wrong += [(declared.identity, declared.high + 1)] if math.isfinite(declared.high) else []
+            wrong += (
+                [(declared.identity, declared.high + 1)] if math.isfinite(declared.high) else []
+            )
         elif get_origin(hints[field.name]) is Literal:
             wrong = ["nothing", 1]
         rest = {option: value for option, value in options.items() if option != field.name}
@@ -306,17 +353,27 @@ def test_values_outside_of_what_an_option_declares_are_refused(name: str) -> Non
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), FIRST)
-def test_inputs_that_do_not_fit_are_refused(name: str, example: Example, shape: tuple[int, ...]) -> None:
+def test_inputs_that_do_not_fit_are_refused(
+    name: str, example: Example, shape: tuple[int, ...]
+) -> None:
     kind = make(name, example)
     takes = "images" if name == "corruption" else kind.takes
-    unfit = {"images": [(4, 5), (2, 3, 6)], "series": [(4, 5), (2, 1, 4, 4), (2, 3, 1)], "any": []}[takes]
+    unfit = {"images": [(4, 5), (2, 3, 6)], "series": [(4, 5), (2, 1, 4, 4), (2, 3, 1)], "any": []}[
+        takes
+    ]
     unfit += [(2, 2, 6, 6)] if kind.channels else []
-    assert_refused(lambda inputs: kind.around(inputs, (0, 1)), inputs=[torch.zeros(*each) for each in unfit])
+    assert_refused(
+        lambda inputs: kind.around(inputs, (0, 1)), inputs=[torch.zeros(*each) for each in unfit]
+    )
     if kind.needs_range or getattr(kind, "fill", "") in ("lower", "upper"):
-        assert_refused(lambda bounds: kind.around(torch.zeros(2, *shape), bounds), bounds=[None, (0, 0)])
+        assert_refused(
+            lambda bounds: kind.around(torch.zeros(2, *shape), bounds), bounds=[None, (0, 0)]
+        )
 
 
-@pytest.mark.parametrize("hook", ["admit", "settle", "list_ranges", "identity", "parameters", "needs_images"])
+@pytest.mark.parametrize(
+    "hook", ["admit", "settle", "list_ranges", "identity", "parameters", "needs_images"]
+)
 def test_a_hook_that_does_not_exist_is_refused(hook: str) -> None:
     with pytest.raises(ArgumentError, match=f"Plugin.{hook}: expected .*, got what is never used"):
         type("Plugin", (Transformation,), {hook: None})

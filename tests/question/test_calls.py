@@ -15,16 +15,24 @@ from standfast.question.calls import record_call
 
 
 def record(
-    explainers: Any = "lrp", metrics: Any = "aopc", further: dict[str, Any] | None = None, **options: Any
+    explainers: Any = "lrp",
+    metrics: Any = "aopc",
+    further: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Any:
     model = options.pop("model", None)
-    recorded = record_call(Arguments(model, explainers, torch.zeros(2, 1, 4, 4), metrics, **options), further or {})
+    recorded = record_call(
+        Arguments(model, explainers, torch.zeros(2, 1, 4, 4), metrics, **options), further or {}
+    )
     assert json.loads(json.dumps(recorded)) == recorded
     return recorded
 
 
 def test_explainers_are_recorded_as_they_were_given() -> None:
-    assert record("lrp")["explainers"] == {"named": False, "parts": [{"name": "lrp", "code": "'lrp'"}]}
+    assert record("lrp")["explainers"] == {
+        "named": False,
+        "parts": [{"name": "lrp", "code": "'lrp'"}],
+    }
     lrp = standfast.explainers.LRP(epsilon=0.1)
     listed = record(["smoothgrad:samples=8", lrp])["explainers"]
     assert [part["code"] for part in listed["parts"]] == [
@@ -92,7 +100,10 @@ def test_other_arguments_are_code_or_their_names() -> None:
 
 def test_the_kind_of_the_model_is_known() -> None:
     module = torch.nn.Linear(2, 2)
-    assert [record(model=model)["model"] for model in (module, standfast.Model(module, (0, 1)), {"a": module})] == [
+    assert [
+        record(model=model)["model"]
+        for model in (module, standfast.Model(module, (0, 1)), {"a": module})
+    ] == [
         "module",
         "model",
         "models",

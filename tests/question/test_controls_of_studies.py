@@ -16,8 +16,18 @@ from standfast.study.plan import make_plan
 
 
 def words(**sections: Any) -> dict[str, Any]:
-    content = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"], "samples": 3}
-    return {**content, "metrics": [{"aopc": {"steps": 2, "samples": 2}}], "sanity": False, **sections}
+    content = {
+        "data": {"d": "digits"},
+        "models": {"m": "lenet5-mnist"},
+        "explainers": ["saliency"],
+        "samples": 3,
+    }
+    return {
+        **content,
+        "metrics": [{"aopc": {"steps": 2, "samples": 2}}],
+        "sanity": False,
+        **sections,
+    }
 
 
 def test_those_that_fit_by_default() -> None:
@@ -31,7 +41,10 @@ def test_those_that_fit_by_default() -> None:
 
 
 def test_stored_jobs_are_found_again_and_the_default_only_adds() -> None:
-    before = {job.identity for job in make_plan(study_from(words(controls=False, samples_per_job=3)).grid()).jobs}
+    before = {
+        job.identity
+        for job in make_plan(study_from(words(controls=False, samples_per_job=3)).grid()).jobs
+    }
     after = {job.identity for job in make_plan(study_from(words(samples_per_job=3)).grid()).jobs}
     assert before < after
 
@@ -59,23 +72,35 @@ def test_what_is_neither_true_nor_false_is_told_of_both(given: Any) -> None:
 
 
 def test_what_does_not_fit_is_said_at_its_place() -> None:
-    with pytest.raises(StudyError, match=r"controls\[0\]: (.|\n)*'edgs' \(did you mean 'edges'\?\)"):
+    with pytest.raises(
+        StudyError, match=r"controls\[0\]: (.|\n)*'edgs' \(did you mean 'edges'\?\)"
+    ):
         study_from(words(controls=["edgs"]))
-    with pytest.raises(StudyError, match=r"controls\.saliency.*names that differ from those of the explainers"):
+    with pytest.raises(
+        StudyError, match=r"controls\.saliency.*names that differ from those of the explainers"
+    ):
         study_from(words(controls={"saliency": "edges"})).grid()
 
 
 def test_a_users_control_stands_for_that_of_the_same_kind() -> None:
     grid = study_from(
-        words(explainers={"saliency": "saliency", "random": {"random": {"seed": 1}}, "edges": "input_x_gradient"})
+        words(
+            explainers={
+                "saliency": "saliency",
+                "random": {"random": {"seed": 1}},
+                "edges": "input_x_gradient",
+            }
+        )
     ).grid()
     assert grid.controls == ("input_copy", "edges 2", "randomised:saliency")
-    assert rename_taken({"edges": Edges()}, {"edges": standfast.explainers.get("lrp"), "edges 2": Edges()}) == {
-        "edges 3": Edges()
-    }
+    assert rename_taken(
+        {"edges": Edges()}, {"edges": standfast.explainers.get("lrp"), "edges 2": Edges()}
+    ) == {"edges 3": Edges()}
 
 
 def test_the_schema_knows_both_forms() -> None:
     section = json_schema()["properties"]["controls"]
     assert section["$ref"] == "#/$defs/controls"
-    assert json_schema()["$defs"]["controls"] == {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/explainers"}]}
+    assert json_schema()["$defs"]["controls"] == {
+        "anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/explainers"}]
+    }

@@ -22,7 +22,9 @@ IMAGE, SERIES, ROWS = (1, 8, 8), (1, 16), (5,)
 
 def make_tensors(shape: tuple[int, ...], *bounds: tuple[Any, Any]) -> Tensors:
     inputs = torch.full((2, *shape), 0.5)
-    return Tensors({f"data {place}": Samples(inputs, bounds=own) for place, own in enumerate(bounds)}, {})
+    return Tensors(
+        {f"data {place}": Samples(inputs, bounds=own) for place, own in enumerate(bounds)}, {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -37,17 +39,28 @@ def make_tensors(shape: tuple[int, ...], *bounds: tuple[Any, Any]) -> Tensors:
         (ROWS, (0.0, 3.0), 0.3, "each feature by up to 0.3, a tenth of its range"),
     ],
 )
-def test_of_tensors(shape: tuple[int, ...], bounds: tuple[float, float], radius: float, words: str) -> None:
-    assert make_tensors(shape, bounds).default_neighbourhood() == (LinfBall(radius), f"{words}, because none was given")
+def test_of_tensors(
+    shape: tuple[int, ...], bounds: tuple[float, float], radius: float, words: str
+) -> None:
+    assert make_tensors(shape, bounds).default_neighbourhood() == (
+        LinfBall(radius),
+        f"{words}, because none was given",
+    )
 
 
 def test_of_images_whose_channels_have_different_ranges() -> None:
     """As of photographs that were normalised before: no pixel moves by more than 8 levels."""
-    mean, std = (torch.tensor(numbers)[:, None, None] for numbers in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+    mean, std = (
+        torch.tensor(numbers)[:, None, None]
+        for numbers in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    )
     images = make_tensors((3, 8, 8), ((0 - mean) / std, (1 - mean) / std))
     ball, words = images.default_neighbourhood()
     assert ball.radius == pytest.approx(8 / 255 / 0.229, rel=1e-5)  # type: ignore[attr-defined]
-    assert words == "each pixel by up to 8/255 of the smallest range of a channel, because none was given"
+    assert (
+        words
+        == "each pixel by up to 8/255 of the smallest range of a channel, because none was given"
+    )
 
 
 def test_beside_it_where_there_is_time() -> None:
@@ -61,7 +74,9 @@ def test_beside_it_where_there_is_time() -> None:
 
 @pytest.mark.parametrize("bounds", [[(-torch.inf, torch.inf)], [(0.0, 1.0), (0.0, 2.0)]])
 def test_no_range_or_several(bounds: list[tuple[float, float]]) -> None:
-    with pytest.raises(standfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None"):
+    with pytest.raises(
+        standfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None"
+    ):
         make_tensors(IMAGE, *bounds).default_neighbourhood()
 
 
@@ -84,16 +99,24 @@ def test_the_default_is_an_ordinary_option() -> None:
 def test_words() -> None:
     assert describe_change(LinfBall(0.1)) == "each feature by up to 0.1"
     assert describe_change(LinfBall(0.1), "pixel", 1.0) == "each pixel by up to 10% of its range"
-    assert describe_change(LinfBall(1e-9), "pixel", 1.0) == "each pixel by up to 1e-07% of its range"
+    assert (
+        describe_change(LinfBall(1e-9), "pixel", 1.0) == "each pixel by up to 1e-07% of its range"
+    )
     assert describe_change(LinfBall(0.0), "pixel", 1.0) == "each pixel by up to 0% of its range"
     assert describe_change(Rotation(10)) == "rotated by -10 to 10 degrees"
     cases = {
         "every column by up to 2% of its value": TableChanges("2%"),
         "a by -1 to 3": TableChanges({"a": (-1, 3)}, columns=("a", "b")),
-        "a, b, c and 2 more columns by up to 1": TableChanges(dict.fromkeys("abcde", 1.0), columns=tuple("abcde")),
-        "a by up to 1, such that a <= b": TableChanges({"a": 1.0}, columns=("a", "b"), rules=("a <= b",)),
+        "a, b, c and 2 more columns by up to 1": TableChanges(
+            dict.fromkeys("abcde", 1.0), columns=tuple("abcde")
+        ),
+        "a by up to 1, such that a <= b": TableChanges(
+            {"a": 1.0}, columns=("a", "b"), rules=("a <= b",)
+        ),
         "b by up to 1, other categories of a": TableChanges(
-            {"a": {"categories": [0, 1]}, "b": 1.0}, columns=("a", "b"), data=torch.tensor([[0.0, 1.0], [1.0, 2.0]])
+            {"a": {"categories": [0, 1]}, "b": 1.0},
+            columns=("a", "b"),
+            data=torch.tensor([[0.0, 1.0], [1.0, 2.0]]),
         ),
     }
     assert {describe_change(changes): changes for changes in cases.values()} == cases
@@ -102,7 +125,10 @@ def test_words() -> None:
 @pytest.mark.parametrize(
     ("balls", "beginning"),
     [
-        (None, "Neighbourhood: each pixel by up to 8/255 of its range, because none was given. 1 explainer of"),
+        (
+            None,
+            "Neighbourhood: each pixel by up to 8/255 of its range, because none was given. 1 explainer of",
+        ),
         (
             [8 / 255, 4 / 255],
             "Neighbourhood: each pixel by up to 8/255 of its range or 4/255 of its range. 1 explainer of",
@@ -128,7 +154,9 @@ def test_an_answer_begins_with_the_neighbourhood(balls: list[float] | None, begi
 def test_an_answer_without_a_neighbourhood_begins_as_ever() -> None:
     model = standfast.Model(small_net(IMAGE), (0.0, 1.0), device="cpu")
     images = torch.linspace(0, 1, 128).reshape(2, *IMAGE)
-    found = standfast.evaluate(model, "saliency", images, "aopc:steps=2", controls=False, sanity=False, progress=False)
+    found = standfast.evaluate(
+        model, "saliency", images, "aopc:steps=2", controls=False, sanity=False, progress=False
+    )
     assert str(found).startswith("1 explainer of Sequential on 2 samples of inputs")
 
 

@@ -53,10 +53,14 @@ def test_at_most_five_passes_for_four_digits(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_other_processes_ask_again() -> None:
     """What was found in this process does not travel; a model that came from elsewhere has to prove what it is."""
-    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), bounds=(0.0, 1.0), device="cpu"
+    )
     inputs = torch.rand(4, 1, 4, 4)
     plan = make_plan(
-        Arguments(model, "saliency", inputs, AOPC(steps=2), sanity=False, controls=False).ask().make_grid()
+        Arguments(model, "saliency", inputs, AOPC(steps=2), sanity=False, controls=False)
+        .ask()
+        .make_grid()
     )
     assert list(plan.grid.tried) == [("inputs", "Sequential")]
     grid = pickle.loads(pickle.dumps(plan.grid))
@@ -98,9 +102,16 @@ def test_a_function_that_fails_for_one_row_does_not_end_the_evaluation() -> None
 
     model = standfast.Model.from_callable(refuse_large_numbers, bounds=(0.0, 1.0))
     rows = torch.tensor([[0.1, 0.2, 0.3], [0.5, 0.6, 1.0]])
-    options: dict[str, Any] = {"sanity": False, "controls": False, "progress": False, "samples_per_job": 1}
+    options: dict[str, Any] = {
+        "sanity": False,
+        "controls": False,
+        "progress": False,
+        "samples_per_job": 1,
+    }
     with pytest.warns(UserWarning, match="1 of 2 jobs failed"):
-        found = standfast.evaluate(model, "occlusion", rows, AOPC(steps=2, replacement="constant"), **options)
+        found = standfast.evaluate(
+            model, "occlusion", rows, AOPC(steps=2, replacement="constant"), **options
+        )
     assert found.samples["sample"].to_list() == [0]
     with pytest.raises(standfast.ModelError, match="no such row"):
         standfast.evaluate(model, "occlusion", rows.flip(0), AOPC(steps=2), **options)

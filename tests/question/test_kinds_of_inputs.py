@@ -25,7 +25,12 @@ SEQUENCES = EventSequences((("start", "turn", "stop", "wait"), ("start", "wait",
 
 
 def score(sequences: list[list[str]]) -> Any:
-    turns = np.array([[0.9, 0.5, 0.1, 0.3][events.index("turn") if "turn" in events else 3] for events in sequences])
+    turns = np.array(
+        [
+            [0.9, 0.5, 0.1, 0.3][events.index("turn") if "turn" in events else 3]
+            for events in sequences
+        ]
+    )
     return np.stack([turns, 1 - turns], 1)
 
 
@@ -62,7 +67,9 @@ def test_inputs_of_no_kind_are_an_error_about_inputs(model: Any, inputs: Any) ->
 def test_numbers_beside_an_estimator_are_to_be_a_frame() -> None:
     rows = np.arange(12.0).reshape(6, 2)
     estimator = LogisticRegression().fit(rows, np.arange(6) % 2)
-    with pytest.raises(ArgumentError, match=r"^inputs: .*, got ndarray beside LogisticRegression, whose"):
+    with pytest.raises(
+        ArgumentError, match=r"^inputs: .*, got ndarray beside LogisticRegression, whose"
+    ):
         standfast.evaluate(estimator, "occlusion", rows, "aopc", progress=False)
 
 
@@ -73,8 +80,12 @@ def test_evaluate_takes_a_kind_of_a_plug_in() -> None:
     metrics = ["worst_case:budget=20,similarity=spearman", "aopc:steps=2,samples=2"]
     found = standfast.evaluate(EventModel(score), "occlusion", SEQUENCES, metrics, **options)
     assert found.failures == []
-    assert found.manifest["about"]["default neighbourhood"] == "events are exchanged, because nothing was given"
-    assert set(found.manifest["controls"]) == {"random"}  # there are no weights, and codes are no map
+    assert (
+        found.manifest["about"]["default neighbourhood"]
+        == "events are exchanged, because nothing was given"
+    )
+    # there are no weights, and codes are no map
+    assert set(found.manifest["controls"]) == {"random"}
 
 
 @pytest.mark.usefixtures("plug_in")
@@ -104,18 +115,30 @@ def test_so_does_a_study_file(tmp_path: Path) -> None:
         progress=False,
     )
     columns = ["explainer", "sample", "value"]
-    assert found.samples.select(columns).sort(columns).equals(python.samples.select(columns).sort(columns))
+    assert (
+        found.samples.select(columns)
+        .sort(columns)
+        .equals(python.samples.select(columns).sort(columns))
+    )
     wrong = {**content, "models": {"rule": {"function": "simulator:wrong"}}}
-    with pytest.raises(StudyError, match=r"models\.rule\.function: expected a function that returns an EventModel"):
+    with pytest.raises(
+        StudyError, match=r"models\.rule\.function: expected a function that returns an EventModel"
+    ):
         study_from(wrong, tmp_path).grid()
     mixed = {**content, "data": {"runs": {"function": "simulator:load"}, "digits": "digits"}}
-    with pytest.raises(StudyError, match=r"data\.digits: expected data to be sequences of events alone"):
+    with pytest.raises(
+        StudyError, match=r"data\.digits: expected data to be sequences of events alone"
+    ):
         study_from(mixed, tmp_path).grid()
 
 
 @pytest.mark.usefixtures("plug_in")
-@pytest.mark.parametrize(("key", "value"), [("samples", 1), ("targets", "labels"), ("bounds", [0, 1])])
-def test_what_a_function_chooses_itself_is_not_ignored(tmp_path: Path, key: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"), [("samples", 1), ("targets", "labels"), ("bounds", [0, 1])]
+)
+def test_what_a_function_chooses_itself_is_not_ignored(
+    tmp_path: Path, key: str, value: Any
+) -> None:
     (tmp_path / "runs.py").write_text(
         "from event_sequences import EventModel\nfrom test_kinds_of_inputs import SEQUENCES, score\n"
         "def load():\n    return SEQUENCES\n"
@@ -131,7 +154,11 @@ def test_what_a_function_chooses_itself_is_not_ignored(tmp_path: Path, key: str,
         study_from(content, tmp_path).grid()
 
 
-def test_a_kind_of_a_plug_in_that_cannot_be_loaded_stops_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(kinds.plugins, "lost", EntryPoint("lost", "no_such_module:Kind", "standfast.inputs"))
+def test_a_kind_of_a_plug_in_that_cannot_be_loaded_stops_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(
+        kinds.plugins, "lost", EntryPoint("lost", "no_such_module:Kind", "standfast.inputs")
+    )
     with pytest.warns(UserWarning, match="kind of inputs lost: the plug-in .* could not be loaded"):
         assert find_kind(torch.zeros(2, 3), [object()]).name == "tensors"

@@ -46,9 +46,13 @@ def plan_study(study: Study) -> tuple[Grid, Plan]:
         return grid, make_plan(grid)
 
 
-def ask_like(study: Study, grid: Grid, data: str, inputs: Any, model_names: Mapping[str, Any], **options: Any) -> Grid:
+def ask_like(
+    study: Study, grid: Grid, data: str, inputs: Any, model_names: Mapping[str, Any], **options: Any
+) -> Grid:
     """The grid of `evaluate` for one data set of a study, with the entries that the study says its models come from."""
-    explainers = {name: explainer for name, explainer in grid.explainers.items() if name not in grid.controls}
+    explainers = {
+        name: explainer for name, explainer in grid.explainers.items() if name not in grid.controls
+    }
     arguments = Arguments(
         model=model_names,
         explainers=options.pop("explainers", explainers),
@@ -75,13 +79,19 @@ def as_python_has_them(samples: Samples) -> Any:
     labels = samples.extras.get("labels")
     if labels is None or labels.is_floating_point():
         return samples.inputs
-    classes = samples.about.get("classes") or [str(number) for number in range(int(labels.max()) + 1)]
+    classes = samples.about.get("classes") or [
+        str(number) for number in range(int(labels.max()) + 1)
+    ]
     extras = {name: values for name, values in samples.extras.items() if name != "labels"}
-    return standfast.data.Dataset("d", samples.inputs, labels, tuple(classes), samples.bounds, extras, samples.features)
+    return standfast.data.Dataset(
+        "d", samples.inputs, labels, tuple(classes), samples.bounds, extras, samples.features
+    )
 
 
 def list_jobs(plan: Plan, data: str) -> set[tuple[str, ...]]:
-    return {(job.identity, job.model, job.explainer, job.label) for job in plan.jobs if job.data == data}
+    return {
+        (job.identity, job.model, job.explainer, job.label) for job in plan.jobs if job.data == data
+    }
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
@@ -99,22 +109,30 @@ def test_the_examples(file: Path) -> None:
             warnings.simplefilter("ignore")
             names = [model for met, model in grid.combinations() if met == data]
             models = {name: grid.models[name].model(samples, "cpu") for name in names}
-            asked = ask_like(study, grid, data, as_python_has_them(samples), models, targets=samples.targets)
+            asked = ask_like(
+                study, grid, data, as_python_has_them(samples), models, targets=samples.targets
+            )
             assert list_jobs(make_plan(asked), data) == list_jobs(plan, data)
     assert set(grid.controls) >= {"input_copy"} - set(grid.explainers)
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"controls": False}, {"controls": ["edges"]}, {"sanity": 3, "explainers": ["saliency", "random"]}]
+    "changes",
+    [
+        {},
+        {"controls": False},
+        {"controls": ["edges"]},
+        {"sanity": 3, "explainers": ["saliency", "random"]},
+    ],
 )
 def test_digits(changes: dict[str, Any]) -> None:
     study = study_from({**DIGITS, **changes})
     grid, plan = plan_study(study)
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
     digits = standfast.data.bundled("digits")[:4]
-    assert list_jobs(make_plan(ask_like(study, grid, "digits", digits, {"lenet": model})), "digits") == list_jobs(
-        plan, "digits"
-    )
+    assert list_jobs(
+        make_plan(ask_like(study, grid, "digits", digits, {"lenet": model})), "digits"
+    ) == list_jobs(plan, "digits")
 
 
 def test_explainers_with_options_have_the_same_jobs_where_they_are_named() -> None:
@@ -124,7 +142,9 @@ def test_explainers_with_options_have_the_same_jobs_where_they_are_named() -> No
     digits = standfast.data.bundled("digits")[:4]
     in_a_file = study_from({**DIGITS, "explainers": listed, "controls": False})
     assert list(in_a_file.explainers) == ["kernel_shap", "saliency"]
-    asked = Arguments(model, listed, digits, [standfast.metrics.AOPC(steps=3, samples=2)], controls=False).ask()
+    asked = Arguments(
+        model, listed, digits, [standfast.metrics.AOPC(steps=3, samples=2)], controls=False
+    ).ask()
     assert list(asked.explainers) == listed
     named = {"KS": "kernel_shap:samples=40", "saliency": "saliency"}
     study = study_from({**DIGITS, "explainers": named})
@@ -148,7 +168,11 @@ def test_the_same_verdict() -> None:
     )
     assert str(found.verdict()) == str(study.verdict())
     columns = ["explainer", "label", "sample", "value"]
-    assert found.samples.select(columns).sort(columns).equals(study.samples.select(columns).sort(columns))
+    assert (
+        found.samples.select(columns)
+        .sort(columns)
+        .equals(study.samples.select(columns).sort(columns))
+    )
 
 
 def test_digits_without_a_neighbourhood() -> None:
@@ -163,8 +187,12 @@ def test_digits_without_a_neighbourhood() -> None:
     assert grid.about[DEFAULT_NEIGHBOURHOOD] == asked.about[DEFAULT_NEIGHBOURHOOD]
     again = study_from(study.plain()).grid()
     assert again.metrics == grid.metrics
-    named = study_from({**content, "metrics": metrics, "neighbourhood": {"linf": {"radius": find_radius(grid)}}})
-    assert list_jobs(make_plan(named.grid()), "digits") == list_jobs(plan, "digits"), "the new default only adds"
+    named = study_from(
+        {**content, "metrics": metrics, "neighbourhood": {"linf": {"radius": find_radius(grid)}}}
+    )
+    assert list_jobs(make_plan(named.grid()), "digits") == list_jobs(plan, "digits"), (
+        "the new default only adds"
+    )
 
 
 def find_radius(grid: Grid) -> float:
@@ -176,11 +204,15 @@ def find_radius(grid: Grid) -> float:
 
 def test_a_class_of_a_file_gets_the_default_too(tmp_path: Path) -> None:
     (tmp_path / "own_metric.py").write_text("from standfast.metrics import MaxSensitivity\n")
-    own = {"mine": {"function": "own_metric:MaxSensitivity", "options": {"samples": 2}, "trust": True}}
+    own = {
+        "mine": {"function": "own_metric:MaxSensitivity", "options": {"samples": 2}, "trust": True}
+    }
     content = {name: part for name, part in DIGITS.items() if name != "neighbourhood"}
     grid = study_from({**content, "metrics": own}, tmp_path).grid()
     (metric,) = grid.metrics.values()
-    assert metric == standfast.metrics.MaxSensitivity(standfast.LinfBall(find_radius(grid)), samples=2)
+    assert metric == standfast.metrics.MaxSensitivity(
+        standfast.LinfBall(find_radius(grid)), samples=2
+    )
 
 
 def test_data_without_a_range_need_a_neighbourhood_and_say_where(tmp_path: Path) -> None:
@@ -207,19 +239,28 @@ def test_data_without_a_range_need_a_neighbourhood_and_say_where(tmp_path: Path)
 def test_what_was_taken_by_default_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     content = {name: part for name, part in DIGITS.items() if name != "neighbourhood"}
     small = {"samples": 1, "explainers": ["saliency"], "controls": False, "sanity": False}
-    found = standfast.run_study({**content, **small, "metrics": ["max_sensitivity:samples=2"]}, "memory://default-ball")
+    found = standfast.run_study(
+        {**content, **small, "metrics": ["max_sensitivity:samples=2"]}, "memory://default-ball"
+    )
     words = found.manifest["about"][DEFAULT_NEIGHBOURHOOD]
     assert f"neighbourhood: {words}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "task", [{"decision": "P(no) > 0.35"}, "decision:rule=P(no)>0.35", {"decision": {"rule": "P(no) > .35"}}]
+    "task",
+    [
+        {"decision": "P(no) > 0.35"},
+        "decision:rule=P(no)>0.35",
+        {"decision": {"rule": "P(no) > .35"}},
+    ],
 )
 def test_a_decision_about_a_table(tmp_path: Path, task: Any) -> None:
     """However it is written, the file and the call have the same jobs; and none of those without it."""
     frame = make_frame(60, missing=False)[["income", "town"]].reset_index(drop=True)
     paid = np.where(score(make_frame(60, missing=False)) > 5, "yes", "no")
-    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(frame, paid)
+    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(
+        frame, paid
+    )
     frame.assign(paid=paid).to_csv(tmp_path / "credit.csv", index=False)
     joblib.dump(pipeline, tmp_path / "pipeline.joblib")
     entry = {"path": "pipeline.joblib", "trust": True}
@@ -236,7 +277,9 @@ def test_a_decision_about_a_table(tmp_path: Path, task: Any) -> None:
     grid, plan = plan_study(study)
     whole = pd.read_csv(tmp_path / "credit.csv").drop(columns="paid")
     options = {"metrics": {"worst": "worst_case:budget=5"}, "reference": whole}
-    asked = ask_like(study, grid, "credit", whole[:4], {"pipeline": pipeline}, decision="P(no) > 0.35", **options)
+    asked = ask_like(
+        study, grid, "credit", whole[:4], {"pipeline": pipeline}, decision="P(no) > 0.35", **options
+    )
     jobs = list_jobs(make_plan(asked), "credit")
     assert jobs == list_jobs(plan, "credit")
     plain = plan_study(study_from({**content, "models": {"pipeline": entry}}, tmp_path))[1]
@@ -246,7 +289,9 @@ def test_a_decision_about_a_table(tmp_path: Path, task: Any) -> None:
 def test_a_decision_about_a_class_of_the_data() -> None:
     """The name is that of the data set, in the file as in the call; without one, jobs are as they were."""
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    study = study_from({**DIGITS, "models": {"lenet": {"lenet5-mnist": {"task": {"decision": "P(3) > 0.2"}}}}})
+    study = study_from(
+        {**DIGITS, "models": {"lenet": {"lenet5-mnist": {"task": {"decision": "P(3) > 0.2"}}}}}
+    )
     grid, plan = plan_study(study)
     digits = standfast.data.bundled("digits")[:4]
     asked = ask_like(study, grid, "digits", digits, {"lenet": model}, decision="P(3) > 0.2")
@@ -259,7 +304,9 @@ def test_a_decision_about_a_class_of_the_data() -> None:
 def test_a_table_beside_a_pipeline(tmp_path: Path, default: bool) -> None:
     frame = make_frame(60, missing=False)[["income", "town"]].reset_index(drop=True)
     paid = np.where(score(make_frame(60, missing=False)) > 5, "yes", "no")
-    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(frame, paid)
+    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(
+        frame, paid
+    )
     frame.assign(paid=paid).to_csv(tmp_path / "credit.csv", index=False)
     joblib.dump(pipeline, tmp_path / "pipeline.joblib")
     study = study_from(
@@ -282,7 +329,11 @@ def test_a_table_beside_a_pipeline(tmp_path: Path, default: bool) -> None:
     options = {"metrics": metrics, "neighbourhood": None if default else around, "reference": whole}
     asked = ask_like(study, grid, "credit", whole[:4], {"pipeline": pipeline}, **options)
     assert list_jobs(make_plan(asked), "credit") == list_jobs(plan, "credit")
-    assert set(grid.controls) == {"random", "input_copy"}  # a pipeline has no weights, and a table no edges
+    # a pipeline has no weights, and a table no edges
+    assert set(grid.controls) == {
+        "random",
+        "input_copy",
+    }
 
 
 @pytest.mark.parametrize("default", [False, True], ids=["given", "default"])
@@ -299,7 +350,10 @@ def test_texts(tmp_path: Path, default: bool) -> None:
             "models": {"bag": {"function": "own:build"}},
             "neighbourhood": None if default else {"typos": {"rate": 0.2}},
             "explainers": {"saliency": "saliency", "occlusion": "occlusion"},
-            "metrics": {"worst": {"worst_case": {"budget": 5}}, "faith": {"aopc": {"steps": 2, "samples": 2}}},
+            "metrics": {
+                "worst": {"worst_case": {"budget": 5}},
+                "faith": {"aopc": {"steps": 2, "samples": 2}},
+            },
             "sanity": 3,
         },
         tmp_path,
@@ -308,8 +362,15 @@ def test_texts(tmp_path: Path, default: bool) -> None:
     model = standfast.TextModel(BagOfWords(), PieceTokenizer(), granularity="word")
     texts = ["a dull film", "a great, great story", "a boring film"]
     metrics = {"worst": "worst_case:budget=5", "faith": standfast.metrics.AOPC(steps=2, samples=2)}
-    options = {"metrics": metrics, "neighbourhood": None if default else standfast.neighbourhoods.Typos(rate=0.2)}
-    plain_explainers = replace(grid, explainers={name: get(name) for name in study.explainers}, controls=())
+    options = {
+        "metrics": metrics,
+        "neighbourhood": None if default else standfast.neighbourhoods.Typos(rate=0.2),
+    }
+    plain_explainers = replace(
+        grid, explainers={name: get(name) for name in study.explainers}, controls=()
+    )
     asked = ask_like(study, plain_explainers, "reviews", texts, {"bag": model}, **options)
-    assert list_jobs(make_plan(replace(asked, models=asked.models)), "reviews") == list_jobs(plan, "reviews")
+    assert list_jobs(make_plan(replace(asked, models=asked.models)), "reviews") == list_jobs(
+        plan, "reviews"
+    )
     assert set(grid.controls) == {"random", "randomised:saliency"}  # the codes of words are no map

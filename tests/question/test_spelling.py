@@ -45,7 +45,10 @@ def test_the_code_makes_the_same_value(value: Any) -> None:
 
 
 def test_options_at_their_defaults_are_left_out() -> None:
-    assert spell(standfast.explainers.SmoothGrad(samples=8)) == "standfast.explainers.SmoothGrad(samples=8)"
+    assert (
+        spell(standfast.explainers.SmoothGrad(samples=8))
+        == "standfast.explainers.SmoothGrad(samples=8)"
+    )
     assert spell(standfast.LinfBall(0.1)) == "standfast.LinfBall(0.1)"
     metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=30)
     assert spell_options(metric, without=["neighbourhood"]) == {"budget": "30"}
@@ -61,7 +64,17 @@ def own_explainer(module: Any, inputs: Any, targets: Any) -> Any:
 
 @pytest.mark.parametrize(
     "value",
-    [math.nan, math.inf, torch.zeros(2), Own(), Own, Background(torch.zeros(2, 3)), lambda: None, [Own()], {1: Own()}],
+    [
+        math.nan,
+        math.inf,
+        torch.zeros(2),
+        Own(),
+        Own,
+        Background(torch.zeros(2, 3)),
+        lambda: None,
+        [Own()],
+        {1: Own()},
+    ],
 )
 def test_what_has_no_code_has_none(value: Any) -> None:
     assert spell(value) is None

@@ -43,7 +43,9 @@ def copy_input(module: object, inputs: Tensor, targets: Tensor) -> Tensor:
 
 def same_map(module: object, inputs: Tensor, targets: Tensor) -> Tensor:
     """The same map for every input."""
-    return torch.linspace(0, 1, inputs[0].numel()).reshape(inputs[0].shape).expand_as(inputs).clone()
+    return (
+        torch.linspace(0, 1, inputs[0].numel()).reshape(inputs[0].shape).expand_as(inputs).clone()
+    )
 
 
 def fail(module: object, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -51,11 +53,19 @@ def fail(module: object, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def raced(model: standfast.Model, digits: Any, tmp_path_factory: pytest.TempPathFactory) -> RaceOutcome:
+def raced(
+    model: standfast.Model, digits: Any, tmp_path_factory: pytest.TempPathFactory
+) -> RaceOutcome:
     """A race in a folder of its own."""
-    explainers = {"saliency": "saliency", "input x gradient": "input_x_gradient", "copy": copy_input}
+    explainers = {
+        "saliency": "saliency",
+        "input x gradient": "input_x_gradient",
+        "copy": copy_input,
+    }
     folder = tmp_path_factory.mktemp("race") / "results"
-    return standfast.choose(model, digits, explainers, METRICS, budget=1.0, out=folder, progress=False)
+    return standfast.choose(
+        model, digits, explainers, METRICS, budget=1.0, out=folder, progress=False
+    )
 
 
 def test_race_and_confirmation_have_no_sample_in_common(raced: RaceOutcome) -> None:
@@ -92,24 +102,48 @@ def test_jobs_are_those_of_an_evaluation_of_the_same_samples(
     """`evaluate` with these samples and this folder does not do them again."""
     rows = list(raced.race.rows)
     samples = dataclasses.replace(digits, inputs=digits.inputs[rows], labels=digits.labels[rows])
-    explainers = {"saliency": "saliency", "input x gradient": "input_x_gradient", "copy": copy_input}
+    explainers = {
+        "saliency": "saliency",
+        "input x gradient": "input_x_gradient",
+        "copy": copy_input,
+    }
     before = raced.results.store.statuses()
     found = standfast.evaluate(
-        model, explainers, samples, METRICS, controls=False, out=raced.results.store.folder.address, progress=False
+        model,
+        explainers,
+        samples,
+        METRICS,
+        controls=False,
+        out=raced.results.store.folder.address,
+        progress=False,
     )
     assert found.run is not None
     assert found.run.earlier == len(before) > 0
     again = standfast.choose(
-        model, digits, explainers, METRICS, budget=1.0, out=raced.results.store.folder.address, progress=False
+        model,
+        digits,
+        explainers,
+        METRICS,
+        budget=1.0,
+        out=raced.results.store.folder.address,
+        progress=False,
     )
     assert again.race.plain() | {"seconds": 0} == raced.race.plain() | {"seconds": 0}
 
 
 def test_a_race_that_was_ended_goes_on(
-    raced: RaceOutcome, model: standfast.Model, digits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    raced: RaceOutcome,
+    model: standfast.Model,
+    digits: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After a kill in the middle, the same call does only what is missing, and chooses the same."""
-    explainers = {"saliency": "saliency", "input x gradient": "input_x_gradient", "copy": copy_input}
+    explainers = {
+        "saliency": "saliency",
+        "input x gradient": "input_x_gradient",
+        "copy": copy_input,
+    }
     put, stored = Store.put, []
 
     def put_some(store: Store, packed: Any) -> None:
@@ -119,7 +153,9 @@ def test_a_race_that_was_ended_goes_on(
         put(store, packed)
 
     def ask() -> RaceOutcome:
-        return standfast.choose(model, digits, explainers, METRICS, budget=1.0, out=tmp_path, progress=False)
+        return standfast.choose(
+            model, digits, explainers, METRICS, budget=1.0, out=tmp_path, progress=False
+        )
 
     with monkeypatch.context() as patch:
         patch.setattr(Store, "put", put_some)
@@ -158,7 +194,9 @@ def test_it_is_printed_and_stored(raced: RaceOutcome, tmp_path: Path) -> None:
 
 
 def test_none_is_an_answer_where_all_fail_the_checks(model: standfast.Model, digits: Any) -> None:
-    found = standfast.choose(model, digits, {"copy": copy_input, "same": same_map}, METRICS, progress=False)
+    found = standfast.choose(
+        model, digits, {"copy": copy_input, "same": same_map}, METRICS, progress=False
+    )
     assert found.chosen is None
     assert found.explainer is None
     assert {entrant.left for entrant in found.race.entrants} <= {"check"}
@@ -179,7 +217,10 @@ def test_one_that_fails_does_not_end_the_race(model: standfast.Model, digits: An
 
 def test_the_unstable_leave_and_all_bad_is_none(model: standfast.Model, digits: Any) -> None:
     """Within half of the range of every pixel no map holds."""
-    metrics = [standfast.metrics.WorstCase(standfast.LinfBall(0.5), budget=60), "aopc:samples=1,steps=10"]
+    metrics = [
+        standfast.metrics.WorstCase(standfast.LinfBall(0.5), budget=60),
+        "aopc:samples=1,steps=10",
+    ]
     explainers = ["saliency", "input_x_gradient"]
     found = standfast.choose(model, digits, explainers, metrics, budget=1.0, progress=False)
     assert found.chosen is None
@@ -207,7 +248,9 @@ def test_wrong_minutes_are_refused(model: standfast.Model, digits: Any, minutes:
         ({"seed": 0.5}, "seed"),
     ],
 )
-def test_what_is_refused(model: standfast.Model, digits: Any, change: dict[str, Any], words: str) -> None:
+def test_what_is_refused(
+    model: standfast.Model, digits: Any, change: dict[str, Any], words: str
+) -> None:
     arguments = {"explainers": EXPLAINERS, "metrics": METRICS, **change}
     with pytest.raises(ArgumentError, match=words):
         standfast.choose(model, digits, progress=False, **arguments)
@@ -240,19 +283,26 @@ def test_a_limited_time_chooses_settings_and_samples(
     label = "worst_case: changed_explanation"
 
     def choose_so_many(budget: int) -> RaceOutcome:
-        def choose_settings(grid: Any, estimate: object, minutes: float, seconds: float, workers: int) -> Choice:
+        def choose_settings(
+            grid: Any, estimate: object, minutes: float, seconds: float, workers: int
+        ) -> Choice:
             settings = {label: {"budget": budget}} if grid.free.ladders else {}
             return Choice(minutes, settings, samples={"digits": 16}, seconds=1.0)
 
         monkeypatch.setattr(contest, "choose_settings", choose_settings)
         metrics = ["worst_case", "aopc:samples=1,steps=5"]
-        return standfast.choose(model, digits, EXPLAINERS, metrics, minutes=60, out=tmp_path, progress=False, sanity=8)
+        return standfast.choose(
+            model, digits, EXPLAINERS, metrics, minutes=60, out=tmp_path, progress=False, sanity=8
+        )
 
     first = choose_so_many(10)
     assert (first.race.minutes, first.race.samples, len(first.race.rows)) == (60, 24, 16)
     assert first.results.manifest["metrics"][label]["options"]["budget"] == 10
     assert any("16 of 24 samples" in part for part in first.race.left_out)
-    assert first.confirmation is None or first.confirmation.manifest["metrics"][label]["options"]["budget"] == 10
+    assert (
+        first.confirmation is None
+        or first.confirmation.manifest["metrics"][label]["options"]["budget"] == 10
+    )
     second = choose_so_many(20)
     assert second.results.manifest["metrics"][label]["options"]["budget"] == 10
     assert second.race.rows == first.race.rows
@@ -263,9 +313,13 @@ def test_a_race_that_was_out_of_time_goes_on_with_its_samples_however_slow_the_m
 ) -> None:
     fitting: list[int] = []
 
-    def choose_settings(grid: Any, estimate: object, minutes: float, seconds: float, workers: int) -> Choice:
+    def choose_settings(
+        grid: Any, estimate: object, minutes: float, seconds: float, workers: int
+    ) -> Choice:
         if not fitting:
-            raise ArgumentError("minutes", "at least about 9 for one sample of this question", f"{minutes:g}")
+            raise ArgumentError(
+                "minutes", "at least about 9 for one sample of this question", f"{minutes:g}"
+            )
         return Choice(minutes, {}, samples={"digits": fitting[0]}, seconds=1.0)
 
     monkeypatch.setattr(contest, "choose_settings", choose_settings)
@@ -274,7 +328,14 @@ def test_a_race_that_was_out_of_time_goes_on_with_its_samples_however_slow_the_m
         fitting[:] = count
         metrics = ["aopc:samples=1,steps=5"]
         return standfast.choose(
-            model, digits, EXPLAINERS, metrics, minutes=minutes, out=tmp_path, progress=False, sanity=8
+            model,
+            digits,
+            EXPLAINERS,
+            metrics,
+            minutes=minutes,
+            out=tmp_path,
+            progress=False,
+            sanity=8,
         )
 
     with monkeypatch.context() as out_of_time:
@@ -292,9 +353,13 @@ def test_a_race_that_was_out_of_time_goes_on_with_its_samples_however_slow_the_m
     assert more.race.rows[:16] == first.race.rows
 
 
-def test_a_race_without_time_says_so(model: standfast.Model, digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_race_without_time_says_so(
+    model: standfast.Model, digits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Means, "find_seconds", lambda self, kept=0.0: 0.0)
-    found = standfast.choose(model, digits, EXPLAINERS, ["aopc:samples=1,steps=5"], minutes=60, progress=False)
+    found = standfast.choose(
+        model, digits, EXPLAINERS, ["aopc:samples=1,steps=5"], minutes=60, progress=False
+    )
     assert found.race.out_of_time
     assert (found.chosen, found.race.leader, found.confirmation) == (None, None, None)
     assert "the time was up before the first look" in found.why
@@ -319,9 +384,13 @@ def test_who_leaves_as_unstable_at_a_look_without_an_end_is_out(
     monkeypatch.setattr(RunningRace, "_do", do_until_the_second_look)
     monkeypatch.setattr(RunningRace, "_leave_by_stability", leave_at_the_second_look)
     metrics = ["worst_case:budget=4", "aopc:samples=1,steps=5"]
-    found = standfast.choose(model, digits, EXPLAINERS, metrics, budget=1.0, sanity=8, progress=False)
+    found = standfast.choose(
+        model, digits, EXPLAINERS, metrics, budget=1.0, sanity=8, progress=False
+    )
     assert len(unstable) == turned_away
-    assert {entrant.name for entrant in found.race.entrants if entrant.left == "unstable"} == set(unstable)
+    assert {entrant.name for entrant in found.race.entrants if entrant.left == "unstable"} == set(
+        unstable
+    )
     assert found.race.leader not in unstable
     assert found.race.confirmation is None or found.race.confirmation.explainer not in unstable
     if turned_away == 1:
@@ -330,7 +399,9 @@ def test_who_leaves_as_unstable_at_a_look_without_an_end_is_out(
         assert "all 2 explainers are unstable" in found.why
 
 
-def test_a_time_that_is_too_short_is_refused_or_ends_the_race(model: standfast.Model, digits: Any) -> None:
+def test_a_time_that_is_too_short_is_refused_or_ends_the_race(
+    model: standfast.Model, digits: Any
+) -> None:
     with pytest.raises(ArgumentError, match="minutes"):
         standfast.choose(
             model,

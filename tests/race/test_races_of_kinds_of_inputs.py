@@ -19,13 +19,20 @@ from standfast.study.file.spec import load_study
 
 
 def list_for(model: Any, inputs: Any, reference: Any = None) -> list[str]:
-    return list_candidates(Arguments(model, "random", inputs, "aopc", reference=reference).read_inputs([]))
+    return list_candidates(
+        Arguments(model, "random", inputs, "aopc", reference=reference).read_inputs([])
+    )
 
 
 def test_candidates_of_images() -> None:
     digits = standfast.data.bundled("digits")[:2]
     names = list_for(standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0)), digits)
-    assert {"saliency", "gradcam", "integrated_gradients:steps=16", "smoothgrad:samples=16,noise=0.2"} <= set(names)
+    assert {
+        "saliency",
+        "gradcam",
+        "integrated_gradients:steps=16",
+        "smoothgrad:samples=16,noise=0.2",
+    } <= set(names)
 
 
 def test_candidates_of_series_without_convolutions() -> None:
@@ -41,7 +48,9 @@ def test_candidates_of_a_table_and_of_a_black_box() -> None:
     inputs = torch.rand(20, 5)
     of_module = list_for(standfast.Model(nn.Linear(5, 3), bounds=(0.0, 1.0)), inputs)
     weights = np.random.default_rng(0).normal(size=(5, 3))
-    function = standfast.Model.from_callable(lambda rows: np.asarray(rows) @ weights, (0.0, 1.0), output="logit")
+    function = standfast.Model.from_callable(
+        lambda rows: np.asarray(rows) @ weights, (0.0, 1.0), output="logit"
+    )
     of_function = list_for(function, inputs)
     assert "saliency" in of_module
     assert "saliency" not in of_function
@@ -67,14 +76,24 @@ def test_a_frame() -> None:
     )
     assert found.race.label == "corruption_curve"
     assert found.race.samples == 24
-    assert {entrant.name for entrant in found.race.entrants} == {"occlusion", "kernel_shap:samples=16"}
+    assert {entrant.name for entrant in found.race.entrants} == {
+        "occlusion",
+        "kernel_shap:samples=16",
+    }
 
 
 def test_texts() -> None:
     texts, _ = standfast.data.film_reviews()
-    reader = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    reader = standfast.TextModel(
+        standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors()
+    )
     found = standfast.choose(
-        reader, texts[:24], ["saliency", "occlusion"], ["aopc:samples=1,steps=5"], sanity=8, progress=False
+        reader,
+        texts[:24],
+        ["saliency", "occlusion"],
+        ["aopc:samples=1,steps=5"],
+        sanity=8,
+        progress=False,
     )
     assert found.race.label.startswith("aopc (")
     assert len(found.race.confirmation_rows) == 8
@@ -82,7 +101,9 @@ def test_texts() -> None:
 
 def test_rows_of_samples_keep_what_belongs_to_them() -> None:
     texts, _ = standfast.data.film_reviews()
-    reader = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    reader = standfast.TextModel(
+        standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors()
+    )
     ((_, samples),) = Arguments(reader, "random", texts[:6], "aopc").read_inputs([]).samples.items()
     part = take_rows(samples, (4, 1))
     assert samples.tokens is not None
@@ -98,7 +119,9 @@ def test_rows_that_replace_values_are_those_of_all_samples() -> None:
     inputs = torch.rand(30, 5)
     model = standfast.Model(nn.Linear(5, 3), bounds=(0.0, 1.0))
     explainers = ["saliency", "input_x_gradient"]
-    found = standfast.choose(model, inputs, explainers, ["corruption_curve"], budget=1.0, progress=False)
+    found = standfast.choose(
+        model, inputs, explainers, ["corruption_curve"], budget=1.0, progress=False
+    )
     rows = list(found.race.rows)
     again = standfast.evaluate(
         model,
@@ -122,7 +145,9 @@ def test_defaults_suit_the_inputs() -> None:
     filled = fill_in(Arguments(model, (), inputs, ()), lacks_explainers=True, lacks_metrics=True)
     assert list(filled.explainers) == list_for(model, inputs)
     assert filled.metrics == ["worst_case", "corruption_curve"]
-    pictures = fill_in(Arguments(model, "saliency", torch.rand(24, 1, 2, 2), ()), False, lacks_metrics=True)
+    pictures = fill_in(
+        Arguments(model, "saliency", torch.rand(24, 1, 2, 2), ()), False, lacks_metrics=True
+    )
     assert pictures.metrics == ["worst_case", "aopc"]
     assert pictures.explainers == "saliency"
 
@@ -131,7 +156,9 @@ def test_a_table_of_a_study_has_one_reference_in_race_and_confirmation(tmp_path:
     """The rows that replace values are all of them, so that the confirmation is of the same explainer."""
     rows = torch.rand(30, 5, generator=torch.Generator().manual_seed(0))
     np.savez(tmp_path / "rows.npz", inputs=rows.numpy())
-    (tmp_path / "raced_net.py").write_text("from torch import nn\n\ndef build():\n    return nn.Linear(5, 3)\n")
+    (tmp_path / "raced_net.py").write_text(
+        "from torch import nn\n\ndef build():\n    return nn.Linear(5, 3)\n"
+    )
     (tmp_path / "study.yaml").write_text(
         'data: {rows: {path: rows.npz}}\nmodels: {net: {function: "raced_net:build"}}\n'
         "explainers: [occlusion, input_x_gradient]\nmetrics: [corruption_curve]\n"
@@ -141,7 +168,8 @@ def test_a_table_of_a_study_has_one_reference_in_race_and_confirmation(tmp_path:
     for numbers in (range(16), range(16, 30)):
         part = take_part(grid, numbers)
         samples = part.data["rows"]
-        model = part.models["net"].model(samples, "cpu").with_reference(samples.inputs)  # as a job does it
+        # as a job does it
+        model = part.models["net"].model(samples, "cpu").with_reference(samples.inputs)
         assert model.reference is not None
         baselines.append(model.reference.baseline)
         assert part.models["net"].about == grid.models["net"].about

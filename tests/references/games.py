@@ -14,7 +14,9 @@ from torch import Tensor, nn
 def mlp(features: int, seed: int = 0) -> nn.Module:
     """From flat features to three classes, with interactions."""
     torch.manual_seed(seed)
-    net = nn.Sequential(nn.Linear(features, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)).double()
+    net = nn.Sequential(
+        nn.Linear(features, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)
+    ).double()
     for layer in net:
         if isinstance(layer, nn.Linear):
             layer.weight.data *= 2.0
@@ -33,7 +35,9 @@ def shapley_values(worth: Callable[[frozenset[int]], Any], players: int) -> list
         rest = [other for other in range(players) if other != player]
         total = 0.0
         for size in range(players):
-            share = math.factorial(size) * math.factorial(players - size - 1) / math.factorial(players)
+            share = (
+                math.factorial(size) * math.factorial(players - size - 1) / math.factorial(players)
+            )
             for some in map(frozenset, combinations(rest, size)):
                 total = total + share * (worth(some | {player}) - worth(some))
         found.append(total)

@@ -85,7 +85,9 @@ class SmallViT(nn.Module):
 
 def draw_images(count: int) -> Tensor:
     """Images `(count, *SHAPE)` in [0, 1], float64."""
-    return torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    return torch.rand(
+        count, *SHAPE, generator=torch.Generator().manual_seed(7), dtype=torch.float64
+    )
 
 
 # ---------------------------------------------------------------- rules
@@ -156,7 +158,12 @@ class ByHand:
     """
 
     def __init__(
-        self, net: SmallViT, x: Tensor, target: int, gamma: float = 0.0, convolution_gamma: float = 0.0
+        self,
+        net: SmallViT,
+        x: Tensor,
+        target: int,
+        gamma: float = 0.0,
+        convolution_gamma: float = 0.0,
     ) -> None:
         self.gamma = gamma
         pieces = [
@@ -188,7 +195,9 @@ class ByHand:
         #: relevance of the pixels, `SHAPE`
         self.map = torch.cat(
             [
-                torch.cat([row.reshape(SHAPE[0], PATCH, PATCH) for row in rows[r : r + GRID[1]]], dim=2)
+                torch.cat(
+                    [row.reshape(SHAPE[0], PATCH, PATCH) for row in rows[r : r + GRID[1]]], dim=2
+                )
                 for r in range(0, len(rows), GRID[1])
             ],
             dim=1,
@@ -203,7 +212,10 @@ class ByHand:
         normed = block.norm1(x)
         joined = nn.Linear(WIDTH, 3 * WIDTH)
         joined.weight, joined.bias = whole.in_proj_weight, whole.in_proj_bias
-        q, k, v = (part.reshape(len(x), HEADS, size).transpose(0, 1) for part in joined(normed).chunk(3, dim=1))
+        q, k, v = (
+            part.reshape(len(x), HEADS, size).transpose(0, 1)
+            for part in joined(normed).chunk(3, dim=1)
+        )
         scores = q @ k.transpose(1, 2) / size**0.5
         attention = scores.softmax(2)
         mixed = (attention @ v).transpose(0, 1).reshape(len(x), WIDTH)
@@ -213,15 +225,25 @@ class ByHand:
         hidden = F.gelu(block.fc1(normed2))
         added = block.fc2(hidden)
 
-        def rows(divide: Callable[..., Tensor], values: Tensor, layer: nn.Module, relevance: Tensor) -> Tensor:
-            return torch.stack([divide(own, layer, part) for own, part in zip(values, relevance, strict=True)])
+        def rows(
+            divide: Callable[..., Tensor], values: Tensor, layer: nn.Module, relevance: Tensor
+        ) -> Tensor:
+            return torch.stack(
+                [divide(own, layer, part) for own, part in zip(values, relevance, strict=True)]
+            )
 
         def go_back(relevance: Tensor) -> Tensor:
             direct, part = divide_sum(middle, added, relevance)
             part = rows(self._linear, hidden, block.fc2, part)
-            part = rows(divide_norm, middle, block.norm2, rows(self._linear, normed2, block.fc1, part))
+            part = rows(
+                divide_norm, middle, block.norm2, rows(self._linear, normed2, block.fc1, part)
+            )
             direct, part = divide_sum(x, attended, direct + part)
-            part = rows(self._linear, mixed, whole.out_proj, part).reshape(len(x), HEADS, size).transpose(0, 1)
+            part = (
+                rows(self._linear, mixed, whole.out_proj, part)
+                .reshape(len(x), HEADS, size)
+                .transpose(0, 1)
+            )
             of_joined = []
             for head in range(HEADS):
                 of_attention, of_v = divide_product(attention[head], v[head], part[head])
@@ -229,7 +251,9 @@ class ByHand:
                 of_q, of_k = divide_product(q[head], k[head].T.contiguous(), of_scores)
                 of_joined.append(torch.stack([of_q, of_k.T, of_v]))
             joined_relevance = torch.stack(of_joined).permute(2, 1, 0, 3).reshape(len(x), 3 * WIDTH)
-            return direct + rows(divide_norm, x, block.norm1, rows(self._linear, normed, joined, joined_relevance))
+            return direct + rows(
+                divide_norm, x, block.norm1, rows(self._linear, normed, joined, joined_relevance)
+            )
 
         steps.append(go_back)
         return middle + added

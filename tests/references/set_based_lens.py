@@ -40,7 +40,8 @@ def diverse(order: Array, shape: tuple[int, ...], k: int, w: int) -> Array:
     left = order
     while len(chosen) < k and len(left):
         chosen.append(int(left[0]))
-        left = np.setdiff1d(left, window(chosen[-1], shape, w), assume_unique=True)  # which keeps their order
+        # which keeps their order
+        left = np.setdiff1d(left, window(chosen[-1], shape, w), assume_unique=True)
     return np.array(chosen)
 
 

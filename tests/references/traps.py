@@ -54,7 +54,9 @@ def make_half_spaces(name: str, limits: tuple[float, ...], slopes: tuple[float, 
     def score(y: Tensor) -> Tensor:
         return ((y - y.new_tensor(limits)) * y.new_tensor(slopes)).amax(1)
 
-    return Trap(name, len(limits), score, math.log(-math.expm1(float(stats.norm.logcdf(limits).sum()))))
+    return Trap(
+        name, len(limits), score, math.log(-math.expm1(float(stats.norm.logcdf(limits).sum())))
+    )
 
 
 def integrate_meatball() -> float:
@@ -70,7 +72,9 @@ def integrate_meatball() -> float:
 
 
 TRAPS = (
-    Trap("piecewise linear", 2, piecewise_linear, math.log(1 - stats.norm.cdf(4) * stats.norm.cdf(5))),
+    Trap(
+        "piecewise linear", 2, piecewise_linear, math.log(1 - stats.norm.cdf(4) * stats.norm.cdf(5))
+    ),
     Trap("meatball", 2, meatball, -11.392),
     make_half_spaces("three half-spaces", (4.0, 5.0, 4.5), (3.0, 0.3, 1.0)),
 )

@@ -21,7 +21,13 @@ from standfast.report.charts import Chart, Table
 from standfast.report.page import comparisons as comparisons_module
 from standfast.report.page.comparisons import Comparison, compare_models, compare_options
 from standfast.report.page.html import Page
-from standfast.report.page.options import Configuration, Group, find_groups, flatten_options, has_places
+from standfast.report.page.options import (
+    Configuration,
+    Group,
+    find_groups,
+    flatten_options,
+    has_places,
+)
 from standfast.results.formatting import format_estimate
 
 GENETIC = {"name": "genetic", "mutation": 0.02, "noise": 0.5}
@@ -37,9 +43,18 @@ RARE = {
 
 
 def worst(
-    builder: Builder, explainer: str, label: str, values: list[float], *, pictures: bool = False, **options: Any
+    builder: Builder,
+    explainer: str,
+    label: str,
+    values: list[float],
+    *,
+    pictures: bool = False,
+    **options: Any,
 ) -> None:
-    n, where = len(values), {key: options.pop(key) for key in ("data", "model", "start", "repeat") if key in options}
+    n, where = (
+        len(values),
+        {key: options.pop(key) for key in ("data", "model", "start", "repeat") if key in options},
+    )
     frame = {
         **base(["ok"] * n, where.get("start", 0)),
         "value": values,
@@ -52,15 +67,33 @@ def worst(
     tensors = None
     if pictures:
         fill = float(len(builder.jobs)) / 100
-        tensors = {key: torch.full((n, 1, 4, 4), fill) for key in ("origins", "inputs", "origin_maps", "maps")}
-    configured = {"absolute": True, **COMMON, "event": "changed_explanation", "search": "block", **options}
+        tensors = {
+            key: torch.full((n, 1, 4, 4), fill)
+            for key in ("origins", "inputs", "origin_maps", "maps")
+        }
+    configured = {
+        "absolute": True,
+        **COMMON,
+        "event": "changed_explanation",
+        "search": "block",
+        **options,
+    }
     builder.job(explainer, "worst_case", label, configured, frame, tensors, **where)
 
 
 def probability(
-    builder: Builder, explainer: str, label: str, values: list[float], *, floor: float = -math.inf, **options: Any
+    builder: Builder,
+    explainer: str,
+    label: str,
+    values: list[float],
+    *,
+    floor: float = -math.inf,
+    **options: Any,
 ) -> None:
-    n, where = len(values), {key: options.pop(key) for key in ("data", "model", "start", "repeat") if key in options}
+    n, where = (
+        len(values),
+        {key: options.pop(key) for key in ("data", "model", "start", "repeat") if key in options},
+    )
     frame = {
         **base(["ok"] * n, where.get("start", 0)),
         "value": values,
@@ -75,7 +108,9 @@ def probability(
     builder.job(explainer, "misinterpretation_probability", label, configured, frame, **where)
 
 
-def populations(builder: Builder, sizes: dict[int, float], explainers: dict[str, float], samples: int = 6) -> None:
+def populations(
+    builder: Builder, sizes: dict[int, float], explainers: dict[str, float], samples: int = 6
+) -> None:
     """Searches of several sizes; values that tell every explainer and size apart."""
     rng = np.random.default_rng(0)
     for size, shift in sizes.items():
@@ -97,15 +132,22 @@ def rows(chart: Chart, line: str) -> list[dict[str, Any]]:
     return [row for row in chart.spec["datasets"]["lines"] if row["line"] == line]
 
 
-def stored(builder: Builder, label: str, explainer: str, column: str = "similarity") -> np.ndarray[Any, Any]:
+def stored(
+    builder: Builder, label: str, explainer: str, column: str = "similarity"
+) -> np.ndarray[Any, Any]:
     import polars as pl
 
-    frame = builder.results().samples.filter((pl.col("label") == label) & (pl.col("explainer") == explainer))
+    frame = builder.results().samples.filter(
+        (pl.col("label") == label) & (pl.col("explainer") == explainer)
+    )
     return frame.sort("sample")[column].to_numpy()
 
 
 def configurations(*options: Any, owners: dict[str, str] | None = None) -> list[Configuration]:
-    return [Configuration(f"v{place}", "m", flatten_options(each), owners or {}) for place, each in enumerate(options)]
+    return [
+        Configuration(f"v{place}", "m", flatten_options(each), owners or {})
+        for place, each in enumerate(options)
+    ]
 
 
 def shape(group: Group) -> tuple[str, list[tuple[str, float | None]]]:
@@ -115,14 +157,18 @@ def shape(group: Group) -> tuple[str, list[tuple[str, float | None]]]:
 def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
     sizes = [500, 50, 100]
     (group,) = find_groups(
-        configurations(*({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes))
+        configurations(
+            *({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes)
+        )
     )
     assert shape(group) == ("search.population", [("v1", 50), ("v2", 100), ("v0", 500)])
     assert has_places(group.members)
 
 
 def test_a_value_that_is_no_number_has_no_place_on_an_axis() -> None:
-    (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
+    (group,) = find_groups(
+        configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3})
+    )
     assert not has_places(group.members)
     assert [member.text for member in group.members] == ["default", "0.2", "0.3"]
 
@@ -132,12 +178,18 @@ def test_whatever_differs_in_one_option_is_compared_and_nothing_else_is(seed: in
     rng = np.random.default_rng(seed)
     values = {"a": [1, 2, 4], "b.c": [0.1, 0.2], "d": ["x", "y"], "e": [True, False]}
     every = list(itertools.product(*values.values()))
-    chosen = [every[i] for i in rng.choice(len(every), size=int(rng.integers(3, 16)), replace=False)]
-    groups = find_groups(configurations(*({"a": a, "b": {"c": c}, "d": d, "e": e} for a, c, d, e in chosen)))
+    chosen = [
+        every[i] for i in rng.choice(len(every), size=int(rng.integers(3, 16)), replace=False)
+    ]
+    groups = find_groups(
+        configurations(*({"a": a, "b": {"c": c}, "d": d, "e": e} for a, c, d, e in chosen))
+    )
     shown = set()
     for group in groups:
         for i, j in itertools.combinations([int(member.name[1:]) for member in group.members], 2):
-            assert {k for k, x, y in zip(values, chosen[i], chosen[j], strict=True) if x != y} == {group.option}
+            assert {k for k, x, y in zip(values, chosen[i], chosen[j], strict=True) if x != y} == {
+                group.option
+            }
             shown.add(frozenset((i, j)))
     pairs = itertools.combinations(range(len(chosen)), 2)
     assert shown == {frozenset((i, j)) for i, j in pairs if sum(map(ne, chosen[i], chosen[j])) == 1}
@@ -173,10 +225,14 @@ def test_two_configurations_are_compared_where_they_differ_in_one_thing(
     first: Any, second: Any, expected: list[str]
 ) -> None:
     for both in ((first, second), (second, first)):
-        assert [group.option for group in find_groups(configurations(*both, owners={"part": "a"}))] == expected
+        assert [
+            group.option for group in find_groups(configurations(*both, owners={"part": "a"}))
+        ] == expected
 
 
-def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_their_label() -> None:
+def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_their_label() -> (
+    None
+):
     """Of one kind by its number; of several kinds each with the number in its words."""
     from standfast.metrics.base import plain
     from standfast.neighbourhoods import JPEG, Brightness, Compose, LinfBall, Rotation
@@ -186,7 +242,9 @@ def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_t
 
     (group,) = find(Rotation(5), Rotation(10), Rotation(20))
     assert shape(group) == ("neighbourhood.degrees", [("v0", 5), ("v1", 10), ("v2", 20)])
-    groups = find(Rotation(10), JPEG((30, 90)), LinfBall(0.1), Compose((Rotation(10), Brightness(0.1))))
+    groups = find(
+        Rotation(10), JPEG((30, 90)), LinfBall(0.1), Compose((Rotation(10), Brightness(0.1)))
+    )
     assert [group.option for group in groups] == ["neighbourhood"]
     assert [member.text for member in groups[0].members] == [
         "rotation 10",
@@ -196,18 +254,27 @@ def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_t
     ]
     (group,) = find(Rotation((0, 5)), Rotation((0, 10)))
     assert len({member.text for member in group.members}) == 2
-    (group,) = find(Compose((Rotation(5), Brightness(0.1))), Compose((Rotation(10), Brightness(0.1))))
+    (group,) = find(
+        Compose((Rotation(5), Brightness(0.1))), Compose((Rotation(10), Brightness(0.1)))
+    )
     assert group.option == "neighbourhood.parts"
     unknown = {"transformation": "Wobble", "strength": [-1.0, 1.0]}
     (group,) = find_groups(
-        configurations({"neighbourhood": unknown}, {"neighbourhood": unknown | {"strength": [0, 1]}})
+        configurations(
+            {"neighbourhood": unknown}, {"neighbourhood": unknown | {"strength": [0, 1]}}
+        )
     )
     assert [member.text for member in group.members] == ["1", "0, 1"]
 
 
 def test_the_distribution_does_not_part_a_search_from_a_simulation(builder: Builder) -> None:
     """A search knows the ranges of the parameters and not their distribution; of a composition it knows all parts'."""
-    rotation = {"transformation": "Rotation", "degrees": [-10.0, 10.0], "align": True, "distribution": "uniform"}
+    rotation = {
+        "transformation": "Rotation",
+        "degrees": [-10.0, 10.0],
+        "align": True,
+        "distribution": "uniform",
+    }
     normal = rotation | {"distribution": "truncated_normal"}
 
     def compose(part: dict[str, Any]) -> dict[str, Any]:
@@ -248,9 +315,21 @@ def test_the_roles_of_options_are_those_of_the_metric(name: str) -> None:
 
 @pytest.mark.parametrize("method", ["subset", "monte_carlo"])
 def test_each_method_has_options_of_its_own(method: Any) -> None:
-    metric = standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1), threshold=0.9, method=method)
+    metric = standfast.metrics.MisinterpretationProbability(
+        standfast.LinfBall(0.1), threshold=0.9, method=method
+    )
     subset, options = (
-        ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
+        (
+            "particles",
+            "moves",
+            "quantile",
+            "first",
+            "proposal",
+            "floor",
+            "error",
+            "budget",
+            "from_event",
+        ),
         metric.options(),
     )
     idle = [option for option in options if not metric.has_effect(option, options)]
@@ -270,11 +349,17 @@ def test_medians_and_intervals_belong_to_their_option_and_explainer(builder: Bui
             values = stored(builder, f"size {row['x']:.0f}", name)
             assert row["y"] == pytest.approx(np.median(values), rel=1e-5)
             # of six values the outermost two: they miss the median with probability 2 / 2**6
-            assert (row["low"], row["high"]) == pytest.approx((values.min(), values.max()), rel=1e-5)
+            assert (row["low"], row["high"]) == pytest.approx(
+                (values.min(), values.max()), rel=1e-5
+            )
     assert "similarity (pearson)" in str(chart.spec)
     assert "more robust →" in str(chart.spec)
     x = chart.spec["layer"][0]["encoding"]["x"]
-    assert (x["title"], x["scale"].get("type"), x["axis"]["values"]) == ("search.population", None, [50, 100, 500])
+    assert (x["title"], x["scale"].get("type"), x["axis"]["values"]) == (
+        "search.population",
+        None,
+        [50, 100, 500],
+    )
 
 
 def test_the_table_has_the_numbers_of_the_summary_and_stars_of_the_tests(builder: Builder) -> None:
@@ -294,7 +379,11 @@ def test_the_table_has_the_numbers_of_the_summary_and_stars_of_the_tests(builder
 
 
 def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
-    for moves, values in ((1, [-3.0, -20.0, -20.0]), (4, [-3.0, -5.0, -20.0]), (16, [-3.0, -4.0, -6.0])):
+    for moves, values in (
+        (1, [-3.0, -20.0, -20.0]),
+        (4, [-3.0, -5.0, -20.0]),
+        (16, [-3.0, -4.0, -6.0]),
+    ):
         probability(builder, "a", f"m{moves}", values, floor=-20.0, moves=moves)
     (chart,) = charts(builder)
     marked = [(row["x"], row["y"], row.get("bound", False)) for row in rows(chart, "a")]
@@ -311,8 +400,15 @@ def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
 
 def test_a_label_that_failed_is_left_out_of_the_line(builder: Builder) -> None:
     populations(builder, {50: 0.0, 500: -0.3}, {"a": 0.5})
-    options = {"absolute": True, **COMMON, "event": "changed_explanation", "search": {**GENETIC, "population": 100}}
-    builder.job("a", "worst_case", "size 100", options, None, stop=2, error=("ValueError: no", "Traceback"))
+    options = {
+        "absolute": True,
+        **COMMON,
+        "event": "changed_explanation",
+        "search": {**GENETIC, "population": 100},
+    }
+    builder.job(
+        "a", "worst_case", "size 100", options, None, stop=2, error=("ValueError: no", "Traceback")
+    )
     (chart,) = charts(builder)
     assert [row["x"] for row in rows(chart, "a")] == [50, 500]
     ((_, cells),) = tables(compare_options(builder.results()))[0].rows
@@ -346,14 +442,20 @@ def test_explainers_with_one_number_changed(builder: Builder) -> None:
         builder.names["explainers"][name] = {"name": "lime", "samples": samples, "segments": "auto"}
     builder.other("saliency", [1.0, 2.0, 3.0])
     (chart,) = charts(builder)
-    assert [(row["x"], row["y"]) for row in rows(chart, "lime")] == [(50, 100), (500, 1000), (1000, 2000)]
+    assert [(row["x"], row["y"]) for row in rows(chart, "lime")] == [
+        (50, 100),
+        (500, 1000),
+        (1000, 2000),
+    ]
     (found,) = compare_options(builder.results())
     assert found.title == "explainer lime: samples"
     assert [title for title, _ in tables([found])[0].columns] == ["50", "500", "1000"]
 
 
 def test_models_stand_beside_each_other(builder: Builder) -> None:
-    for place, (model, name) in enumerate(itertools.product(("plain", "trained", "other"), ("b", "a"))):
+    for place, (model, name) in enumerate(
+        itertools.product(("plain", "trained", "other"), ("b", "a"))
+    ):
         where = {"data": "series" if model == "other" else "digits", "model": model}
         builder.worst(name, [0.1 * place + d for d in (0.0, 0.02, 0.07)], **where)
     (table,) = tables(compare_models(builder.results()))
@@ -395,7 +497,9 @@ def test_a_whole_comparison_is_on_the_page_and_in_files(builder: Builder, tmp_pa
     assert {f"{stem}.{end}" for end in ("svg", "pdf")} <= names
 
 
-def test_too_many_figures_are_left_out_and_counted(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_figures_are_left_out_and_counted(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(comparisons_module, "MOST", 1)
     for model, event in itertools.product("mnk", ("changed_explanation", "changed_class")):
         for search in ("random", "block"):

@@ -36,7 +36,9 @@ def drawn(*pictures: Picture, **more: Any) -> Any:
 
 
 def pixels(uri: str) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))).convert("RGB")).astype(int)
+    return np.asarray(
+        Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))).convert("RGB")
+    ).astype(int)
 
 
 def heights(lane: Any) -> np.ndarray:
@@ -45,9 +47,16 @@ def heights(lane: Any) -> np.ndarray:
 
 def test_a_table_has_a_bar_for_each_feature_the_longest_first() -> None:
     before, after = [0.5, -2.0, 1.0], [-1.0, 0.2, 0.4]
-    content = drawn(map_of(before), map_of(after, "map there"), features=("age", "height", "weight"))
+    content = drawn(
+        map_of(before), map_of(after, "map there"), features=("age", "height", "weight")
+    )
     assert [column.title for column in content["columns"]] == ["its map", "map there"]
-    assert [name for name, _ in content["rows"]] == ["age", "height", "weight"]  # 1.0 and 1.0 of their scales, then 0.5
+    # 1.0 and 1.0 of their scales, then 0.5
+    assert [name for name, _ in content["rows"]] == [
+        "age",
+        "height",
+        "weight",
+    ]
     bars = np.array([[share for _, share in cells] for _, cells in content["rows"]])
     np.testing.assert_allclose(bars.T, [np.divide(before, 2), after])
 
@@ -63,7 +72,13 @@ def test_a_table_shows_at_most_a_dozen_features_and_says_how_many_more() -> None
 
 
 def test_marked_features_have_lines_where_there_is_no_map() -> None:
-    marked = Picture("first", np.arange(4.0), "marks", marks=np.array([0, 2, 0, 1]), colours=("#ff0000", "#00ff00"))
+    marked = Picture(
+        "first",
+        np.arange(4.0),
+        "marks",
+        marks=np.array([0, 2, 0, 1]),
+        colours=("#ff0000", "#00ff00"),
+    )
     content = drawn(marked)
     expected = [("feature 3", [("mark", "#ff0000")]), ("feature 1", [("mark", "#00ff00")])]
     assert (content["rows"], content["left_out"]) == (expected, 2)
@@ -79,7 +94,11 @@ def test_a_series_has_its_map_behind_the_line_of_the_input_that_it_explains() ->
         map_of(maps[1], "map there"),
         features=("flow", "heat", "load"),
     )
-    assert [panel.title for panel in content["panels"]] == ["its map", "map there"]  # inputs are lines in front of them
+    # inputs are lines in front of them
+    assert [panel.title for panel in content["panels"]] == [
+        "its map",
+        "map there",
+    ]
     lanes = [lane for panel in content["panels"] for lane in panel.parts]
     assert [lane.name for lane in lanes] == ["flow", "heat", "load"] * 2
     for lane, values in zip(lanes, [*first, *second], strict=True):
@@ -94,7 +113,9 @@ def test_a_map_moved_back_is_behind_the_first_line_and_grey_where_it_is_not_seen
     maps = RNG.normal(size=(3, 1, 50))
     maps[2, :, :10] = np.nan
     back = Picture("moved back", maps[2], "map moved back of a", signed=True, moved_back=True)
-    panels = drawn(input_of(first), map_of(maps[0]), input_of(second), map_of(maps[1]), back)["panels"]
+    panels = drawn(input_of(first), map_of(maps[0]), input_of(second), map_of(maps[1]), back)[
+        "panels"
+    ]
     for panel, values in zip(panels, (first[0], second[0], first[0]), strict=True):
         assert np.corrcoef(heights(panel.parts[0]), values)[0, 1] < -0.999
     image = pixels(panels[2].parts[0].ground)[0]
@@ -104,15 +125,24 @@ def test_a_map_moved_back_is_behind_the_first_line_and_grey_where_it_is_not_seen
 
 
 def test_a_text_has_words_on_the_colour_of_their_relevance() -> None:
-    values = np.array([[1.0, 3.0, 0.0], [1.0, -6.0, 0.0]])  # two dimensions of an embedding, which are added
+    # two dimensions of an embedding, which are added
+    values = np.array([[1.0, 3.0, 0.0], [1.0, -6.0, 0.0]])
     for each in (values, values.sum(axis=0)):  # of an embedding, and of words
-        (panel,) = drawn(input_of(np.zeros_like(each)), map_of(each), tokens=("a", "<b>", "c"))["panels"]
+        (panel,) = drawn(input_of(np.zeros_like(each)), map_of(each), tokens=("a", "<b>", "c"))[
+            "panels"
+        ]
         assert [word.text for word in panel.parts] == ["a", "<b>", "c"]
-        red, blue, white = ([int(word.ground[i : i + 2], 16) for i in (1, 3, 5)] for word in panel.parts)
+        red, blue, white = (
+            [int(word.ground[i : i + 2], 16) for i in (1, 3, 5)] for word in panel.parts
+        )
         assert red[0] > red[2]
         assert blue[2] > blue[0]
         assert len(set(white)) == 1
-        assert [word.dark for word in panel.parts][1:] == [True, False]  # white letters on dark blue
+        # white letters on dark blue
+        assert [word.dark for word in panel.parts][1:] == [
+            True,
+            False,
+        ]
 
 
 def test_a_changed_text_has_its_new_words_beside_the_old_ones() -> None:
@@ -120,7 +150,11 @@ def test_a_changed_text_has_its_new_words_beside_the_old_ones() -> None:
         after = dataclasses.replace(map_of(-values, "map there"), swapped={1: "<new>", 2: ""})
         first, second = drawn(map_of(values), after, tokens=("a", "b", "c"))["panels"]
         assert [(word.text, word.old) for word in first.parts] == [("a", ""), ("b", ""), ("c", "")]
-        assert [(word.text, word.old) for word in second.parts] == [("a", ""), ("<new>", "b"), ("", "c")]
+        assert [(word.text, word.old) for word in second.parts] == [
+            ("a", ""),
+            ("<new>", "b"),
+            ("", "c"),
+        ]
         grounds = [[word.ground for word in panel.parts] for panel in (first, second)]
         assert grounds[0][0] != grounds[1][0]  # each sentence has the colours of its own map
 
@@ -128,7 +162,9 @@ def test_a_changed_text_has_its_new_words_beside_the_old_ones() -> None:
 def test_a_text_of_words_has_no_change_and_no_padding() -> None:
     change = dataclasses.replace(map_of([0.0, 1e9, 0.0]), change=True)  # of the codes of two words
     values = [1.0, 2.0, np.nan, np.nan]
-    (panel,) = drawn(input_of([3.0, 4.0, np.nan, np.nan]), change, map_of(values), tokens=("a", "b"))["panels"]
+    (panel,) = drawn(
+        input_of([3.0, 4.0, np.nan, np.nan]), change, map_of(values), tokens=("a", "b")
+    )["panels"]
     assert [word.text for word in panel.parts] == ["a", "b"]
     assert not panel.change
     marked = Picture("top", np.zeros(2), "marks", marks=np.array([0, 1]), colours=("#ff0000",))
@@ -156,7 +192,9 @@ def test_a_long_text_is_folded_but_not_where_words_are_changed_or_relevant() -> 
     seen = {place for place, word in enumerate(content["panels"][0].parts) if not word.folded}
     assert {*range(298, 303), *range(448, 453)} <= seen
     assert len(seen) < 100
-    assert [word.folded for word in content["panels"][0].parts] == [word.folded for word in content["panels"][1].parts]
+    assert [word.folded for word in content["panels"][0].parts] == [
+        word.folded for word in content["panels"][1].parts
+    ]
     assert content["folded"] == 512 - len(seen)
     assert content["count"] == 512
     assert drawn(map_of(values[:100]), tokens=tokens[:100])["folded"] == 0
@@ -172,7 +210,9 @@ def test_a_search_that_found_nothing_is_faint_and_a_constant_map_is_told() -> No
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (1, 3, 3), (2, 3, 4, 5)])
-def test_names_and_words_come_from_the_manifest_and_are_escaped(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_names_and_words_come_from_the_manifest_and_are_escaped(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
     evil = '</td><script>alert("1")</script>&'
     for key, value in (("features", [evil] * 120), ("tokens", [[evil] * 3, ["very", "good"]])):
         builder = Builder(tmp_path / key)
@@ -181,5 +221,7 @@ def test_names_and_words_come_from_the_manifest_and_are_escaped(tmp_path: Path, 
         page = builder.page()
         assert "<script>alert" not in page
         drawn = len(shape) in (1, 2)  # a volume is drawn as three slices
-        drawings = "".join(part.split("</figure>")[0] for part in page.split('<div class="drawing ')[1:])
+        drawings = "".join(
+            part.split("</figure>")[0] for part in page.split('<div class="drawing ')[1:]
+        )
         assert ("&lt;script&gt;alert(&#34;1" in drawings.replace("<wbr>", "")) == drawn

@@ -20,7 +20,10 @@ from standfast.report import Results, build_html, load_results
 from standfast.report.next_steps import PAGE, PrintedStep, write_steps
 from standfast.report.step_lines import is_harmless, list_session_names, wrap_line, write_line
 
-METRICS = {"worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40), "aopc": "aopc:steps=10,samples=1"}
+METRICS = {
+    "worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40),
+    "aopc": "aopc:steps=10,samples=1",
+}
 
 
 def make_model() -> standfast.Model:
@@ -36,7 +39,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def unstable(folder: Path) -> Results:
     """Gradients of digits, of which each pixel may move by a tenth of its range: they do not hold."""
     digits = standfast.data.bundled("digits")[:10]
-    return standfast.evaluate(make_model(), ["saliency"], digits, METRICS, out=folder, progress=False)
+    return standfast.evaluate(
+        make_model(), ["saliency"], digits, METRICS, out=folder, progress=False
+    )
 
 
 def run_line(step: PrintedStep, **names: Any) -> Any:
@@ -46,7 +51,9 @@ def run_line(step: PrintedStep, **names: Any) -> Any:
     return eval(lines, {"standfast": standfast, "torch": torch, **session})
 
 
-def test_each_line_runs_as_it_is_printed(unstable: Results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_each_line_runs_as_it_is_printed(
+    unstable: Results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("STANDFAST_CACHE", str(tmp_path))
     steps = {step.kind: step for step in unstable.next_steps()}
     assert set(steps) == {"neighbourhood", "explainer", "training"}
@@ -59,14 +66,22 @@ def test_each_line_runs_as_it_is_printed(unstable: Results, monkeypatch: pytest.
 
     nearer = run_line(steps["neighbourhood"], model=model, inputs=digits[:2])
     labels = [label for label, metric in nearer.metrics.items() if metric.metric == "worst_case"]
-    assert labels == ["worst: brightness 0.2", "worst: jpeg 30 to 90", "worst: gaussian noise 0 to 0.1"]
+    assert labels == [
+        "worst: brightness 0.2",
+        "worst: jpeg 30 to 90",
+        "worst: gaussian noise 0 to 0.1",
+    ]
     assert all(nearer.metrics[label].options["budget"] == 40 for label in labels)
 
     train = standfast.data.bundled("digits")[:40]
     before = [parameter.clone() for parameter in model.module.parameters()]
-    module = run_line(steps["training"], model=model, train_inputs=train.inputs, train_labels=train.labels)
+    module = run_line(
+        steps["training"], model=model, train_inputs=train.inputs, train_labels=train.labels
+    )
     assert module is model.module
-    assert not all(torch.equal(old, new) for old, new in zip(before, module.parameters(), strict=True))
+    assert not all(
+        torch.equal(old, new) for old, new in zip(before, module.parameters(), strict=True)
+    )
 
 
 def test_more_samples_continue_where_the_results_are(tmp_path: Path) -> None:
@@ -121,7 +136,9 @@ def test_what_has_no_code_is_named(tmp_path: Path) -> None:
         found, standfast.results.NextStep("samples", (name,), (name,), samples=9)
     )
     assert line is not None
-    assert line.startswith("standfast.evaluate(model, explainers, inputs[:9], ['aopc:steps=5,samples=1'], ")
+    assert line.startswith(
+        "standfast.evaluate(model, explainers, inputs[:9], ['aopc:steps=5,samples=1'], "
+    )
     assert "targets=targets[:9]" in line
     assert list_session_names(line) == ["model", "explainers", "inputs", "targets"]
 
@@ -129,10 +146,17 @@ def test_what_has_no_code_is_named(tmp_path: Path) -> None:
 def test_results_of_an_earlier_version_name_all_arguments(unstable: Results) -> None:
     earlier = {key: value for key, value in unstable.manifest.items() if key != "call"}
     results = Results(
-        unstable.store, earlier, unstable.samples, unstable.jobs, unstable.planned, None, unstable.sanity_rows
+        unstable.store,
+        earlier,
+        unstable.samples,
+        unstable.jobs,
+        unstable.planned,
+        None,
+        unstable.sanity_rows,
     )
     steps = results.next_steps()
-    assert [step.kind for step in steps] == ["explainer"]  # no other neighbourhood, and no training, without the call
+    # no other neighbourhood, and no training, without the call
+    assert [step.kind for step in steps] == ["explainer"]
     assert steps[0].line == "standfast.evaluate(model, ['smoothgrad'], inputs, metrics)"
 
 
@@ -168,7 +192,9 @@ metrics:
 """
 
 
-def test_commands_of_a_study_file_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_a_study_file_run_as_they_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my study.yaml").write_text(STUDY.format(samples=10))
     runner = CliRunner()
@@ -202,11 +228,15 @@ def test_python_lines_break_where_python_can_be_broken() -> None:
     assert given == whole
 
 
-def test_samples_of_a_study_that_takes_all_are_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_a_study_that_takes_all_are_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("few.npz", inputs=standfast.data.bundled("digits")[:3].inputs.numpy())
     Path("study.yaml").write_text(
-        STUDY.format(samples=3).replace("samples: 3\n", "").replace("{digits: digits}", "{few: {path: few.npz}}")
+        STUDY.format(samples=3)
+        .replace("samples: 3\n", "")
+        .replace("{digits: digits}", "{few: {path: few.npz}}")
     )
     found = standfast.run_study("study.yaml", progress=False)
     step = standfast.results.NextStep("samples", ("saliency",), ("saliency",), samples=9)
@@ -247,7 +277,9 @@ MORE = standfast.results.NextStep("samples", ("saliency",), ("saliency",), sampl
         ("standfast run my.yaml --set 'models={m: {path: m.joblib, trust: true}}'", None),
     ],
 )
-def test_a_command_of_a_stranger_does_nothing_but_run_a_file(of_study: Results, command: str, line: str | None) -> None:
+def test_a_command_of_a_stranger_does_nothing_but_run_a_file(
+    of_study: Results, command: str, line: str | None
+) -> None:
     """Else the line is that of a study that Python has run."""
     manifest = {**of_study.manifest, "origin": "my.yaml", "about": {"command": command}}
     written = write_line(with_manifest(of_study, manifest), MORE)
@@ -280,7 +312,15 @@ def with_call(results: Results, call: Any) -> Results:
 
 def with_manifest(results: Results, manifest: dict[str, Any]) -> Results:
     """The results with another manifest."""
-    return Results(results.store, manifest, results.samples, results.jobs, results.planned, None, results.sanity_rows)
+    return Results(
+        results.store,
+        manifest,
+        results.samples,
+        results.jobs,
+        results.planned,
+        None,
+        results.sanity_rows,
+    )
 
 
 @pytest.mark.parametrize(
@@ -313,8 +353,11 @@ def test_a_call_of_a_stranger_does_nothing_but_evaluate(unstable: Results, code:
 
 
 @pytest.mark.parametrize(
-    "call", [None, 3, [], {"explainers": 3, "metrics": [], "options": 1}, {"metrics": {"parts": [1]}}]
+    "call",
+    [None, 3, [], {"explainers": 3, "metrics": [], "options": 1}, {"metrics": {"parts": [1]}}],
 )
 def test_a_call_that_cannot_be_read_names_all_arguments(unstable: Results, call: Any) -> None:
     steps = with_call(unstable, call).next_steps()
-    assert [step.line for step in steps] == ["standfast.evaluate(model, ['smoothgrad'], inputs, metrics)"]
+    assert [step.line for step in steps] == [
+        "standfast.evaluate(model, ['smoothgrad'], inputs, metrics)"
+    ]

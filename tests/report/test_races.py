@@ -16,7 +16,9 @@ BEHIND = Measured(-0.1, -0.2, None)
 
 def make_confirmation(outcome: Outcome, asked_all: bool = True) -> Confirmation:
     judgements = (Judgement("aopc", "faithfulness", VALUE, "good"),)
-    return Confirmation("first", outcome, 20, "passed", judgements, "What the verdict says.", asked_all)
+    return Confirmation(
+        "first", outcome, 20, "passed", judgements, "What the verdict says.", asked_all
+    )
 
 
 def make_race(entrants: tuple[Entrant, ...], confirmation: Confirmation | None = None) -> Race:
@@ -39,7 +41,10 @@ def make_race(entrants: tuple[Entrant, ...], confirmation: Confirmation | None =
     )
 
 
-FIRST, SECOND = Entrant("first", None, 40, value=VALUE), Entrant("second", None, 40, value=VALUE, behind=BEHIND)
+FIRST, SECOND = (
+    Entrant("first", None, 40, value=VALUE),
+    Entrant("second", None, 40, value=VALUE, behind=BEHIND),
+)
 
 
 def test_one_that_is_confirmed() -> None:
@@ -85,7 +90,9 @@ def test_nobody_is_left(left: Left, words: str) -> None:
 
 
 def test_several_reasons_are_counted() -> None:
-    race = make_race((Entrant("a", "check", 0), Entrant("b", "unstable", 10), Entrant("c", "check", 0)))
+    race = make_race(
+        (Entrant("a", "check", 0), Entrant("b", "unstable", 10), Entrant("c", "check", 0))
+    )
     assert "of 3 explainers, 2 fail the sanity checks and 1 is unstable." in describe_choice(race)
 
 
@@ -100,12 +107,18 @@ def test_each_reason_to_leave_has_words() -> None:
         Entrant("open", "open check", 0, question="removal"),
         Entrant("broken", "failed", 10, error="no gradients"),
     )
-    rows = {name: (left, value, behind) for name, left, value, behind in list_rows(make_race(entrants))}
+    rows = {
+        name: (left, value, behind) for name, left, value, behind in list_rows(make_race(entrants))
+    }
     assert rows["first"][0] == "first at 40 samples"
     assert rows["second"] == ("in the race at 40 samples", "0.500 [0.400, 0.600]", "−0.100")
     assert rows["worse"][0] == "worse at 20 samples"
     assert rows["poor"][0] == "behind at 10 samples, not measured further"
-    assert rows["shaky"][:2] == ("unstable by worst_case at 10 samples", "")  # its value is of another metric
+    # its value is of another metric
+    assert rows["shaky"][:2] == (
+        "unstable by worst_case at 10 samples",
+        "",
+    )
     assert rows["hollow"][0] == "fails the check 'learned'"
     assert rows["open"][0] == "undecided by the check 'removal'"
     assert rows["broken"][0] == "failed: no gradients"
@@ -113,19 +126,26 @@ def test_each_reason_to_leave_has_words() -> None:
 
 def test_what_ended_it_is_said() -> None:
     whole = make_race((FIRST, SECOND), make_confirmation("confirmed"))
-    early = make_race(tuple(replace(each, samples=10) for each in (FIRST, SECOND)), make_confirmation("confirmed"))
+    early = make_race(
+        tuple(replace(each, samples=10) for each in (FIRST, SECOND)), make_confirmation("confirmed")
+    )
     assert describe_end(whole) == ""
     assert "The budget, 25% of evaluating everything, ended the race" in describe_end(early)
     assert "The time was up" in describe_end(replace(early, out_of_time=True))
 
 
 def test_all_of_it_is_plain_text() -> None:
-    race = replace(make_race((FIRST, SECOND), make_confirmation("confirmed")), left_out=("16 of 32 samples",))
+    race = replace(
+        make_race((FIRST, SECOND), make_confirmation("confirmed")), left_out=("16 of 32 samples",)
+    )
     text = format_race(race)
     words = " ".join(text.split())
     assert text.isascii()
     assert "Left out for the time: 16 of 32 samples." in words
-    assert "Confirmation of first on 20 samples: checks passed; aopc 0.500 [0.400, 0.600], good." in words
+    assert (
+        "Confirmation of first on 20 samples: checks passed; aopc 0.500 [0.400, 0.600], good."
+        in words
+    )
 
 
 def test_it_survives_json_and_refuses_what_is_none() -> None:

@@ -21,9 +21,18 @@ from standfast.report import build_html, load_results, write_figures
 from standfast.report.charts import Picture
 from standfast.report.page.html import Page
 from standfast.report.page.methods import list_options
-from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_picture, encode_image, shrink
+from standfast.report.page.pictures import (
+    SHADES,
+    UNSEEN,
+    colour_signed,
+    draw_picture,
+    encode_image,
+    shrink,
+)
 from standfast.report.presentation import presentation_of
-from standfast.report.presentation.safari.misinterpretation_probability import find_levels_of_similarity
+from standfast.report.presentation.safari.misinterpretation_probability import (
+    find_levels_of_similarity,
+)
 from standfast.results import MetricResults, ValueSpec
 from standfast.results.formatting import format_estimate, format_number
 from standfast.results.summary import count_rows
@@ -35,14 +44,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]:
     return builder, builder.page(title="A study", command="standfast run study.toml")
 
 
-def cell_text(page: str, explainer: str, label: str, data: str = "digits", model: str = "lenet") -> str:
-    where = f'data-data="{data}" data-model="{model}" data-explainer="{explainer}" data-label="{label}"'
+def cell_text(
+    page: str, explainer: str, label: str, data: str = "digits", model: str = "lenet"
+) -> str:
+    where = (
+        f'data-data="{data}" data-model="{model}" data-explainer="{explainer}" data-label="{label}"'
+    )
     found = re.search(rf"<td[^>]*{re.escape(where)}>(.*?)</td>", page, flags=re.DOTALL)
     return re.sub(r"<[^>]+>", " ", found[1])
 
 
 def rows_of(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="rows">(.*?)</script>', page, flags=re.DOTALL)
+    found = re.search(
+        r'<script type="application/json" id="rows">(.*?)</script>', page, flags=re.DOTALL
+    )
     return dict(json.loads(found[1]))
 
 
@@ -53,17 +68,27 @@ def test_cells_have_the_numbers_of_the_summary(whole: tuple[Builder, str]) -> No
     for row in summary.rows:
         text = cell_text(page, row.explainer, row.label, row.data, row.model)
         assert row.estimate is not None
-        assert text.split(" ★")[0].strip().startswith(format_estimate(row.estimate, row.spec.decimals))
+        assert (
+            text.split(" ★")[0].strip().startswith(format_estimate(row.estimate, row.spec.decimals))
+        )
         assert f"n = {row.estimate.count}" in text
         assert ("★" in text) == (row.standing in ("best", "tied"))
         assert row.mean_rank is None or f"mean rank {row.mean_rank:.2f}" in text
-        assert (f"bounds: {row.counts.bounds} of {row.counts.counted}" in text) == (row.counts.bounds > 0)
+        assert (f"bounds: {row.counts.bounds} of {row.counts.counted}" in text) == (
+            row.counts.bounds > 0
+        )
 
 
 def test_an_unresolved_estimate_is_a_bound_and_not_censored() -> None:
     flags = {"bound": [True, True, False], "resolved": [False, True, True], "censored": [False] * 3}
     frame = pl.DataFrame(
-        {"sample": [0, 1, 2], "repeat": [0] * 3, "status": ["ok"] * 3, "value": [1.0, 2.0, 3.0], **flags}
+        {
+            "sample": [0, 1, 2],
+            "repeat": [0] * 3,
+            "status": ["ok"] * 3,
+            "value": [1.0, 2.0, 3.0],
+            **flags,
+        }
     )
     counts = count_rows(ValueSpec("t", "a", "lower", censored="bound"), frame)
     assert (counts.counted, counts.bounds, counts.unresolved, counts.imprecise) == (3, 2, 1, 0)
@@ -71,7 +96,12 @@ def test_an_unresolved_estimate_is_a_bound_and_not_censored() -> None:
 
 def test_an_error_that_was_not_reached_is_shown(builder: Builder) -> None:
     reached = [1.0, 0.0, 0.0, 0.0]
-    builder.probability("fine", [-3.0, -4.0, -5.0, 0.0], censored=[False] * 3 + [True], more={"error_reached": reached})
+    builder.probability(
+        "fine",
+        [-3.0, -4.0, -5.0, 0.0],
+        censored=[False] * 3 + [True],
+        more={"error_reached": reached},
+    )
     page = builder.page()
     row = load_results(builder.store).summary.rows[0]
     assert (row.counts.counted, row.counts.bounds, row.counts.imprecise) == (4, 1, 2)
@@ -82,7 +112,9 @@ def test_an_error_that_was_not_reached_is_shown(builder: Builder) -> None:
 def test_all_samples_skipped_and_failed_jobs(builder: Builder) -> None:
     builder.worst("fine", [0.5, 0.6])
     builder.worst("skips", [0.0, 0.0], status=["degenerate", "nonfinite"])
-    builder.probability("skips", [0.0, 0.0], censored=[True, True], status=["degenerate", "nonfinite"])
+    builder.probability(
+        "skips", [0.0, 0.0], censored=[True, True], status=["degenerate", "nonfinite"]
+    )
     builder.failure("broken", "Traceback: <b>no & good</b>")
     page = builder.page()
     for label in (WORST, PROB):
@@ -179,7 +211,11 @@ def test_every_row_is_in_the_explorer(whole: tuple[Builder, str]) -> None:
     ).row(0, named=True)
     assert block["value"][i] == pytest.approx(row["similarity"], rel=1e-5)
     assert set(block["extras"]) == {"margin"}
-    linked = {link for b in stored["blocks"] for link in (b["links"] if isinstance(b["links"], list) else [b["links"]])}
+    linked = {
+        link
+        for b in stored["blocks"]
+        for link in (b["links"] if isinstance(b["links"], list) else [b["links"]])
+    }
     assert all(f'<figure id="{link}"' in page for link in linked - {""})
     assert len(linked) > 10
 
@@ -196,7 +232,9 @@ def test_every_row_is_in_the_explorer(whole: tuple[Builder, str]) -> None:
 def test_the_level_that_reaches_the_event_is_one_of_the_similarity(
     stored: list[float], thresholds: list[float], expected: list[bool]
 ) -> None:
-    found = find_levels_of_similarity(np.array([*stored, np.nan]), np.array([*thresholds, np.nan]), False)
+    found = find_levels_of_similarity(
+        np.array([*stored, np.nan]), np.array([*thresholds, np.nan]), False
+    )
     assert found.tolist() == [*expected, False]
 
 
@@ -209,11 +247,17 @@ def test_the_level_that_reaches_the_event_is_one_of_the_similarity(
         ("changed_class", "mse", [1.2, 1.0]),
     ],
 )
-def test_levels_are_drawn_at_similarities(builder: Builder, event: str, similarity: str, expected: list[float]) -> None:
+def test_levels_are_drawn_at_similarities(
+    builder: Builder, event: str, similarity: str, expected: list[float]
+) -> None:
     builder.probability("a", [-5.0], event=event)
     (label,) = builder.names["metrics"]
     view = builder.results().metric_results("digits", "lenet", label)
-    options = {"event": event, "similarity": similarity, "threshold": 1.0 if similarity == "mse" else None}
+    options = {
+        "event": event,
+        "similarity": similarity,
+        "threshold": 1.0 if similarity == "mse" else None,
+    }
     levels = {"level_stage": [1.0, 2.0], "level_threshold": [-0.2, 0.0]}
     levels |= {f"level_{name}": [-1.0, -2.0] for name in ("log_probability", "low", "high")}
     stored = {name: np.array([values]) for name, values in levels.items()}
@@ -232,12 +276,19 @@ def test_a_part_more_probable_than_the_whole_is_warned_of(builder: Builder) -> N
     builder.probability("a", [-20.0, -8.8], event="misclassification", censored=[True, False])
     (text,) = Page(builder.results()).list_warnings()
     assert "a, sample 0:" in text
-    assert "a, sample 0: the probability of probability: changed_class is at least" in builder.page()
+    assert (
+        "a, sample 0: the probability of probability: changed_class is at least" in builder.page()
+    )
 
 
 def test_a_search_that_fell_short_is_warned_of(builder: Builder) -> None:
     builder.worst("a", [0.7, 0.3, 0.7, 0.7])
-    builder.probability("a", [-6.0, -6.0, -20.0, 0.0], censored=[False, False, True, True], status=["ok"] * 3 + ["x"])
+    builder.probability(
+        "a",
+        [-6.0, -6.0, -20.0, 0.0],
+        censored=[False, False, True, True],
+        status=["ok"] * 3 + ["x"],
+    )
     found = Page(builder.results()).list_warnings()
     assert [text.split(":")[1].strip() for text in found] == ["a, sample 0"]
 
@@ -250,7 +301,9 @@ def test_a_search_that_found_what_a_simulation_did_not_reach_is_told(builder: Bu
 
 
 @pytest.mark.parametrize("other", [{"data": "other"}, {"model": "other"}, {"repeat": 1}], ids=str)
-def test_other_data_models_and_repeats_are_not_compared(builder: Builder, other: dict[str, Any]) -> None:
+def test_other_data_models_and_repeats_are_not_compared(
+    builder: Builder, other: dict[str, Any]
+) -> None:
     builder.worst("a", [0.7])
     builder.probability("a", [-6.0], **other)
     assert Page(builder.results()).list_warnings() == []
@@ -275,7 +328,11 @@ def test_only_what_is_shown_is_read(builder: Builder, monkeypatch: pytest.Monkey
         builder.worst("a", [0.3, 0.4], start=start)
     results, read = builder.results(), []
     original = type(results.store).read_artefacts
-    monkeypatch.setattr(type(results.store), "read_artefacts", lambda s, job: (read.append(job), original(s, job))[1])
+    monkeypatch.setattr(
+        type(results.store),
+        "read_artefacts",
+        lambda s, job: (read.append(job), original(s, job))[1],
+    )
     build_html(results)
     assert len(set(read)) <= 51  # a hundred samples for the lines, among them those of the gallery
 
@@ -307,12 +364,18 @@ def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
 
 
 def test_charts_are_written_as_files(builder: Builder, tmp_path: Path) -> None:
-    for name, values in (("a", [0.3, 0.5, 0.1, 0.4]), ("b", [0.5, 0.6, 0.2, 0.6]), ("c", [0.9, 0.8, 0.9, 0.7])):
+    for name, values in (
+        ("a", [0.3, 0.5, 0.1, 0.4]),
+        ("b", [0.5, 0.6, 0.2, 0.6]),
+        ("c", [0.9, 0.8, 0.9, 0.7]),
+    ):
         builder.worst(name, 2 * values)
     paths = write_figures(builder.results(), tmp_path / "figures")
     names = {path.name for path in paths}
     stem = "metric-worst_case_changed_explanation-digits-lenet-"
-    assert {f"{stem}{kind}.{end}" for kind in ("distribution", "convergence") for end in ("svg", "pdf")} <= names
+    assert {
+        f"{stem}{kind}.{end}" for kind in ("distribution", "convergence") for end in ("svg", "pdf")
+    } <= names
     assert "overview-worst_case_changed_explanation-digits-lenet-medians.pdf" in names
     for path in paths:
         content = path.read_bytes()
@@ -344,7 +407,10 @@ def test_images_and_maps_have_the_colours_of_their_values() -> None:
     assert shrink(np.ones((3, 500, 300))).shape == (3, 125, 75)
     assert not pixels(np.full((1, 2, 2), np.nan)).any()
     for value in (0.0, 1.0):  # full colour would look like a strong map
-        assert draw_picture(Picture("", np.full((1, 4, 4), value), "", signed=True), (0.0, 1.0)) is None
+        assert (
+            draw_picture(Picture("", np.full((1, 4, 4), value), "", signed=True), (0.0, 1.0))
+            is None
+        )
 
 
 def test_large_maps_show_more_than_their_largest_pixel_and_large_inputs_take_few_bytes() -> None:
@@ -358,12 +424,17 @@ def test_large_maps_show_more_than_their_largest_pixel_and_large_inputs_take_few
     shade = 255 * np.abs(np.diff(colour_signed(np.linspace(-1, 1, 2 * SHADES + 1)), axis=0)).max()
     assert np.abs(one - expected).max() <= shade / 2 + 1
     assert {tuple(pixel) for pixel in part[:20].reshape(-1, 3)} == {(grey,) * 3 for grey in UNSEEN}
-    assert np.abs(part[20:].astype(int) - one[20:]).max() <= 2 * shade  # the scale is that of what is seen
+    # the scale is that of what is seen
+    assert np.abs(part[20:].astype(int) - one[20:]).max() <= 2 * shade
     sparse = np.zeros((1, 100, 100))
     sparse[0, 3, 4] = 2.0
-    assert pixels(sparse, signed=True)[3, 4, 2] < 50  # the quantile is 0: the scale ends at the largest value
+    # the quantile is 0: the scale ends at the largest value
+    assert pixels(sparse, signed=True)[3, 4, 2] < 50
     rows, columns = np.mgrid[:150, :150] / 150
-    photo = np.stack([rows, columns, (rows + columns) / 2]) + np.random.default_rng(1).normal(size=(3, 150, 150)) / 30
+    photo = (
+        np.stack([rows, columns, (rows + columns) / 2])
+        + np.random.default_rng(1).normal(size=(3, 150, 150)) / 30
+    )
     small = draw_picture(Picture("", photo, ""), (0.0, 1.0))
     assert small.startswith("data:image/webp")
     shown = np.moveaxis(np.clip(photo, 0, 1), 0, -1)

@@ -18,7 +18,12 @@ from standfast.results.formatting import format_probability
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
 )
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
@@ -42,7 +47,9 @@ def browser() -> Iterator[Any]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     builder = study(folder / "results", samples=12, explainers=4)
-    return write_html(builder.results(title="A study", command="standfast run study.toml"), folder / "report.html")
+    return write_html(
+        builder.results(title="A study", command="standfast run study.toml"), folder / "report.html"
+    )
 
 
 class Tab:
@@ -52,7 +59,10 @@ class Tab:
         self.context = browser.new_context(offline=True, **options)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
-        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on(
+            "console",
+            lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None,
+        )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", self._requested)
         self.page.goto(path.as_uri())
@@ -65,7 +75,9 @@ class Tab:
 
     def unfold(self, which: str = "details") -> None:
         """Open folds, as a reader would with a click."""
-        self.page.evaluate("(which) => document.querySelectorAll(which).forEach((d) => { d.open = true })", which)
+        self.page.evaluate(
+            "(which) => document.querySelectorAll(which).forEach((d) => { d.open = true })", which
+        )
 
     def draw_all(self, step: int = 1) -> int:
         """Unfold everything and scroll to every chart, or every `step`-th, until it is drawn; how many there are."""
@@ -82,7 +94,9 @@ class Tab:
     def column(self, title: str) -> list[str]:
         heads = self.page.locator("#samples thead th").all_inner_texts()
         place = [head.split("\n")[0].strip() for head in heads].index(title) + 1
-        return list(self.page.locator(f"#samples tbody tr.row td:nth-child({place})").all_inner_texts())
+        return list(
+            self.page.locator(f"#samples tbody tr.row td:nth-child({place})").all_inner_texts()
+        )
 
     def choose(self, name: str, label: str) -> None:
         self.page.select_option(f"#filters [name={name}]", label=label)
@@ -144,7 +158,8 @@ def test_probabilities_are_written_and_filtered_as_probabilities(tab: Tab, repor
     shown = load_results(report.parent / "results").metric_results("digits", "lenet", PROB).frame
     shown = shown.filter(status="ok")
     words = [
-        f"{'≤ ' * bound}{format_probability(value)}" for value, bound in shown.select("value", "bound").iter_rows()
+        f"{'≤ ' * bound}{format_probability(value)}"
+        for value, bound in shown.select("value", "bound").iter_rows()
     ]
     assert set(words) <= set(tab.column("Value"))
     tab.write("most", "0.01")  # as a share, and not as its logarithm
@@ -182,7 +197,8 @@ def test_the_filtered_rows_can_be_saved(tab: Tab, tmp_path: Path) -> None:
 
 def test_all_charts_are_drawn_without_a_complaint(tab: Tab) -> None:
     count = tab.draw_all()
-    assert count == 3 * (4 * 2 + 2 + 3)  # of each pair: medians and distributions, convergence, curves of levels
+    # of each pair: medians and distributions, convergence, curves of levels
+    assert count == 3 * (4 * 2 + 2 + 3)
     drawn = tab.page.evaluate(
         f"""[...{FIGURES}].map((f) => [f.dataset.drawn, f.querySelectorAll('.chart svg').length,
         f.querySelectorAll('svg .role-mark path, svg .role-mark line').length])"""
@@ -195,7 +211,9 @@ def test_all_charts_are_drawn_without_a_complaint(tab: Tab) -> None:
 
 
 def test_a_phone_can_read_it(browser: Any, report: Path) -> None:
-    tab = Tab(browser, report, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    tab = Tab(
+        browser, report, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True
+    )
     tab.draw_all(step=7)
     page = tab.page
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -215,7 +233,9 @@ def test_a_phone_can_read_it(browser: Any, report: Path) -> None:
 
 def test_without_scripts_everything_but_the_table_is_there(browser: Any, report: Path) -> None:
     tab = Tab(browser, report, viewport={"width": 1000, "height": 900}, java_script_enabled=False)
-    assert tab.page.locator("figure.plot svg").count() == tab.page.locator("figure.plot").count() > 0
+    assert (
+        tab.page.locator("figure.plot svg").count() == tab.page.locator("figure.plot").count() > 0
+    )
     tab.page.locator("#explorer > summary").click()
     assert "needs JavaScript" in tab.page.locator("#explorer").inner_text()
     tab.page.locator(".metric > summary").first.click()
@@ -300,7 +320,9 @@ def test_on_paper_nothing_is_cut_and_metrics_are_open(browser: Any, report: Path
         .filter((style) => style.overflowX !== 'visible' || style.maxHeight !== 'none').length"""
     assert page.evaluate(scrolls) == 0  # a table that would scroll on a screen is whole on paper
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert not page.evaluate("[...document.querySelectorAll('.metric, .printed')].some((d) => d.open)")
+    assert not page.evaluate(
+        "[...document.querySelectorAll('.metric, .printed')].some((d) => d.open)"
+    )
     tab.context.close()
 
 
@@ -317,7 +339,9 @@ def write_texts(folder: Path) -> Path:
     return write_html(builder.results(), folder / "report.html")
 
 
-def test_long_texts_fold_without_scripts_and_others_run_from_right_to_left(browser: Any, tmp_path: Path) -> None:
+def test_long_texts_fold_without_scripts_and_others_run_from_right_to_left(
+    browser: Any, tmp_path: Path
+) -> None:
     path = write_texts(tmp_path)
     phone = Tab(browser, path, viewport={"width": 400, "height": 800}, java_script_enabled=False)
     phone.page.locator(".metric > summary").first.click()

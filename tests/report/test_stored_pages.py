@@ -22,7 +22,21 @@ from report_builder import Builder, assert_whole
 FOLDER = Path(__file__).parent / "stored_pages"
 SHAPES = {"images": (1, 6, 6), "series": (2, 12), "tables": (7,), "text": (3, 5), "words": (5,)}
 #: elements of the structure, and those whose numbers count
-PARTS = ("section", "details", "figure", "table", "article", "nav", "form", "h1", "h2", "h3", "h4", "h5", "img")
+PARTS = (
+    "section",
+    "details",
+    "figure",
+    "table",
+    "article",
+    "nav",
+    "form",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "img",
+)
 NUMBERS = ("td", "th", "dd")
 
 
@@ -37,7 +51,9 @@ def make_page(kind: str, folder: Path) -> str:
         builder.probability(name, values.tolist(), censored=(values <= -20.0).tolist())
         builder.other(name, (place + noise).tolist())
     about = builder.names["data"]["digits"]
-    about["features"] = [f"name {place}" for place in range(7)] if kind in ("series", "tables") else []
+    about["features"] = (
+        [f"name {place}" for place in range(7)] if kind in ("series", "tables") else []
+    )
     about["tokens"] = [["not", "so", "bad", "at", "all"]] * 8 if kind in ("text", "words") else []
     about["texts"] = kind == "words"
     return builder.page()
@@ -60,7 +76,9 @@ class Outline(HTMLParser):
         if tag in PARTS or drawing:
             names = [tag, *(f".{each}" for each in (values.get("class") or "").split())]
             self.structure.append(
-                "  " * len(self.open) + "".join(names) + (f"#{values['id']}" if "id" in values else "")
+                "  " * len(self.open)
+                + "".join(names)
+                + (f"#{values['id']}" if "id" in values else "")
             )
         if tag in PARTS and tag != "img":
             self.open.append(tag)
@@ -81,7 +99,9 @@ class Outline(HTMLParser):
             self._read(data)
 
     def _read(self, text: str) -> None:
-        self.numbers += [float(each) for each in re.findall(r"-?\d+(?:\.\d+)?", text.replace("−", "-"))]
+        self.numbers += [
+            float(each) for each in re.findall(r"-?\d+(?:\.\d+)?", text.replace("−", "-"))
+        ]
 
 
 def outline(page: str) -> dict[str, Any]:
@@ -105,4 +125,6 @@ if __name__ == "__main__":
     for each in SHAPES:
         with tempfile.TemporaryDirectory() as place:
             text = json.dumps(outline(make_page(each, Path(place))), indent=0, ensure_ascii=False)
-        (FOLDER / f"{each}.json").write_text(re.sub(r"(?<=\d),\n", ", ", text) + "\n", encoding="utf-8")
+        (FOLDER / f"{each}.json").write_text(
+            re.sub(r"(?<=\d),\n", ", ", text) + "\n", encoding="utf-8"
+        )

@@ -23,7 +23,13 @@ def many(builder: Builder) -> Results:
     """Explainers that pass, fail and are undecided, not in the order in which they are to be shown; and a control."""
     rng = np.random.default_rng(0)
     builder.other("random", [0.0] * 12)
-    for name, middle in (("same", 0.99), ("open", 0.95), ("weak", 0.2), ("second", 0.8), ("first", 0.85)):
+    for name, middle in (
+        ("same", 0.99),
+        ("open", 0.95),
+        ("weak", 0.2),
+        ("second", 0.8),
+        ("first", 0.85),
+    ):
         values = (middle + rng.normal(0, 0.003, 12)).tolist()
         builder.worst(name, values)
         builder.other(name, values)
@@ -40,14 +46,26 @@ def many(builder: Builder) -> Results:
 def rows_of(text: str) -> dict[str, list[str]]:
     """The cells of each row of a text, by the name of the explainer, in the order of the rows."""
     table = text.partition("\n\n")[2].partition("\n\n")[0]
-    return {line.split()[0]: re.split(r"  +", line)[1:] for line in table.splitlines() if re.match(r"[\w<]", line)}
+    return {
+        line.split()[0]: re.split(r"  +", line)[1:]
+        for line in table.splitlines()
+        if re.match(r"[\w<]", line)
+    }
 
 
 def test_the_matrix_has_marks_for_quality_and_for_the_best(builder: Builder) -> None:
     results = many(builder)
     text, summary = str(results), results.summary
     rows = rows_of(text)
-    assert list(rows) == ["first", "second", "weak", "open", "same", "random"]  # by standing, then by quality and rank
+    # by standing, then by quality and rank
+    assert list(rows) == [
+        "first",
+        "second",
+        "weak",
+        "open",
+        "same",
+        "random",
+    ]
     assert summary.sort_explainers("digits", "lenet") == list(rows)
     value = {row.explainer: format_estimate(row.estimate, 3) for row in summary.metrics[1].rows}
     assert (rows["first"][0], rows["first"][-1]) == ("yes", f"{value['first']} +*")
@@ -78,8 +96,16 @@ def test_several_that_are_best_have_another_mark_than_one_alone(builder: Builder
 
 def test_notes_and_intervals_stand_only_in_the_long_form(builder: Builder) -> None:
     results = builder.two()
-    low, high = GOOD[2], GOOD[9]  # the order statistics of 12 values that hold the median with 95% confidence
-    assert rows_of(str(results)) == {"steady": ["0.905", "*"], "shaky": ["0.206"], "broken": ["failed"]}
+    # the order statistics of 12 values that hold the median with 95% confidence
+    low, high = (
+        GOOD[2],
+        GOOD[9],
+    )
+    assert rows_of(str(results)) == {
+        "steady": ["0.905", "*"],
+        "shaky": ["0.206"],
+        "broken": ["failed"],
+    }
     interval = f"[{low:.3f}, {high:.3f}]"
     assert interval not in str(results)
     assert interval in results.to_text(verbose=True)
@@ -102,7 +128,8 @@ def test_the_long_form_has_the_numbers_of_the_checks_that_are_not_passed(builder
 
 def test_another_leader_by_medians_is_said_of_explainers_that_pass_only(builder: Builder) -> None:
     results = many(builder)
-    assert describe_leader(results.summary.metrics[1]) == ""  # though `same` and `open` have better medians
+    # though `same` and `open` have better medians
+    assert describe_leader(results.summary.metrics[1]) == ""
     other = Builder(builder.store.folder.address + "/other")
     other.worst("steady", [0.51] * 13 + [0.52] * 6 + [0.91] * 6)
     other.worst("odd", [0.50] * 12 + [0.53] + [0.9] * 12)
@@ -110,7 +137,9 @@ def test_another_leader_by_medians_is_said_of_explainers_that_pass_only(builder:
     assert "odd (0.530)" in describe_leader(other.found(25).summary.metrics[0])
 
 
-def test_probabilities_are_in_percent_or_one_in_so_many_and_bounds_are_marked(builder: Builder) -> None:
+def test_probabilities_are_in_percent_or_one_in_so_many_and_bounds_are_marked(
+    builder: Builder,
+) -> None:
     for name, values in (("a", [-9.3] * 6), ("b", [-30.0] * 6)):
         builder.probability(name, values, censored=[name == "b"] * 6)
     results = builder.found(6)
@@ -141,7 +170,12 @@ def test_a_notebook_has_a_word_and_a_colour_for_each_quality(builder: Builder) -
     assert sorted(cells.values()) == ["bad", "good", "no better than a control", "undecided"]
     assert cells["none"] == "undecided"
     assert page.count("★") == 3  # of the best by each of two metrics, and in the legend
-    assert page.index(">second<") < page.index(">open<") < page.index(">same<") < page.index(">random<")
+    assert (
+        page.index(">second<")
+        < page.index(">open<")
+        < page.index(">same<")
+        < page.index(">random<")
+    )
 
 
 def test_the_command_shows_what_print_shows(builder: Builder) -> None:
@@ -178,7 +212,10 @@ def test_cells_are_the_numbers_of_the_summary(builder: Builder) -> None:
 
 def test_columns_that_do_not_fit_stand_below_and_long_names_are_wrapped(builder: Builder) -> None:
     names = ["a", "integrated gradients of a model", "integrated gradients of another model"]
-    labels = [f"{word} metric" for word in ("first", "second", "third", "fourth", "fifth", "sixth", "last")]
+    labels = [
+        f"{word} metric"
+        for word in ("first", "second", "third", "fourth", "fifth", "sixth", "last")
+    ]
     for label in labels:
         for name in names:
             builder.worst(name, GOOD, label=label)
@@ -186,7 +223,9 @@ def test_columns_that_do_not_fit_stand_below_and_long_names_are_wrapped(builder:
         text = format_text(summarised(builder.found(), labels[:count]))
         assert max(map(len, text.splitlines())) <= 80
         assert text.count("\na ") == (1 if count == 3 else 2)
-        assert len(re.findall(r"\nintegrated gradients .*\nof a model\n", text)) == text.count("\na ")
+        assert len(re.findall(r"\nintegrated gradients .*\nof a model\n", text)) == text.count(
+            "\na "
+        )
 
 
 def test_lines_keep_to_any_width(builder: Builder) -> None:
@@ -201,7 +240,9 @@ def summarised(results: Results, labels: list[str]) -> Results:
     metrics = {label: results.manifest["metrics"][label] for label in labels}
     samples = results.samples.filter(results.samples["label"].is_in(labels))
     jobs = results.jobs.filter(results.jobs["label"].is_in(labels))
-    return replace(results, manifest={**results.manifest, "metrics": metrics}, samples=samples, jobs=jobs)
+    return replace(
+        results, manifest={**results.manifest, "metrics": metrics}, samples=samples, jobs=jobs
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +261,10 @@ def summarised(results: Results, labels: list[str]) -> Results:
             Decision("decided", "some worse", 3, 9, None, ("a", "b"), ("c",)),
             "a is better than c, and not shown to be better than b (9 samples, tests at 5%).",
         ),
-        (Decision("decided", "all worse", 2, 9, None, ("a",), ("b",)), "a is better than b (9 samples, tests at 5%)."),
+        (
+            Decision("decided", "all worse", 2, 9, None, ("a",), ("b",)),
+            "a is better than b (9 samples, tests at 5%).",
+        ),
     ],
 )
 def test_a_sentence_has_the_numbers_of_its_decision(decision: Decision, words: str) -> None:
@@ -229,4 +273,7 @@ def test_a_sentence_has_the_numbers_of_its_decision(decision: Decision, words: s
 
 def test_words_of_strangers_stay_as_they_are() -> None:
     failure = Failure("odd , here : 'x' .", ("a", "b"), ("m",), 2, True)
-    assert say("failure", failure) == "a, b failed for 1 of 2 metrics (m), on a part of the samples: odd , here : 'x' ."
+    assert (
+        say("failure", failure)
+        == "a, b failed for 1 of 2 metrics (m), on a part of the samples: odd , here : 'x' ."
+    )

@@ -29,7 +29,10 @@ def reviews(folder: Path, texts: bool = True) -> Builder:
     builder = Builder(folder)
     names = ("origins", "inputs", "origin_maps", "maps")
     for place, name in enumerate(("saliency", "lrp")):
-        arrays = {each: torch.randn(2, 5, generator=torch.Generator().manual_seed(place)) for each in names}
+        arrays = {
+            each: torch.randn(2, 5, generator=torch.Generator().manual_seed(place))
+            for each in names
+        }
         for values in arrays.values():
             values[0, 3:] = torch.nan
         builder.worst(name, [0.3, 0.5 + place / 10], arrays=arrays, more={"swapped_words": SWAPS})
@@ -47,7 +50,9 @@ def test_the_end_of_a_shorter_text_is_dropped(tmp_path: Path) -> None:
         assert shown.arrays["trace_similarity"].shape == (4,)
 
 
-def test_the_gallery_has_both_sentences_of_each_sample_and_no_change_of_codes(tmp_path: Path) -> None:
+def test_the_gallery_has_both_sentences_of_each_sample_and_no_change_of_codes(
+    tmp_path: Path,
+) -> None:
     results = reviews(tmp_path).results()
     view = results.metric_results("digits", "lenet", WORST)
     gallery = draw_figures(results.metrics[WORST], view)[-1]
@@ -58,11 +63,17 @@ def test_the_gallery_has_both_sentences_of_each_sample_and_no_change_of_codes(tm
         assert [word.text for word in before.parts] == [word.strip() for word in TEXTS[sample]]
         new = [(word.text, word.old) for word in after.parts if word.old]
         assert new == ([("poor", "bad")] if sample == 0 else [("", "not"), ("bad", "good")])
-    assert [word.joined for word in drawn[0][1][0].content["panels"][0].parts] == [False, False, True]
+    assert [word.joined for word in drawn[0][1][0].content["panels"][0].parts] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_a_reach_is_of_words_or_of_numbers_of_an_embedding(tmp_path: Path) -> None:
-    found = [list_changes(reviews(tmp_path / str(texts), texts).results())[0] for texts in (True, False)]
+    found = [
+        list_changes(reviews(tmp_path / str(texts), texts).results())[0] for texts in (True, False)
+    ]
     assert ["embedding" in each for each in found] == [False, True]
     views = [
         reviews(tmp_path / f"v{texts}", texts).results().metric_results("digits", "lenet", WORST)
@@ -73,7 +84,9 @@ def test_a_reach_is_of_words_or_of_numbers_of_an_embedding(tmp_path: Path) -> No
 
 def test_the_table_of_samples_knows_texts_and_changed_words(tmp_path: Path) -> None:
     page = reviews(tmp_path).page()
-    (content,) = re.findall(r'<script type="application/json" id="rows">(.*?)</script>', page, flags=re.DOTALL)
+    (content,) = re.findall(
+        r'<script type="application/json" id="rows">(.*?)</script>', page, flags=re.DOTALL
+    )
     stored = json.loads(content)
     assert stored["names"]["texts"] == [["So bad!", "it is not so good"]]
     assert stored["blocks"][0]["swaps"] == ["bad → poor", "not → –, good → bad"] * 2
@@ -110,7 +123,9 @@ def test_a_caution_says_where_the_way_of_removal_decides_who_is_best(tmp_path: P
     assert "a (mask); b (delete)." in text
 
 
-def test_a_caution_says_where_the_way_of_removal_decides_who_beats_the_controls(tmp_path: Path) -> None:
+def test_a_caution_says_where_the_way_of_removal_decides_who_beats_the_controls(
+    tmp_path: Path,
+) -> None:
     results = removals(tmp_path, {"mask": {"a": 0.5, "b": 0.3}, "delete": {"a": 0.5, "b": 0.05}})
     (change,) = find_removal_changes(results.summary.metrics)
     assert change == RemovalChange("aopc", {"mask": ("a", "b"), "delete": ("a",)}, controls=True)
@@ -125,12 +140,22 @@ def test_metrics_that_differ_in_more_are_not_compared(tmp_path: Path) -> None:
 def test_the_top_words_before_and_after_an_attack_are_marked(tmp_path: Path) -> None:
     builder = reviews(tmp_path)
     maps = {"origins": torch.rand(2, 5), "inputs": torch.rand(2, 5)}
-    maps["origin_maps"] = torch.tensor([[3.0, 2.0, 1.0, torch.nan, torch.nan], [5.0, 4.0, 3.0, 2.0, 1.0]])
+    maps["origin_maps"] = torch.tensor(
+        [[3.0, 2.0, 1.0, torch.nan, torch.nan], [5.0, 4.0, 3.0, 2.0, 1.0]]
+    )
     maps["maps"] = torch.tensor([[3.0, 1.0, 2.0, torch.nan, torch.nan], [5.0, 4.0, 3.0, 2.0, 1.0]])
     shares = {name: [0.5, 1.0] for name in ("value", "kept", "kept_within_1", "kept_within_2")}
-    frame = {**base(["ok"] * 2), **shares, "predicted": [3, 3], "label_kept": [True] * 2, "found": [True] * 2}
+    frame = {
+        **base(["ok"] * 2),
+        **shares,
+        "predicted": [3, 3],
+        "label_kept": [True] * 2,
+        "found": [True] * 2,
+    }
     options = {"similarities": [], "k": 2, "absolute": True}
-    builder.job("lrp", "attribution_attack", "attack", options, {**frame, "swapped_words": SWAPS}, maps)
+    builder.job(
+        "lrp", "attribution_attack", "attack", options, {**frame, "swapped_words": SWAPS}, maps
+    )
     results = builder.results()
     view = results.metric_results("digits", "lenet", "attack")
     row = draw_gallery(view, lambda *values: "").rows[0]

@@ -30,7 +30,9 @@ def setting() -> tuple[standfast.Model, Tensor]:
         layer.bias.copy_(torch.tensor([-4.0, 4.0]))
     x = 0.6 + 0.2 * torch.rand(12, 1, 8, 8)
     x[..., 4:] += 0.2
-    return standfast.Model(nn.Sequential(nn.Flatten(), layer), (0.0, 1.0), device="cpu", batch_size=64), x
+    return standfast.Model(
+        nn.Sequential(nn.Flatten(), layer), (0.0, 1.0), device="cpu", batch_size=64
+    ), x
 
 
 @pytest.fixture(scope="module")
@@ -50,14 +52,23 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> standfast.Results:
     )
 
 
-def test_metrics_that_say_something_about_the_model_evaluate_controls(found: standfast.Results) -> None:
+def test_metrics_that_say_something_about_the_model_evaluate_controls(
+    found: standfast.Results,
+) -> None:
     frame = found.frame()
     by_metric = {
-        label: set(frame.filter(pl.col("label") == label)["explainer"]) for label in ("aopc", "max_sensitivity")
+        label: set(frame.filter(pl.col("label") == label)["explainer"])
+        for label in ("aopc", "max_sensitivity")
     }
     added = {"random", "input_copy", "edges", "randomised:good"}
     assert by_metric["aopc"] == {"good", "poor", "copy"} | added
-    assert by_metric["max_sensitivity"] == {"good", "poor", "copy", "input_copy"}  # how stable saying nothing is
+    # how stable saying nothing is
+    assert by_metric["max_sensitivity"] == {
+        "good",
+        "poor",
+        "copy",
+        "input_copy",
+    }
     assert found.failures == []
 
 
@@ -66,7 +77,10 @@ def test_controls_are_neither_ranked_nor_named_best(found: standfast.Results) ->
     table = found.table().filter(metric="aopc")
     verdicts = dict(zip(table["explainer"], table["verdict"], strict=True))
     assert verdicts["good"] == "best"
-    assert all(verdicts[name] is None for name in ("random", "input_copy", "edges", "randomised:good", "poor"))
+    assert all(
+        verdicts[name] is None
+        for name in ("random", "input_copy", "edges", "randomised:good", "poor")
+    )
 
 
 def test_the_table_says_who_beats_the_controls(found: standfast.Results) -> None:
@@ -74,7 +88,13 @@ def test_the_table_says_who_beats_the_controls(found: standfast.Results) -> None
     rows = {(row["metric"], row["explainer"]): row for row in table.to_dicts()}
     assert rows["aopc", "good"]["against_controls"] == "beats"
     assert rows["aopc", "copy"]["against_controls"] in ("worse", "undecided")
-    assert rows["aopc", "copy"]["best_control"] in {"random", "input_copy", "edges", "randomised:good", "poor"}
+    assert rows["aopc", "copy"]["best_control"] in {
+        "random",
+        "input_copy",
+        "edges",
+        "randomised:good",
+        "poor",
+    }
     assert rows["aopc", "random"]["against_controls"] is None
     stable = table.filter(pl.col("metric") != "aopc")
     assert len(stable) > 0
@@ -102,9 +122,13 @@ def test_which_controls_are_added() -> None:
     given = ["saliency", "random", "randomised:saliency"]
     assert names(x[:1], explainers=given) == [*given, "input_copy", "edges"]
     flat = standfast.Model(nn.Linear(4, 2), (0.0, 1.0), device="cpu")
-    table = standfast.evaluate(flat, "saliency", torch.rand(2, 4), "corruption_curve:samples=1", progress=False)
+    table = standfast.evaluate(
+        flat, "saliency", torch.rand(2, 4), "corruption_curve:samples=1", progress=False
+    )
     assert "edges" not in set(table.frame()["explainer"])
-    with pytest.raises(ArgumentError, match="controls: expected names that differ from those of the explainers"):
+    with pytest.raises(
+        ArgumentError, match="controls: expected names that differ from those of the explainers"
+    ):
         names(x[:1], controls={"saliency": "edges"})
 
 
@@ -114,13 +138,18 @@ def test_the_test_against_controls_equals_scipy_s() -> None:
     tests = compare_with_controls(values, ["a", "b", "x", "y"], ["x", "y"], "higher")
     largest, controls = [], []
     for column in (0, 1):
-        ps = [scipy.stats.wilcoxon(values[:, column], values[:, c], alternative="greater").pvalue for c in (2, 3)]
+        ps = [
+            scipy.stats.wilcoxon(values[:, column], values[:, c], alternative="greater").pvalue
+            for c in (2, 3)
+        ]
         largest.append(max(ps))
         controls.append("xy"[ps.index(max(ps))])
     low, high = sorted(largest)
     expected = {low: min(1.0, 2 * low), high: max(min(1.0, 2 * low), high)}  # Holm
     # scipy's opposite tail includes the observed sum, half of a two-sided p-value does not
-    assert [test.p_beats for test in tests] == pytest.approx([expected[p] for p in largest], abs=0.01)
+    assert [test.p_beats for test in tests] == pytest.approx(
+        [expected[p] for p in largest], abs=0.01
+    )
     assert tests[0].p_beats == pytest.approx(expected[largest[0]], rel=1e-9)
     assert [test.control for test in tests] == controls
     lower = compare_with_controls(-values, ["a", "b", "x", "y"], ["x", "y"], "lower")
@@ -141,7 +170,10 @@ def test_few_samples_and_missing_values() -> None:
     values = np.array([[2.0, 1.0, np.nan], [3.0, 1.0, 0.0], [4.0, 1.0, 0.0], [5.0, 1.0, 0.0]])
     tests = compare_with_controls(values, ["a", "b", "c"], ["b", "c"], "higher")
     assert (tests[0].count, tests[0].verdict) == (3, "undecided")
-    assert say("controls", tests, None) == "3 samples are too few to show that an explainer beats its controls."
+    assert (
+        say("controls", tests, None)
+        == "3 samples are too few to show that an explainer beats its controls."
+    )
     assert compare_with_controls(values, ["a", "b", "c"], [], "higher") == []
     nothing = compare_with_controls(np.full((2, 2), np.nan), ["a", "b"], ["b"], "higher")
     assert (nothing[0].count, nothing[0].verdict, nothing[0].difference) == (0, "undecided", None)
@@ -177,6 +209,8 @@ def test_the_table_has_every_difference_to_a_control(found: standfast.Results) -
         assert test.difference is not None
         ends = format_interval(test.difference, row.spec.decimals)
         (note,) = [
-            note for note in describe_row(found, row).notes if note.startswith(f"against {test.control}: difference")
+            note
+            for note in describe_row(found, row).notes
+            if note.startswith(f"against {test.control}: difference")
         ]
         assert ends in note

@@ -20,8 +20,18 @@ def draw(means: Array, count: int, noise: float, seed: int) -> dict[int, Array]:
     return {place: np.array([each + 0.01, each - 0.01]) for place, each in enumerate(own)}
 
 
-def compare(first: Array, second: Array, measure: Measure, noise: float = 0.1, count: int = 30, seed: int = 0) -> Pair:
-    found = {("2023", "e"): draw(first, count, noise, seed), ("2024", "e"): draw(second, count, noise, seed + 10_000)}
+def compare(
+    first: Array,
+    second: Array,
+    measure: Measure,
+    noise: float = 0.1,
+    count: int = 30,
+    seed: int = 0,
+) -> Pair:
+    found = {
+        ("2023", "e"): draw(first, count, noise, seed),
+        ("2024", "e"): draw(second, count, noise, seed + 10_000),
+    }
     return measure_data_agreement(found, "m", 2).find(0, 1, measure)
 
 
@@ -30,7 +40,12 @@ def compare(first: Array, second: Array, measure: Measure, noise: float = 0.1, c
     [
         ([0, 1, 2, 3, 4], 1, (1.0, 1.0, 1.0)),
         ([4, 3, 2, 1, 0], 1, (-1.0, 0.0, 1.0)),
-        ([1, 0, 2, 3, 4], 1, (0.8, 1.0, 0.0)),  # one of ten pairs is in another order, and both have another sign
+        # one of ten pairs is in another order, and both have another sign
+        (
+            [1, 0, 2, 3, 4],
+            1,
+            (0.8, 1.0, 0.0),
+        ),
         ([0, 1, 2, 3, 4], -1, (1.0, 1.0, 0.0)),
     ],
 )
@@ -48,7 +63,8 @@ def test_a_data_set_agrees_with_itself_over_halves_and_chance_is_that_of_random_
     found = {("2023", "e"): draw(MEANS, 30, 0.1, 0), ("2024", "e"): draw(MEANS[::-1], 30, 0.1, 1)}
     agreement = measure_data_agreement(found, "m", 2)
     assert agreement.find(0, 0).median == 1.0
-    assert agreement.find(0, 1, "overlap").chance == 0.5  # of two of five: 0, 1/2 and 1 with probability 0.3, 0.6, 0.1
+    # of two of five: 0, 1/2 and 1 with probability 0.3, 0.6, 0.1
+    assert agreement.find(0, 1, "overlap").chance == 0.5
     assert abs(agreement.find(0, 1).chance) <= 0.2
     frame = agreement.frame()
     assert frame["data"].to_list()[1:2] == ["2023"]

@@ -40,7 +40,9 @@ def name_first(row: Array, top: int) -> set[int]:
 
 def count_common(own: Array, other: Array, top: int) -> float:
     """How many first features two maps have in common, over all pairs of seeds."""
-    return float(np.mean([len(name_first(a, top) & name_first(b, top)) for a in own for b in other]))
+    return float(
+        np.mean([len(name_first(a, top) & name_first(b, top)) for a in own for b in other])
+    )
 
 
 def find_slowly(maps: Maps, top: int) -> dict[tuple[str, str], tuple[float, float]]:
@@ -50,7 +52,9 @@ def find_slowly(maps: Maps, top: int) -> dict[tuple[str, str], tuple[float, floa
         samples = list(maps[first])
         same = [count_common(maps[first][at], maps[second][at], top) for at in samples]
         others = [
-            count_common(maps[first][samples[at]], maps[second][samples[(at + shift) % len(samples)]], top)
+            count_common(
+                maps[first][samples[at]], maps[second][samples[(at + shift) % len(samples)]], top
+            )
             for shift in range(1, 6)
             for at in range(len(samples))
         ]
@@ -63,7 +67,10 @@ def find_slowly(maps: Maps, top: int) -> dict[tuple[str, str], tuple[float, floa
 @pytest.mark.parametrize("top", [1, 3, 4])
 def test_a_pair_disagrees_where_it_is_nearer_to_maps_of_other_samples(top: int) -> None:
     maps = draw_maps({"a": 0.02, "b": 0.05, "c": 2.0, "d": 5.0})
-    pairs = {(each.first, each.second): (each.common, each.chance) for each in find_disagreements(maps, top)}
+    pairs = {
+        (each.first, each.second): (each.common, each.chance)
+        for each in find_disagreements(maps, top)
+    }
     expected = find_slowly(maps, top)
     assert set(pairs) == set(expected)
     for names, numbers in expected.items():
@@ -84,7 +91,9 @@ def test_three_of_four_features_are_a_disagreement_where_chance_is_more_than_two
     assert 2 <= found.chance < 2.5
     # where chance alone gives less than two, three of four are more than half of the way
     apart = {at: np.roll(np.arange(1.0, 41.0), at)[None] for at in range(0, 40, 5)}
-    near = {at: np.where(row == 37, 36.0, np.where(row == 36, 37.0, row)) for at, row in apart.items()}
+    near = {
+        at: np.where(row == 37, 36.0, np.where(row == 36, 37.0, row)) for at, row in apart.items()
+    }
     assert find_disagreements({"a": apart, "b": near}, 4) == ()
     assert find_disagreements({"a": first, "b": first}, 4) == ()
 
@@ -102,11 +111,17 @@ def judge(disagreements: tuple[Disagreement, ...]) -> Verdict:
         spec = ValueSpec(label, label, "higher", asks=asks)  # type: ignore[arg-type]
         value = Interval(0.9, 0.8, 0.95, 12, 0.96, None, (0.9, 0.9))
         rows = [
-            SummaryRow("d", "m", name, label, label, spec, value, counts=Counts(12, 12, 12), quality="good")
+            SummaryRow(
+                "d", "m", name, label, label, spec, value, counts=Counts(12, 12, 12), quality="good"
+            )
             for name in ("shap", "lime")
         ]
         configured = ConfiguredMetric(label, label, {}, "higher", False, spec, {})
-        metrics.append(MetricSummary("d", "m", configured, tuple(rows), None, Decision("open", "no difference")))
+        metrics.append(
+            MetricSummary(
+                "d", "m", configured, tuple(rows), None, Decision("open", "no difference")
+            )
+        )
     checks = {("d", "m", name): passed for name in ("shap", "lime")}
     names = ("shap", "lime")
     summary = Summary(("d",), ("m",), names, (), {"d": 12}, tuple(metrics), {}, 1, 0, 0, (), checks)
@@ -119,7 +134,10 @@ def test_the_verdict_states_the_disagreement_with_its_number() -> None:
     said = describe_verdict(judge((Disagreement("shap", "lime", 3.0, 4, 2.4),)))
     assert "can be trusted here:" not in said
     assert "not all can be trusted here" in said
-    assert "of the first 4 features, shap and lime have 3 in common (maps of different samples: 2.4)" in said
+    assert (
+        "of the first 4 features, shap and lime have 3 in common (maps of different samples: 2.4)"
+        in said
+    )
     assert "how the maps of only one of shap and lime, and say which" in said
     more = describe_verdict(judge((Disagreement("shap", "lime", 3.0, 4, 2.4),) * 3))
     assert "and 2 other pairs likewise" in more
@@ -133,11 +151,20 @@ def test_stored_maps_of_a_table_tell_who_disagrees() -> None:
     model = standfast.Model(network, bounds=(0.0, 1.0))
     explainers = ["saliency", "input_x_gradient", "integrated_gradients:steps=8"]
     found = standfast.evaluate(
-        model, explainers, inputs, ["seed_agreement:seeds=3"], sanity=False, controls=False, progress=False
+        model,
+        explainers,
+        inputs,
+        ["seed_agreement:seeds=3"],
+        sanity=False,
+        controls=False,
+        progress=False,
     )
     (data, name) = found.pairs[0]
     maps = {
-        each: own for (_, each), own in read_seed_maps([found.metric_results(data, name, "seed_agreement")]).items()
+        each: own
+        for (_, each), own in read_seed_maps(
+            [found.metric_results(data, name, "seed_agreement")]
+        ).items()
     }
     disagreements = found._find_disagreements(data, name, explainers)
     assert {(each.first, each.second) for each in disagreements} == set(find_slowly(maps, 3))

@@ -37,13 +37,30 @@ ASKS: dict[str, Asks | None] = {
 
 def make_metric(label: str) -> MetricSummary:
     """A metric by which `saliency` is good, or which had nothing to vary for it."""
-    spec = ValueSpec(label, label, "higher", asks=ASKS[label], varied="varied" if label == "idle" else None)
+    spec = ValueSpec(
+        label, label, "higher", asks=ASKS[label], varied="varied" if label == "idle" else None
+    )
     value = Interval(0.9, 0.8, 0.95, 12, 0.96, None, (0.9, 0.9))
     counts = Counts(12, 12, 12)
-    row = SummaryRow("d", "m", "saliency", label, label, spec, value, counts=counts, sanity="passed", quality="good")
+    row = SummaryRow(
+        "d",
+        "m",
+        "saliency",
+        label,
+        label,
+        spec,
+        value,
+        counts=counts,
+        sanity="passed",
+        quality="good",
+    )
     if label == "idle":
-        row = dataclasses.replace(row, estimate=None, counts=Counts(12, 12, 0, unvaried=12), quality=None)
-    decision = Decision("unable", "unchanged") if label == "still" else Decision("none", "one explainer")
+        row = dataclasses.replace(
+            row, estimate=None, counts=Counts(12, 12, 0, unvaried=12), quality=None
+        )
+    decision = (
+        Decision("unable", "unchanged") if label == "still" else Decision("none", "one explainer")
+    )
     configured = ConfiguredMetric(label, label, {}, "higher", False, spec, {})
     return MetricSummary("d", "m", configured, (row,), None, decision)
 
@@ -51,7 +68,9 @@ def make_metric(label: str) -> MetricSummary:
 def judge(labels: Sequence[str], are_checked: bool) -> Verdict:
     checks = {("d", "m", "saliency"): PASSED} if are_checked else {}
     metrics = tuple(make_metric(label) for label in labels)
-    summary = Summary(("d",), ("m",), ("saliency",), (), {"d": 12}, metrics, {}, 1, 0, 0, (), checks)
+    summary = Summary(
+        ("d",), ("m",), ("saliency",), (), {"d": 12}, metrics, {}, 1, 0, 0, (), checks
+    )
     return reach_verdict(summary, "d", "m")
 
 
@@ -86,7 +105,12 @@ def test_the_verdict_names_the_kinds_that_it_rests_on() -> None:
         (["aopc"], True, ("stability",), "are faithful, but whether they are stable was not asked"),
         (["aopc", "worst"], False, ("checks",), "whether they say something"),
         (["worst"], False, ("checks", "faithfulness"), "whether they say something"),
-        (["regions"], True, ("stability", "faithfulness"), "pass the checks, but whether they are stable"),
+        (
+            ["regions"],
+            True,
+            ("stability", "faithfulness"),
+            "pass the checks, but whether they are stable",
+        ),
     ],
 )
 def test_the_verdict_says_what_was_not_asked(
@@ -94,7 +118,11 @@ def test_the_verdict_says_what_was_not_asked(
 ) -> None:
     verdict = judge(labels, are_checked)
     (partial,) = verdict.partial
-    assert (partial.explainer, partial.missing, set(partial.passed)) == ("saliency", missing, set(KINDS) - set(missing))
+    assert (partial.explainer, partial.missing, set(partial.passed)) == (
+        "saliency",
+        missing,
+        set(KINDS) - set(missing),
+    )
     said = describe_verdict(verdict)
     assert "No explainer is shown to be trustworthy here yet" in said
     assert words in said
@@ -111,10 +139,19 @@ def test_a_measure_of_stability_that_varied_nothing_does_not_count(label: str) -
 
 def test_what_registered_metrics_ask_agrees_with_what_they_are_to_an_auditor() -> None:
     asked: dict[str, Asks | None] = {}
-    for name in ("worst_case", "max_sensitivity", "seed_agreement", "attribution_attack", "aopc", "c_eval"):
+    for name in (
+        "worst_case",
+        "max_sensitivity",
+        "seed_agreement",
+        "attribution_attack",
+        "aopc",
+        "c_eval",
+    ):
         asked[name] = registered_spec(name, {}).asks
     assert asked == {
-        **dict.fromkeys(("worst_case", "max_sensitivity", "seed_agreement", "attribution_attack"), "stability"),
+        **dict.fromkeys(
+            ("worst_case", "max_sensitivity", "seed_agreement", "attribution_attack"), "stability"
+        ),
         **dict.fromkeys(("aopc", "c_eval"), "faithfulness"),
     }
     for name in standfast.metrics.metrics:
@@ -123,7 +160,10 @@ def test_what_registered_metrics_ask_agrees_with_what_they_are_to_an_auditor() -
             assert asks == "stability", name
         assert (kind.evidence == "faithful") == (asks == "faithfulness"), name
     # that maps change with the class is no stability
-    assert registered_spec("worst_case", {"event": "changed_class", "similarity": "pearson"}).asks == "other"
+    assert (
+        registered_spec("worst_case", {"event": "changed_class", "similarity": "pearson"}).asks
+        == "other"
+    )
     assert registered_spec("relevance_localisation", {}).asks == "other"
     assert registered_spec("of_another_computer", {}, "higher").asks is None
 
@@ -140,7 +180,11 @@ def test_manifests_say_what_is_asked_and_those_of_earlier_versions_leave_it_to_t
 def test_rows_with_nothing_to_vary_count_nowhere() -> None:
     spec = ValueSpec("Agreement", "agreement", "higher", varied="varied")
     frame = pl.DataFrame(
-        {"status": ["ok", "ok", "degenerate"], "value": [1.0, 0.9, None], "varied": [False, True, False]}
+        {
+            "status": ["ok", "ok", "degenerate"],
+            "value": [1.0, 0.9, None],
+            "varied": [False, True, False],
+        }
     )
     assert spec.select_valid(frame)["value"].to_list() == [0.9]
     assert spec.find_unvaried(frame).tolist() == [True, False, False]
@@ -165,7 +209,12 @@ def test_an_explainer_without_a_seed_is_judged_by_nothing(tmp_path: Path) -> Non
     idle, varied = metric.find_row("saliency"), metric.find_row("smoothgrad:samples=2")
     assert idle is not None
     assert varied is not None
-    assert (idle.has_nothing_varied, idle.value, idle.quality, idle.standing) == (True, None, None, None)
+    assert (idle.has_nothing_varied, idle.value, idle.quality, idle.standing) == (
+        True,
+        None,
+        None,
+        None,
+    )
     assert (idle.counts.unvaried, varied.counts.unvaried) == (6, 0)
     assert np.isfinite(varied.value or np.nan)
     assert "nothing to vary" in found.to_text()
@@ -173,7 +222,9 @@ def test_an_explainer_without_a_seed_is_judged_by_nothing(tmp_path: Path) -> Non
     assert f'title="{MEANINGS["nothing to vary"]}">nothing to vary' in page
     # who cannot point at a word reads it under "How to read this"
     assert all(f"<strong>{word}</strong>: {meaning}" in page for word, meaning in MEANINGS.items())
-    decisions = decide_requirements(found, [RequirementEntry(metric="seed_agreement", at_least=0.1)])
+    decisions = decide_requirements(
+        found, [RequirementEntry(metric="seed_agreement", at_least=0.1)]
+    )
     assert decisions.decisions[0].explainer == "saliency"
     assert decisions.decisions[0].outcome == "undecided"
     assert "there was nothing to vary" in str(decisions)
@@ -182,5 +233,11 @@ def test_an_explainer_without_a_seed_is_judged_by_nothing(tmp_path: Path) -> Non
 def test_one_word_stands_for_one_thing() -> None:
     untested = Sanity((Check("model", "untested"), Check("input", "undecided")))
     undecided = Sanity((Check("model", "passed"), Check("input", "undecided")))
-    assert [say("says", each) for each in (PASSED, untested, undecided)] == ["yes", "not tested", "undecided"]
-    assert {say("quality", word) for word in ("good", "control", "bad", "undecided")} <= set(MEANINGS)
+    assert [say("says", each) for each in (PASSED, untested, undecided)] == [
+        "yes",
+        "not tested",
+        "undecided",
+    ]
+    assert {say("quality", word) for word in ("good", "control", "bad", "undecided")} <= set(
+        MEANINGS
+    )

@@ -28,7 +28,9 @@ INTERVALS = {"good": (0.9, 0.8, 0.95), "bad": (0.3, 0.25, 0.4), "undecided": (0.
 IMAGES = {"samples": 12, "input_shape": [3, 8, 8], "bounds": [[0.0, 0.0], [1.0, 1.0]]}
 
 
-def make_row(explainer: str, quality: Quality, needed: int | None, label: str, sanity: Sanity) -> SummaryRow:
+def make_row(
+    explainer: str, quality: Quality, needed: int | None, label: str, sanity: Sanity
+) -> SummaryRow:
     asks = "stability" if label == "worst" else "faithfulness"
     spec = ValueSpec(label, label, "higher", asks=asks)  # type: ignore[arg-type]
     middle, low, high = INTERVALS[quality]
@@ -64,15 +66,31 @@ def make_situation(
     for number, label in enumerate(("worst", "aopc")):
         if label not in labels:
             continue
-        rows = [make_row(name, each[number], needed.get(name), label, sanity) for name, each in qualities.items()]
+        rows = [
+            make_row(name, each[number], needed.get(name), label, sanity)
+            for name, each in qualities.items()
+        ]
         options = {"neighbourhood": place} if label == "worst" else {}
         registered = {"worst": "worst_case", "aopc": "aopc"}[label]
         configured = ConfiguredMetric(label, registered, options, "higher", False, rows[0].spec, {})
-        metrics.append(MetricSummary("d", "m", configured, tuple(rows), None, Decision("none", "one explainer")))
+        metrics.append(
+            MetricSummary(
+                "d", "m", configured, tuple(rows), None, Decision("none", "one explainer")
+            )
+        )
     checks = {("d", "m", name): sanity for name in qualities}
-    summary = Summary(("d",), ("m",), tuple(qualities), (), {"d": 12}, tuple(metrics), {}, 1, 0, 0, (), checks)
+    summary = Summary(
+        ("d",), ("m",), tuple(qualities), (), {"d": 12}, tuple(metrics), {}, 1, 0, 0, (), checks
+    )
     jobs = [
-        {"data": "d", "model": "m", "explainer": name, "label": label, "status": "done", "seconds": 12.0}
+        {
+            "data": "d",
+            "model": "m",
+            "explainer": name,
+            "label": label,
+            "status": "done",
+            "seconds": 12.0,
+        }
         for name in qualities
         for label in labels
     ]
@@ -104,16 +122,27 @@ def test_beside_one_that_may_be_shown_only_undecided_ones_are_decided() -> None:
     )
     assert situation.verdict.show == ("lrp",)
     (step,) = find_next_steps(situation)
-    assert (step.kind, step.explainers, step.samples, step.more) == ("samples", ("gradcam",), 12 + 10, (2, 10))
+    assert (step.kind, step.explainers, step.samples, step.more) == (
+        "samples",
+        ("gradcam",),
+        12 + 10,
+        (2, 10),
+    )
     assert step.evaluated == ("lrp", "gradcam")  # what is refused is not evaluated again
 
 
 def test_the_cost_is_what_the_same_work_took() -> None:
-    qualities: dict[str, tuple[Quality, Quality]] = {"saliency": ("undecided", "good"), "lrp": ("bad", "good")}
+    qualities: dict[str, tuple[Quality, Quality]] = {
+        "saliency": ("undecided", "good"),
+        "lrp": ("bad", "good"),
+    }
     step = find_step(make_situation(qualities, needed={"saliency": 5}), "samples")
     assert step.seconds == 22 * 2  # 22 samples, a second for each of two metrics
-    kept = make_situation(qualities, needed={"saliency": 5}, manifest={"call": {"options": {"out": "'folder'"}}})
-    assert find_step(kept, "samples").seconds == 10 * 2  # in a folder only the further samples are evaluated
+    kept = make_situation(
+        qualities, needed={"saliency": 5}, manifest={"call": {"options": {"out": "'folder'"}}}
+    )
+    # in a folder only the further samples are evaluated
+    assert find_step(kept, "samples").seconds == 10 * 2
 
 
 def test_the_number_is_the_one_that_decides_most_for_its_samples() -> None:
@@ -137,7 +166,10 @@ def test_what_was_not_asked_is_asked() -> None:
 
 def test_no_default_neighbourhood_no_question_of_stability() -> None:
     table = {"samples": 12, "input_shape": [2], "bounds": [[0.0, 1.0], [1.0, 5.0]]}
-    assert find_kinds(make_situation({"saliency": ("good", "good")}, labels=["aopc"], data=table)) == []
+    assert (
+        find_kinds(make_situation({"saliency": ("good", "good")}, labels=["aopc"], data=table))
+        == []
+    )
 
 
 def test_a_large_ball_around_images_has_nearer_changes_that_are_not_smaller_balls() -> None:
@@ -149,9 +181,13 @@ def test_a_large_ball_around_images_has_nearer_changes_that_are_not_smaller_ball
     assert step.seconds == 12 * (2 + 2)
 
 
-@pytest.mark.parametrize("place", [SMALL, {"transformation": "Rotation", "degrees": [-10, 10]}, None])
+@pytest.mark.parametrize(
+    "place", [SMALL, {"transformation": "Rotation", "degrees": [-10, 10]}, None]
+)
 def test_what_inputs_undergo_is_not_replaced(place: Mapping[str, Any]) -> None:
-    assert "neighbourhood" not in find_kinds(make_situation({"saliency": ("bad", "good")}, place=place))
+    assert "neighbourhood" not in find_kinds(
+        make_situation({"saliency": ("bad", "good")}, place=place)
+    )
 
 
 def test_a_failed_check_or_map_without_merit_is_no_matter_of_the_neighbourhood() -> None:
@@ -166,14 +202,22 @@ def test_free_categories_of_a_table_become_the_precision_of_its_numbers() -> Non
         {"name": "age", "kind": "number"},
         {"name": "town", "kind": "category"},
     ]
-    changes = {"income": {"by": "5%", "categories": None}, "town": {"by": None, "categories": "data"}}
+    changes = {
+        "income": {"by": "5%", "categories": None},
+        "town": {"by": None, "categories": "data"},
+    }
     place = {"transformation": "TableChanges", "changes": changes}
     data = {"samples": 12, "input_shape": [3], "columns": columns}
-    step = find_step(make_situation({"occlusion": ("bad", "good")}, place=place, data=data), "neighbourhood")
+    step = find_step(
+        make_situation({"occlusion": ("bad", "good")}, place=place, data=data), "neighbourhood"
+    )
     (nearer,) = step.changes
     assert isinstance(nearer, TableChanges)
     assert isinstance(nearer.changes, Mapping)
-    assert {name: feature.by for name, feature in nearer.changes.items()} == {"income": "5%", "age": "2%"}
+    assert {name: feature.by for name, feature in nearer.changes.items()} == {
+        "income": "5%",
+        "age": "2%",
+    }
     fixed = {**place, "changes": {"income": {"by": "5%", "categories": None}}}
     assert find_kinds(make_situation({"occlusion": ("bad", "good")}, place=fixed, data=data)) == []
 
@@ -181,8 +225,12 @@ def test_free_categories_of_a_table_become_the_precision_of_its_numbers() -> Non
 def test_a_smoother_relative_is_proposed_once() -> None:
     step = find_step(make_situation({"saliency": ("bad", "good")}, place=SMALL), "explainer")
     assert (step.instead, step.explainers, step.labels) == ("smoothgrad", ("saliency",), ("worst",))
-    assert step.seconds == 12 * (17 + 1)  # 17 gradients for one; what removes features does not explain again
-    both: dict[str, tuple[Quality, Quality]] = {"saliency": ("bad", "good"), "smoothgrad": ("bad", "good")}
+    # 17 gradients for one; what removes features does not explain again
+    assert step.seconds == 12 * (17 + 1)
+    both: dict[str, tuple[Quality, Quality]] = {
+        "saliency": ("bad", "good"),
+        "smoothgrad": ("bad", "good"),
+    }
     assert "explainer" not in find_kinds(make_situation(both, place=SMALL))
     assert "explainer" not in find_kinds(make_situation({"gradcam": ("bad", "good")}, place=SMALL))
 
@@ -191,14 +239,22 @@ def test_a_network_is_trained_again_only_if_all_of_its_maps_certainly_fail() -> 
     situation = make_situation({"saliency": ("bad", "good")}, place=SMALL)
     assert find_kinds(situation) == ["explainer", "training"]
     assert find_step(situation, "training").seconds is None
-    two: dict[str, tuple[Quality, Quality]] = {"saliency": ("bad", "good"), "gradcam": ("undecided", "good")}
+    two: dict[str, tuple[Quality, Quality]] = {
+        "saliency": ("bad", "good"),
+        "gradcam": ("undecided", "good"),
+    }
     assert "training" not in find_kinds(make_situation(two, place=SMALL))
     trees = {"models": {"m": {"parameters": 0, "of classes": True}}}
-    assert "training" not in find_kinds(make_situation({"saliency": ("bad", "good")}, place=SMALL, manifest=trees))
+    assert "training" not in find_kinds(
+        make_situation({"saliency": ("bad", "good")}, place=SMALL, manifest=trees)
+    )
 
 
 def test_the_order_is_what_may_be_decided_in_a_second() -> None:
-    qualities: dict[str, tuple[Quality, Quality]] = {"saliency": ("bad", "good"), "lrp": ("undecided", "good")}
+    qualities: dict[str, tuple[Quality, Quality]] = {
+        "saliency": ("bad", "good"),
+        "lrp": ("undecided", "good"),
+    }
     cheap = find_next_steps(make_situation(qualities, needed={"lrp": 1}))
     assert [step.kind for step in cheap] == ["samples", "neighbourhood", "explainer"]
     assert [step.worth for step in cheap] == sorted((step.worth for step in cheap), reverse=True)

@@ -49,7 +49,9 @@ def test_no_explainer_is_ranked_judged_or_best(found: standfast.Results) -> None
     assert large is not None
     assert large.value == pytest.approx(1000 * (small.value or 0), rel=1e-3)
     assert metric.decision.reason == "unranked"
-    assert [(row.mean_rank, row.standing, row.quality) for row in metric.rows] == [(None, None, None)] * 2
+    assert [(row.mean_rank, row.standing, row.quality) for row in metric.rows] == [
+        (None, None, None)
+    ] * 2
     assert metric.stars == {}
     assert found.best() == {}
 

@@ -28,7 +28,17 @@ def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -
 
 def test_the_table_as_a_frame(builder: Builder) -> None:
     table = builder.two().table()
-    columns = ["explainer", "metric", "value", "low", "high", "verdict", "better", "samples", "failure"]
+    columns = [
+        "explainer",
+        "metric",
+        "value",
+        "low",
+        "high",
+        "verdict",
+        "better",
+        "samples",
+        "failure",
+    ]
     assert table.columns == columns
     rows = {row["explainer"]: row for row in table.to_dicts()}
     assert rows["steady"]["value"] == pytest.approx(np.median(GOOD))
@@ -54,7 +64,9 @@ def test_several_data_sets_have_a_table_each(builder: Builder) -> None:
     assert results.best(data="digits")[WORST].explainers == ("steady",)
     tied = results.best(data="letters")[WORST]
     assert (set(tied.explainers), tied.shown) == ({"steady", "shaky"}, False)
-    with pytest.raises(ArgumentError, match="one of several: data='digits', model='lenet'; data='letters'"):
+    with pytest.raises(
+        ArgumentError, match="one of several: data='digits', model='lenet'; data='letters'"
+    ):
         results.best()
     with pytest.raises(ArgumentError, match="data: expected one of digits, letters, got 'digit'"):
         results.best(data="digit")
@@ -65,7 +77,16 @@ def test_a_frame_of_one_metric_has_no_empty_columns(builder: Builder) -> None:
     builder.probability("a", [-9.0] * 12, censored=[True] * 5 + [False] * 7)
     results = builder.found()
     whole = results.frame()
-    assert whole.columns == ["explainer", "label", "sample", "value", "low", "high", "bound", "status"]
+    assert whole.columns == [
+        "explainer",
+        "label",
+        "sample",
+        "value",
+        "low",
+        "high",
+        "bound",
+        "status",
+    ]
     assert whole.height == results.samples.height == 24
     assert whole.filter(label=PROB)["bound"].to_list() == results.frame(PROB)["bound"].to_list()
     assert int(whole["bound"].sum()) == 5

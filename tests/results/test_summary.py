@@ -33,7 +33,12 @@ def test_a_row_has_the_median_with_its_binomial_interval(builder: Builder) -> No
     assert row.value == pytest.approx(np.median(values))
     assert (row.estimate.low, row.estimate.high) == (ends.low, ends.high)
     assert (row.estimate.count, row.estimate.bound) == (30, None)
-    assert (row.standing, row.mean_rank, row.control_test) == (None, None, None)  # there is nothing to compare it with
+    # there is nothing to compare it with
+    assert (row.standing, row.mean_rank, row.control_test) == (
+        None,
+        None,
+        None,
+    )
     assert (row.sanity, row.quality, row.needed) == (None, None, None)
 
 
@@ -86,7 +91,11 @@ def test_differences_that_no_test_shows_are_open(builder: Builder) -> None:
     for name in "abc":
         builder.worst(name, (0.5 + generator.normal(size=12) / 10).tolist())
     found = only(builder.results())
-    assert (found.decision.state, found.decision.reason, found.decision.samples) == ("open", "no difference", 12)
+    assert (found.decision.state, found.decision.reason, found.decision.samples) == (
+        "open",
+        "no difference",
+        12,
+    )
     assert {row.standing for row in found.rows} == {"undecided"}
     assert len(found.decision.best) == 3
 
@@ -106,13 +115,22 @@ def test_what_failed_is_in_the_summary(builder: Builder) -> None:
     for label in ("first", "second"):
         builder.worst("a", GOOD, label=label)
         for name in ("b", "c"):
-            builder.job(name, "worst_case", label, {}, None, error=("ModelError: no convolution\nmore", "T"))
-    builder.job("a", "worst_case", "second", {}, None, start=12, stop=14, error=("ValueError: odd", "T"))
+            builder.job(
+                name, "worst_case", label, {}, None, error=("ModelError: no convolution\nmore", "T")
+            )
+    builder.job(
+        "a", "worst_case", "second", {}, None, start=12, stop=14, error=("ValueError: odd", "T")
+    )
     builder.jobs += ["later"]
     summary = builder.results().summary
     both, part = summary.failures
     assert (both.explainers, both.labels, both.partly) == (("b", "c"), ("first", "second"), False)
-    assert (part.explainers, part.labels, part.partly, part.reason) == (("a",), ("second",), True, "ValueError: odd")
+    assert (part.explainers, part.labels, part.partly, part.reason) == (
+        ("a",),
+        ("second",),
+        True,
+        "ValueError: odd",
+    )
     assert (summary.planned, summary.missing, summary.failed) == (8, 1, 5)
     rows = {(each.label, row.explainer): row for each in summary.metrics for row in each.rows}
     assert rows["second", "a"].counts.failed_jobs == 1
@@ -141,7 +159,9 @@ def test_the_shift_is_what_the_signed_rank_test_does_not_reject() -> None:
         assert found.value == pytest.approx(np.median(pairs))
         for end, error, side in ((found.low, 0.03, "greater"), (found.high, 0.01, "less")):
             ps = [
-                scipy.stats.wilcoxon(differences - end - step, alternative=side, method="exact").pvalue
+                scipy.stats.wilcoxon(
+                    differences - end - step, alternative=side, method="exact"
+                ).pvalue
                 for step in (-1e-9, 1e-9)
             ]
             rejected, kept = ps if side == "greater" else ps[::-1]
@@ -152,7 +172,9 @@ def test_the_shift_is_what_the_signed_rank_test_does_not_reject() -> None:
 def test_no_verdict_stands_beside_a_difference_that_holds_zero(direction: str) -> None:
     generator, seen = np.random.default_rng(1), set()
     for _ in range(80):
-        explainers, controls, samples = (int(generator.integers(*ends)) for ends in ((1, 5), (1, 4), (8, 40)))
+        explainers, controls, samples = (
+            int(generator.integers(*ends)) for ends in ((1, 5), (1, 4), (8, 40))
+        )
         values = generator.normal(size=(samples, explainers + controls))
         values += 0.5 * generator.normal(size=explainers + controls)
         names = [f"e{n}" for n in range(explainers)] + [f"c{n}" for n in range(controls)]

@@ -30,7 +30,14 @@ from standfast.results.quality import (
     judge_stability,
 )
 from standfast.results.sanity import Check, CheckState, Sanity
-from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow, judge_rows
+from standfast.results.summary import (
+    Counts,
+    Decision,
+    MetricSummary,
+    Summary,
+    SummaryRow,
+    judge_rows,
+)
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.comparison import ControlTest
 from standfast.statistics.paired import Interval
@@ -90,7 +97,9 @@ def test_more_samples_shrink_the_interval_to_the_distance_from_the_middle() -> N
 
 
 @pytest.mark.parametrize(("weak", "found"), [(6, (3,)), (5, ())])
-def test_a_class_is_weak_if_most_of_its_samples_are_shown_to_be(weak: int, found: tuple[int, ...]) -> None:
+def test_a_class_is_weak_if_most_of_its_samples_are_shown_to_be(
+    weak: int, found: tuple[int, ...]
+) -> None:
     # six of six: the exact interval of the share begins at 0.54; five of five: at 0.48
     values = [0.1] * weak + [0.9] * 8
     rows = pl.DataFrame({"status": "ok", "value": values, "targets": [3] * weak + [1] * 8})
@@ -101,7 +110,10 @@ def test_a_class_is_weak_if_most_of_its_samples_are_shown_to_be(weak: int, found
 
 def test_no_better_than_a_control_is_bad_where_it_is_worse_than_random() -> None:
     beats = ControlTest("a", "edges", 12, None, 1.0, 0.01, 1.0, 0.05)
-    worse, open_ = dataclasses.replace(beats, p_beats=1.0, p_worse=0.01), dataclasses.replace(beats, p_beats=1.0)
+    worse, open_ = (
+        dataclasses.replace(beats, p_beats=1.0, p_worse=0.01),
+        dataclasses.replace(beats, p_beats=1.0),
+    )
     low = interval(0.1, 0.2)
     assert judge_against_controls(SPEC, low, beats, 0.5) == "good"
     assert judge_against_controls(SPEC, low, open_, 0.5) == "undecided"
@@ -116,7 +128,9 @@ def summary_of(metric: MetricSummary, sanity: dict[str, Sanity]) -> Summary:
     return Summary(("d",), ("m",), names, (), {"d": 12}, (metric,), {}, 1, 0, 0, (), checks)
 
 
-def row_of(name: str, label: str, quality: Quality | None, failure_p: float | None, **more: Any) -> SummaryRow:
+def row_of(
+    name: str, label: str, quality: Quality | None, failure_p: float | None, **more: Any
+) -> SummaryRow:
     return SummaryRow(
         "d",
         "m",
@@ -132,16 +146,24 @@ def row_of(name: str, label: str, quality: Quality | None, failure_p: float | No
     )
 
 
-def judge_one(qualities: Mapping[str, tuple[Quality | None, float | None]], sanity: Sanity) -> Verdict:
+def judge_one(
+    qualities: Mapping[str, tuple[Quality | None, float | None]], sanity: Sanity
+) -> Verdict:
     """The verdict on one explainer, given its quality and p-value by each metric."""
     metrics = []
     for label, (quality, failure_p) in qualities.items():
         metric = ConfiguredMetric(label, label, {}, "higher", False, SPEC, {})
         row = row_of("gradcam", label, quality, failure_p, sanity=sanity.state)
-        metrics.append(MetricSummary("d", "m", metric, (row,), None, Decision("none", "one explainer")))
+        metrics.append(
+            MetricSummary("d", "m", metric, (row,), None, Decision("none", "one explainer"))
+        )
     checks = {("d", "m", "gradcam"): sanity}
     return reach_verdict(
-        Summary(("d",), ("m",), ("gradcam",), (), {"d": 12}, tuple(metrics), {}, 1, 0, 0, (), checks), "d", "m"
+        Summary(
+            ("d",), ("m",), ("gradcam",), (), {"d": 12}, tuple(metrics), {}, 1, 0, 0, (), checks
+        ),
+        "d",
+        "m",
     )
 
 
@@ -154,7 +176,12 @@ def test_what_is_certainly_bad_is_refused_whatever_else_is_undecided(state: Chec
     (ground,) = judge_one(
         {"worst": ("bad", 0.001), "lens": ("undecided", 0.4), "aopc": ("control", 0.01)}, sanity
     ).refuse
-    assert (ground.question, ground.labels, ground.quality, ground.is_open) == (None, ("worst",), "bad", False)
+    assert (ground.question, ground.labels, ground.quality, ground.is_open) == (
+        None,
+        ("worst",),
+        "bad",
+        False,
+    )
     open_question = None if ground.open_check is None else ground.open_check.question
     assert open_question == (None if state == "passed" else "model")
     verdict = judge_one({"worst": ("bad", 0.001)}, sanity)
@@ -200,15 +227,23 @@ def test_leaving_out_the_checks_for_want_of_time_earns_nothing() -> None:
     unlimited = summary_of(measured, {})
     # nobody asked for checks, and the metric does not say what it asks: two kinds of questions are missing, too
     assert [each.explainer for each in reach_verdict(unlimited, "d", "m").partial] == ["gradcam"]
-    limited = dataclasses.replace(unlimited, minutes=1.0, left_out=("without sanity checks",), lacks_checks=True)
+    limited = dataclasses.replace(
+        unlimited, minutes=1.0, left_out=("without sanity checks",), lacks_checks=True
+    )
     verdict = reach_verdict(limited, "d", "m")
     assert verdict.show == ()
-    assert [(ground.explainer, ground.is_open) for ground in verdict.undecided] == [("gradcam", True)]
+    assert [(ground.explainer, ground.is_open) for ground in verdict.undecided] == [
+        ("gradcam", True)
+    ]
     assert "without sanity checks" in describe_verdict(verdict)
 
 
-@pytest.mark.parametrize(("needed", "said"), [(7, "Some 3 to 10 more"), (150, "Some 80 to 300 more"), (193, "")])
-def test_what_no_foreseeable_number_of_samples_decides_has_no_number(needed: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("needed", "said"), [(7, "Some 3 to 10 more"), (150, "Some 80 to 300 more"), (193, "")]
+)
+def test_what_no_foreseeable_number_of_samples_decides_has_no_number(
+    needed: int, said: str
+) -> None:
     """Twelve samples: from 16 times as many on, not even the side of the margin is in sight."""
     metric = ConfiguredMetric("worst", "worst", {}, "higher", False, SPEC, {})
     row = row_of("gradcam", "worst", "undecided", 0.5, sanity="passed", needed=needed)
@@ -223,13 +258,17 @@ def test_what_no_foreseeable_number_of_samples_decides_has_no_number(needed: int
 
 def test_an_undecided_check_that_is_too_near_to_its_margin_has_no_number() -> None:
     for needed, more in ((60, 48), (2000, None)):
-        sanity = Sanity((Check("input", "undecided", samples=12, needed=needed), Check("class", "passed")))
+        sanity = Sanity(
+            (Check("input", "undecided", samples=12, needed=needed), Check("class", "passed"))
+        )
         (ground,) = judge_one({"worst": ("good", 0.9)}, sanity).undecided
         assert ground.needed == more
 
 
 def test_a_failed_check_is_the_reason_before_the_metrics() -> None:
-    sanity = Sanity((Check("input", "failed"), Check("model", "undecided"), Check("class", "passed")))
+    sanity = Sanity(
+        (Check("input", "failed"), Check("model", "undecided"), Check("class", "passed"))
+    )
     (ground,) = judge_one({"worst": ("bad", 0.001)}, sanity).refuse
     assert (ground.question, ground.labels, ground.open_check) == ("input", (), None)
 
@@ -240,10 +279,14 @@ def test_the_p_value_of_bad_is_that_of_the_sign_test() -> None:
         values = generator.uniform(0, 1, size=count)
         bounds = generator.uniform(size=count) < 0.3
         # an upper bound below the middle is certainly below it
-        below = scipy.stats.binomtest(int((values < 0.6).sum()), count, alternative="greater").pvalue
+        below = scipy.stats.binomtest(
+            int((values < 0.6).sum()), count, alternative="greater"
+        ).pvalue
         assert find_bad_p_value(SPEC, values, bounds, KNOWN) == pytest.approx(below)
         # of a distance it may be anywhere below
-        above = scipy.stats.binomtest(int(((values > 0.6) & ~bounds).sum()), count, alternative="greater").pvalue
+        above = scipy.stats.binomtest(
+            int(((values > 0.6) & ~bounds).sum()), count, alternative="greater"
+        ).pvalue
         distance = dataclasses.replace(SPEC, direction="lower")
         assert find_bad_p_value(distance, values, bounds, KNOWN) == pytest.approx(above)
 
@@ -290,7 +333,12 @@ class _Army(Explainer):
         return self.kind
 
     def attribute(
-        self, model: standfast.Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+        self,
+        model: standfast.Model,
+        x: Tensor,
+        targets: Tensor | None,
+        *,
+        create_graph: bool = False,
     ) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             logits = model.forward(x.clone())
@@ -318,10 +366,20 @@ def evaluate_army(seed: int, count: int = 24) -> standfast.Results:
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
     explainers = {"input_x_gradient": get("input_x_gradient"), "saliency": get("saliency")}
     explainers |= {name: _Army(name) for name in BAD}  # type: ignore[dict-item]
-    explainers |= {"copied": lambda module, x, classes: x, "noise": lambda module, x, classes: _hash(x)}  # type: ignore[dict-item]
+    # type: ignore[dict-item]
+    explainers |= {
+        "copied": lambda module, x, classes: x,
+        "noise": lambda module, x, classes: _hash(x),
+    }
     metrics = ["worst_case:budget=12", "aopc:samples=1,steps=5"]
     return standfast.evaluate(
-        model, explainers, digits.take(order), metrics, preset="quick", progress=False, samples_per_job=count
+        model,
+        explainers,
+        digits.take(order),
+        metrics,
+        preset="quick",
+        progress=False,
+        samples_per_job=count,
     )
 
 
@@ -350,14 +408,25 @@ def test_no_bad_explainer_is_best_or_shown(army: standfast.Results) -> None:
     states = {name: each.state for (_, _, name), each in found.sanity.items()}
     assert states["input_x_gradient"] == "passed"
     assert states["saliency"] in ("passed", "undecided")
-    assert states["constant"] == states["flipped"] == states["copied"] == states["noise"] == "failed"
+    assert (
+        states["constant"] == states["flipped"] == states["copied"] == states["noise"] == "failed"
+    )
     assert found.sanity["digits", "LeNet5", "constant"].reason.question == "input"  # type: ignore[union-attr]
     worst = next(each for each in found.summary.metrics if each.metric.metric == "worst_case")
     constant = worst.find_row("constant")
     assert constant is not None
-    assert (round(constant.value or 0, 6), constant.quality) == (1.0, "control")  # the most stable of all
+    # the most stable of all
+    assert (round(constant.value or 0, 6), constant.quality) == (
+        1.0,
+        "control",
+    )
     assert any("constant" in each.explainers for each in found.verdict().hollow)
-    assert {each.explainer for each in found.verdict().refuse} >= {"constant", "flipped", "copied", "noise"}
+    assert {each.explainer for each in found.verdict().refuse} >= {
+        "constant",
+        "flipped",
+        "copied",
+        "noise",
+    }
 
 
 @pytest.mark.slow
@@ -371,7 +440,10 @@ def test_of_a_model_near_chance_nothing_is_judged_and_while_that_is_open_nothing
 ) -> None:
     metric = next(each for each in army.summary.metrics if each.metric.metric == "worst_case")
     row = next(each for each in metric.rows if each.quality == "good")
-    for state, sanity, quality in (("failed", "failed", None), ("undecided", "undecided", "undecided")):
+    for state, sanity, quality in (
+        ("failed", "failed", None),
+        ("undecided", "undecided", "undecided"),
+    ):
         checks = {row.explainer: Sanity((Check("accuracy", state),))}  # type: ignore[arg-type]
         (judged,) = judge_rows([dataclasses.replace(row, sanity=sanity)], checks)  # type: ignore[arg-type]
         assert judged.quality == quality
@@ -379,7 +451,9 @@ def test_of_a_model_near_chance_nothing_is_judged_and_while_that_is_open_nothing
 
 def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Results) -> None:
     metric = next(each for each in army.summary.metrics if each.metric.metric == "worst_case")
-    rows = [dataclasses.replace(metric.rows[0], data="d", model="m", explainer=name) for name in "abcd"]
+    rows = [
+        dataclasses.replace(metric.rows[0], data="d", model="m", explainer=name) for name in "abcd"
+    ]
     rows[0] = dataclasses.replace(rows[0], quality="good")
     rows[1] = dataclasses.replace(rows[1], quality="bad", failure_p=0.001)
     rows[2] = dataclasses.replace(rows[2], quality="undecided", needed=40)
@@ -391,7 +465,9 @@ def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Re
     failed = Sanity((Check("input", "failed", samples=12), Check("class", "passed")))
     summary = summary_of(metric, {"a": passed, "b": passed, "c": passed, "d": failed})
     verdict = reach_verdict(summary, "d", "m")
-    assert [(each.explainer, each.missing) for each in verdict.partial] == [("a", ("faithfulness",))]
+    assert [(each.explainer, each.missing) for each in verdict.partial] == [
+        ("a", ("faithfulness",))
+    ]
     assert [(each.explainer, each.question, each.quality) for each in verdict.refuse] == [
         ("b", None, "bad"),
         ("d", "input", None),
@@ -400,4 +476,8 @@ def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Re
     # of a number that is known to a factor of two, one digit is said
     assert "some 20 to 80 more samples would decide c" in describe_verdict(verdict)
     (hollow,) = verdict.hollow
-    assert (hollow.labels, hollow.explainers, hollow.sanities) == ((metric.label,), ("d",), (failed,))
+    assert (hollow.labels, hollow.explainers, hollow.sanities) == (
+        (metric.label,),
+        ("d",),
+        (failed,),
+    )

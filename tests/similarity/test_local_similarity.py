@@ -25,7 +25,9 @@ from standfast.similarity import diverse, profile
 MAPS = [(13, 11), (9, 16), (1, 12), (40,), (3,)]
 
 
-def pair(*shape: int, seed: int = 0, levels: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+def pair(
+    *shape: int, seed: int = 0, levels: int = 0, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor]:
     """Two correlated maps; with `levels`, they have few distinct values and many ties."""
     generator = torch.Generator().manual_seed(seed)
     a, b = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
@@ -41,7 +43,9 @@ def indices(mask: Tensor) -> list[int]:
 
 small = st.tuples(st.integers(1, 7), st.integers(1, 7)) | st.tuples(st.integers(1, 12))
 tied = st.sampled_from([-2.0, -0.0, 0.0, 0.5, 1.0])
-few_maps = small.flatmap(lambda shape: hnp.arrays(np.float64, (3, *shape), elements=tied | st.floats(-3, 3)))
+few_maps = small.flatmap(
+    lambda shape: hnp.arrays(np.float64, (3, *shape), elements=tied | st.floats(-3, 3))
+)
 quick = settings(max_examples=100, derandomize=True, deadline=None)
 
 
@@ -79,7 +83,9 @@ def test_smoothing(shape, w):
     a = (pair(4, *shape)[0] * 8).round()  # whole numbers: sums are exact
     expected = np.stack([slow.smoothed(row, w) for row in a.numpy()])
     assert torch.equal(sim.smooth(a, w), torch.from_numpy(expected))
-    torch.testing.assert_close(sim.smooth(a.float(), w).double(), torch.from_numpy(expected), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(
+        sim.smooth(a.float(), w).double(), torch.from_numpy(expected), rtol=1e-6, atol=1e-7
+    )
 
 
 def test_smoothing_keeps_zeros_and_large_values():
@@ -116,7 +122,10 @@ def test_ranking(dtype, levels):
     a, _ = pair(20, 300, levels=levels, dtype=dtype)
     a[0, :8] = torch.tensor([0.0, -0.0, 1e-45, -1e-45, 3e4, -3e4, -0.0, 0.0])
     a[1] = 0
-    assert torch.equal(diverse.rank_positions(a), (a.double() + 0.0).sort(dim=1, descending=True, stable=True).indices)
+    assert torch.equal(
+        diverse.rank_positions(a),
+        (a.double() + 0.0).sort(dim=1, descending=True, stable=True).indices,
+    )
     for k in (1, 7, 299, 300):
         chosen = sim.top_k(a, k)
         assert torch.equal(chosen.sum(1), torch.full((20,), k))
@@ -134,7 +143,9 @@ def test_greedy_sets(maps, w, k):
     walked = diverse.pick_positions(order, a.shape[1:], k, w)
     assert w == 0 or torch.equal(diverse._rounds(order, a.shape[1:], k, w), walked)
     by_slices = np.full((len(a), k), math.prod(shape))
-    diverse._walk_by_slices(order.numpy(), *(shape if len(shape) == 2 else (1, *shape)), w, by_slices)
+    diverse._walk_by_slices(
+        order.numpy(), *(shape if len(shape) == 2 else (1, *shape)), w, by_slices
+    )
     assert torch.equal(torch.from_numpy(by_slices), walked)
     chosen = sim.top_k_diverse(a, k, w)
     for row, picked, mask in zip(maps, walked.tolist(), chosen, strict=True):
@@ -156,7 +167,9 @@ def test_greedy_sets_of_large_maps(levels, w):
         assert torch.equal(diverse.pick_positions(order, a.shape[1:], k, w), whole[:, :k])
     for mask in sim.top_k_diverse(a, 500, w):
         i, j = mask.nonzero().T
-        distance = torch.maximum((i[:, None] - i).abs(), (j[:, None] - j).abs()) + 1000 * torch.eye(len(i))
+        distance = torch.maximum((i[:, None] - i).abs(), (j[:, None] - j).abs()) + 1000 * torch.eye(
+            len(i)
+        )
         assert distance.min() > w
         assert len(i) == 500 or sim.dilate(mask[None], w).all()  # no further position would fit
 
@@ -166,7 +179,8 @@ def test_the_beginning_of_a_ranking_of_large_maps(levels, monkeypatch):
     """Ties, zeros of either sign, and maps where more positions are passed than were ranked at first."""
     a, b = pair(4, 100, 110, levels=levels, dtype=torch.float32)
     rows, columns = torch.meshgrid(torch.arange(100.0), torch.arange(110.0), indexing="ij")
-    a[1] = -(rows - 50).square() - (columns - 50).square()  # the largest positions lie in few windows
+    # the largest positions lie in few windows
+    a[1] = -(rows - 50).square() - (columns - 50).square()
     a[2] = torch.where(a[2] > 0, 0.0, -0.0)
     x = a.flatten(1)
     for most in (1, 30, 5000, 11_000):
@@ -213,9 +227,14 @@ def test_overlaps_of_sets(shape, levels, dtype):
     a, b = pair(6, *shape, levels=levels, dtype=dtype)
     positions = math.prod(shape)
     for k, w in itertools.product({1, positions // 5 or 1, positions}, (0, 1, 2, 20)):
-        expected = np.array([slow.profile(p, q, k, [w]) for p, q in zip(a.numpy(), b.numpy(), strict=True)])[:, :, 0]
+        expected = np.array(
+            [slow.profile(p, q, k, [w]) for p, q in zip(a.numpy(), b.numpy(), strict=True)]
+        )[:, :, 0]
         found = [
-            [kind(k, w, diverse_only)(a, b) for kind in (sim.TopKIntersection, sim.LensPrecision, sim.LensRecall)]
+            [
+                kind(k, w, diverse_only)(a, b)
+                for kind in (sim.TopKIntersection, sim.LensPrecision, sim.LensRecall)
+            ]
             for diverse_only in (False, True)
         ]
         got = torch.stack([torch.stack(kind, dim=1) for kind in found], dim=1)
@@ -236,7 +255,9 @@ def test_the_profile_gives_the_numbers_of_the_single_functions(shape):
         torch.testing.assert_close(found.intersection[:, i], sim.TopKIntersection(k)(a, b), **same)
         for name, diverse_only in itertools.product(("precision", "recall"), (False, True)):
             single = getattr(sim, f"Lens{name.title()}")(k, w, diverse_only)(a, b)
-            torch.testing.assert_close(getattr(found, name + "_diverse" * diverse_only)[:, i, j], single, **same)
+            torch.testing.assert_close(
+                getattr(found, name + "_diverse" * diverse_only)[:, i, j], single, **same
+            )
         single = sim.TopKIntersection(k, diverse=True, w=w)(a, b)
         torch.testing.assert_close(found.intersection_diverse[:, i, j], single, **same)
     plain = sim.lens_profile(a, b, ks, ws, diverse=False)
@@ -251,7 +272,8 @@ def test_fewer_than_k_fit():
     assert sim.LensPrecision(k=4, w=1, diverse=True)(a, b).item() == 1
     assert sim.TopKIntersection(k=4, diverse=True, w=1)(a, a).item() == 1
     b = torch.tensor([[5.0, 1, 3, 4, 2]])  # 0 and 3
-    assert sim.TopKIntersection(k=4, diverse=True)(a, b).item() == pytest.approx(1 / 3)  # w is 1 by default
+    # w is 1 by default
+    assert sim.TopKIntersection(k=4, diverse=True)(a, b).item() == pytest.approx(1 / 3)
     assert sim.LensRecall(k=4, w=1, diverse=True)(a, b).item() == 1
 
 
@@ -270,18 +292,24 @@ def test_distance_is_the_mean_over_k_and_w(diverse_only):
 # --- ties, and the authors' script -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "k", "w", "levels"), [((9, 10), 8, 1, 3), ((12, 12), 30, 1, 2), ((14, 13), 6, 2, 0)])
+@pytest.mark.parametrize(
+    ("shape", "k", "w", "levels"), [((9, 10), 8, 1, 3), ((12, 12), 30, 1, 2), ((14, 13), 6, 2, 0)]
+)
 def test_the_authors_sets_are_those_of_their_script(shape, k, w, levels):
     """Step by step; with few candidates left, position 0 among the largest, and maps of zeros."""
     a, b = pair(8, *shape, levels=levels)
     a[0] = 0
     a[1, 0, 0], b[2, 0, 0], b[3, 0, 1], a[3, 0, 0] = 99, 99, 99, 98
-    expected = np.array([slow.authors_shares(p, q, k, w) for p, q in zip(a.numpy(), b.numpy(), strict=True)])
+    expected = np.array(
+        [slow.authors_shares(p, q, k, w) for p, q in zip(a.numpy(), b.numpy(), strict=True)]
+    )
     kinds = (sim.TopKIntersection, sim.LensRecall, sim.LensPrecision)
     for place, (spread, kind) in enumerate(itertools.product((False, True), kinds)):
         found = kind(k, w, spread, protocol="authors")(a, b)
         assert found.tolist() == pytest.approx(expected[:, place].tolist(), abs=1e-12)
-    assert sim.get(f"lens_recall:k={k},w={w},protocol=authors")(a, b).tolist() == pytest.approx(expected[:, 1].tolist())
+    assert sim.get(f"lens_recall:k={k},w={w},protocol=authors")(a, b).tolist() == pytest.approx(
+        expected[:, 1].tolist()
+    )
 
 
 def test_the_order_of_equal_values():
@@ -298,11 +326,16 @@ def test_the_order_of_equal_values():
     assert spread.sum() <= 9
     assert sim.TopKIntersection(7, ties="random")(a, a).tolist() == [1, 1, 1]
     for spread_out in (False, True):
-        few, many = (sim.LensRecall(k, diverse=spread_out, ties="undefined")(a, b) for k in (2 if spread_out else 3, 7))
+        few, many = (
+            sim.LensRecall(k, diverse=spread_out, ties="undefined")(a, b)
+            for k in (2 if spread_out else 3, 7)
+        )
         assert many.isnan().all(), "zeros fill the set"
         expected = sim.LensRecall(2 if spread_out else 3, diverse=spread_out)(a, b)
         assert torch.equal(few, expected)
-    with pytest.raises(ArgumentError, match="ties: expected one of position, random, undefined, got 'first'"):
+    with pytest.raises(
+        ArgumentError, match="ties: expected one of position, random, undefined, got 'first'"
+    ):
         sim.top_k(a, 7, ties="first")
     with pytest.raises(ArgumentError, match="protocol=authors has a rule of its own"):
         sim.get("lens_recall:protocol=authors,ties=random")
@@ -349,7 +382,9 @@ def test_chance_is_the_mean_of_random_maps(name):
         ]  # the similarity itself is tested above
         values = similarity(*drawn)
         error = (values.std() / 20).item()
-        assert abs(level.value[row] - values.mean()) < 4 * math.hypot(error, level.error[row]) + 1e-9
+        assert (
+            abs(level.value[row] - values.mean()) < 4 * math.hypot(error, level.error[row]) + 1e-9
+        )
     exact = not any(word in name for word in ("diverse", "spearman", "authors"))
     assert (level.error[:3] == 0).all() == exact
     assert (level.error[:3].max() < 0.03).item()
@@ -361,8 +396,12 @@ def test_chance_of_whole_maps_is_hypergeometric():
     a, b = (m.abs() for m in pair(2, 6, 7))
     windows = [len(slow.window(p, (6, 7), 1)) for p in range(42)]
     expected = 1 - sum(math.comb(42 - n, 5) / math.comb(42, 5) for n in windows) / 42
-    assert sim.get("lens_recall:k=5,w=1").chance(a, b).value.tolist() == pytest.approx([expected] * 2, abs=1e-12)
-    assert sim.get("topk_intersection:k=5").chance(a, b).value.tolist() == pytest.approx([5 / 42] * 2, abs=1e-12)
+    assert sim.get("lens_recall:k=5,w=1").chance(a, b).value.tolist() == pytest.approx(
+        [expected] * 2, abs=1e-12
+    )
+    assert sim.get("topk_intersection:k=5").chance(a, b).value.tolist() == pytest.approx(
+        [5 / 42] * 2, abs=1e-12
+    )
     assert sim.get("pearson").chance(a, b) is None
     assert sim.get("lens_distance:k=5").chance(a, b) is None
     a[1] = torch.nan
@@ -392,13 +431,18 @@ def test_values_are_corrected_for_chance():
 @pytest.mark.parametrize("w", [0, 1, 3])
 def test_correlations_of_smoothed_maps(shape, w):
     a, b = ((m * 3).round() for m in pair(4, *shape))  # whole numbers, so that the ties are exact
-    for ours, theirs in ((sim.LensSpearman, scipy.stats.spearmanr), (sim.LensKendall, scipy.stats.kendalltau)):
+    for ours, theirs in (
+        (sim.LensSpearman, scipy.stats.spearmanr),
+        (sim.LensKendall, scipy.stats.kendalltau),
+    ):
         rows = [
             (slow.smoothed(p, w).ravel(), slow.smoothed(q, w).ravel())
             for p, q in zip(a.numpy(), b.numpy(), strict=True)
         ]
         expected = [theirs(p, q).statistic for p, q in rows]
-        torch.testing.assert_close(ours(w)(a, b), torch.tensor(expected, dtype=a.dtype), rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            ours(w)(a, b), torch.tensor(expected, dtype=a.dtype), rtol=0, atol=1e-12
+        )
 
 
 def test_maps_that_order_nothing():
@@ -410,7 +454,13 @@ def test_maps_that_order_nothing():
         values = kind()(a, flat)
         assert values[[0, 1, 3]].tolist() == [0, 0, 0]
         assert values[2].isnan()
-        assert kind(w=50)(a, a[[1, 2, 3, 0]]).tolist() == [0, 0, 0, 0]  # every window holds the whole map
+        # every window holds the whole map
+        assert kind(w=50)(a, a[[1, 2, 3, 0]]).tolist() == [
+            0,
+            0,
+            0,
+            0,
+        ]
 
 
 def test_kendall_of_large_maps_in_bounded_memory():
@@ -446,9 +496,14 @@ def test_mass_centre(shape):
     expected = np.array([scipy.ndimage.center_of_mass(np.abs(row)) for row in a.numpy()])
     torch.testing.assert_close(sim.mass_centre(a), torch.from_numpy(expected), rtol=0, atol=1e-12)
     for size in (1e-300, 1e300):
-        torch.testing.assert_close(sim.mass_centre(a * size), torch.from_numpy(expected), rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            sim.mass_centre(a * size), torch.from_numpy(expected), rtol=0, atol=1e-12
+        )
     torch.testing.assert_close(
-        sim.CentreOfMass()(a, b), (sim.mass_centre(a) - sim.mass_centre(b)).norm(dim=1), rtol=0, atol=1e-12
+        sim.CentreOfMass()(a, b),
+        (sim.mass_centre(a) - sim.mass_centre(b)).norm(dim=1),
+        rtol=0,
+        atol=1e-12,
     )
     assert sim.CentreOfMass()(a, a).eq(0).all()
 

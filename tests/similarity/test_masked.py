@@ -62,7 +62,9 @@ def test_unseen_values_are_dropped(name: str, reference: Number, ties: bool) -> 
     assert bool(found[3].isnan())
 
 
-@pytest.mark.parametrize("name", [*similarity.names(), "lens_precision:w=1,diverse=true", "ssim:window=3"])
+@pytest.mark.parametrize(
+    "name", [*similarity.names(), "lens_precision:w=1,diverse=true", "ssim:window=3"]
+)
 def test_a_pair_does_not_depend_on_the_others(name: str) -> None:
     one = similarity.get(name)
     a, b, seen = some_pairs()
@@ -141,8 +143,14 @@ def is_near(p: int, q: int) -> bool:
 
 
 def test_more_positions_than_are_seen_are_not_chosen() -> None:
-    a, b, seen = torch.tensor([[4.0, 3.0, 2.0, 1.0]]), torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([1, 1, 0, 0])
-    assert similarity.get("topk_intersection:k=3").compare_masked(a, b, seen.bool()).tolist() == [1.0]
+    a, b, seen = (
+        torch.tensor([[4.0, 3.0, 2.0, 1.0]]),
+        torch.tensor([[1.0, 2.0, 3.0, 4.0]]),
+        torch.tensor([1, 1, 0, 0]),
+    )
+    assert similarity.get("topk_intersection:k=3").compare_masked(a, b, seen.bool()).tolist() == [
+        1.0
+    ]
 
 
 def test_diverse_sets_exclude_unseen_positions() -> None:
@@ -171,7 +179,8 @@ def test_the_centre_of_mass_is_that_of_the_part() -> None:
     a, b, seen = some_pairs()
     centre = similarity.get("centre_of_mass")
     x, y = a[:1, 0].clone(), b[:1, 0].clone()
-    kept = centre.compare_masked(x, y, seen[:1])  # before the channels were reduced: a dimension more
+    # before the channels were reduced: a dimension more
+    kept = centre.compare_masked(x, y, seen[:1])
     x[~seen[:1, 0]] = 1e6
     assert torch.equal(centre.compare_masked(x, y, seen[:1]), kept)
 
@@ -191,6 +200,11 @@ def test_gradients_are_those_of_the_seen_part(name: str) -> None:
 
 def test_wrong_masks_are_refused() -> None:
     a = draw(3, 4, 4)
-    for seen in (torch.ones(3, 4, 4), torch.ones(2, 4, 4, dtype=torch.bool), torch.ones(7, dtype=torch.bool), None):
+    for seen in (
+        torch.ones(3, 4, 4),
+        torch.ones(2, 4, 4, dtype=torch.bool),
+        torch.ones(7, dtype=torch.bool),
+        None,
+    ):
         with pytest.raises(ArgumentError, match="mask: expected a bool tensor that broadcasts to"):
             similarity.get("pearson").compare_masked(a, a, seen)  # type: ignore[arg-type]

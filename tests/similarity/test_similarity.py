@@ -27,11 +27,17 @@ CORRELATIONS = ["pearson", "cosine", "spearman", "kendall"]
 DIFFERENTIABLE = [name for name in NAMES if sim.similarities[name].differentiable]
 RANKS = sorted({*NAMES} - {*DIFFERENTIABLE})
 DISCREPANCIES = [name for name in NAMES if not sim.similarities[name].larger_is_closer]
-SWAPPED = {"lens_precision": "lens_recall", "lens_recall": "lens_precision"}  # the other where the maps are exchanged
+# the other where the maps are exchanged
+SWAPPED = {
+    "lens_precision": "lens_recall",
+    "lens_recall": "lens_precision",
+}
 F32 = torch.finfo(torch.float32)
 
 
-def pair(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, levels: int = 0) -> tuple[Tensor, Tensor]:
+def pair(
+    *shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, levels: int = 0
+) -> tuple[Tensor, Tensor]:
     """Two correlated maps; with `levels`, of so many distinct values."""
     generator = torch.Generator().manual_seed(seed)
     a = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -42,7 +48,9 @@ def pair(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64, levels:
 
 
 def by_row(function, a: Tensor, b: Tensor) -> Tensor:
-    return torch.tensor([function(p, q) for p, q in zip(a.numpy(), b.numpy(), strict=True)], dtype=torch.float64)
+    return torch.tensor(
+        [function(p, q) for p, q in zip(a.numpy(), b.numpy(), strict=True)], dtype=torch.float64
+    )
 
 
 def close(got: Tensor, expected: Tensor, tolerance: float = 1e-12) -> None:
@@ -57,7 +65,9 @@ def test_pointwise_references(shape):
     a, b = pair(*shape)
     x, y = a.flatten(1), b.flatten(1)
     close(sim.Pearson()(a, b), by_row(lambda p, q: np.corrcoef(p, q)[0, 1], x, y))
-    close(sim.Cosine()(a, b), by_row(lambda p, q: p @ q / np.linalg.norm(p) / np.linalg.norm(q), x, y))
+    close(
+        sim.Cosine()(a, b), by_row(lambda p, q: p @ q / np.linalg.norm(p) / np.linalg.norm(q), x, y)
+    )
     close(sim.MSE()(a, b), by_row(lambda p, q: np.mean((p - q) ** 2), x, y))
 
 
@@ -80,7 +90,9 @@ def test_rank_references_on_many_features():
 
 def test_ranks_of_more_features_than_63_bits_can_sum():
     """Products of doubled ranks sum to F^3 / 3, which is 2^63 at 3.02 million."""
-    a = torch.randint(0, 400_000, (1, 3 * 2**20), generator=torch.Generator().manual_seed(0)).float()
+    a = torch.randint(
+        0, 400_000, (1, 3 * 2**20), generator=torch.Generator().manual_seed(0)
+    ).float()
     b = a + torch.randint(0, 400_000, a.shape, generator=torch.Generator().manual_seed(1))
     reference, row = RankedReference(a), torch.tensor([0])
     expected = scipy.stats.spearmanr(a[0], b[0]).statistic
@@ -101,9 +113,15 @@ def test_ends_of_runs_without_asking_how_many_there_are():
 
 def test_sums_of_rank_products_in_halves(monkeypatch):
     """Against Python's integers, with ranks as large as those of 2^30 features."""
-    p, q = (torch.randint(-(2**30), 2**30, (5, 1001), generator=torch.Generator().manual_seed(s)) for s in (0, 1))
+    p, q = (
+        torch.randint(-(2**30), 2**30, (5, 1001), generator=torch.Generator().manual_seed(s))
+        for s in (0, 1)
+    )
     monkeypatch.setattr(rank, "SUMMABLE", 1000)
-    exact = [sum(x * y for x, y in zip(*rows, strict=True)) for rows in zip(p.tolist(), q.tolist(), strict=True)]
+    exact = [
+        sum(x * y for x, y in zip(*rows, strict=True))
+        for rows in zip(p.tolist(), q.tolist(), strict=True)
+    ]
     assert rank._rank_products(p, q).tolist() == pytest.approx(exact, rel=1e-15)
     squares = [sum(x * x for x in row) for row in p.tolist()]
     assert max(squares) > 2**63
@@ -111,13 +129,17 @@ def test_sums_of_rank_products_in_halves(monkeypatch):
 
 
 def kendall_slowly(x: np.ndarray, y: np.ndarray) -> float:
-    dx, dy = (np.sign(np.subtract.outer(z, z))[np.triu_indices(len(z), 1)].astype(int) for z in (x, y))
+    dx, dy = (
+        np.sign(np.subtract.outer(z, z))[np.triu_indices(len(z), 1)].astype(int) for z in (x, y)
+    )
     return float((dx * dy).sum() / math.sqrt((dx != 0).sum() * (dy != 0).sum()))
 
 
 def spearman_slowly(x: np.ndarray, y: np.ndarray) -> float:
     u, v = ([Fraction(int((z < e).sum() * 2 + (z == e).sum() - len(z))) for e in z] for z in (x, y))
-    uv, uu, vv = (sum(p * q for p, q in zip(s, t, strict=True)) for s, t in ((u, v), (u, u), (v, v)))
+    uv, uu, vv = (
+        sum(p * q for p, q in zip(s, t, strict=True)) for s, t in ((u, v), (u, u), (v, v))
+    )
     return float(uv) / math.sqrt(uu * vv)
 
 
@@ -138,7 +160,9 @@ def test_ranks_with_many_ties(maps):
     assert sim.Kendall()(a, b).item() == pytest.approx(expected_tau, abs=1e-14)
 
 
-@pytest.mark.parametrize(("k", "count"), [(None, 8), (1, 1), (20, 20), (80, 80), (0.25, 20), (0.001, 1)])
+@pytest.mark.parametrize(
+    ("k", "count"), [(None, 8), (1, 1), (20, 20), (80, 80), (0.25, 20), (0.001, 1)]
+)
 @pytest.mark.parametrize("levels", [0, 5])
 def test_topk_reference(k, count, levels):
     a, b = pair(6, 10, 8, levels=levels)
@@ -151,7 +175,9 @@ def test_topk_reference(k, count, levels):
 
 
 @pytest.mark.parametrize("window", [3, 7, 11])
-@pytest.mark.parametrize("shape", [(3, 1, 28, 28), (3, 3, 12, 17), (3, 2, 40), (3, 40), (2, 2, 11, 12, 13)])
+@pytest.mark.parametrize(
+    "shape", [(3, 1, 28, 28), (3, 3, 12, 17), (3, 2, 40), (3, 40), (2, 2, 11, 12, 13)]
+)
 @pytest.mark.parametrize("data_range", [None, 2.5])
 def test_ssim_reference(shape, window, data_range):
     a, b = pair(*shape)
@@ -170,7 +196,9 @@ def test_ssim_gaussian_reference(shape):
 
     def reference(p, q):
         extent, axis = max(p.max(), q.max()) - min(p.min(), q.min()), 0 if p.ndim > 1 else None
-        return structural_similarity(p, q, gaussian_weights=True, data_range=extent, channel_axis=axis)
+        return structural_similarity(
+            p, q, gaussian_weights=True, data_range=extent, channel_axis=axis
+        )
 
     close(sim.SSIM(window=11, gaussian=True)(a, b), by_row(reference, a, b))
 
@@ -181,7 +209,9 @@ def test_ssim_window_shrinks_to_the_side():
     # One row of pixels is a series, a flat map is a series of one channel.
     a, b = pair(4, 1, 1, 20)
     torch.testing.assert_close(sim.SSIM()(a, b), sim.SSIM()(a[:, :, 0], b[:, :, 0]), rtol=0, atol=0)
-    torch.testing.assert_close(sim.SSIM()(a, b), sim.SSIM()(a.flatten(1), b.flatten(1)), rtol=0, atol=0)
+    torch.testing.assert_close(
+        sim.SSIM()(a, b), sim.SSIM()(a.flatten(1), b.flatten(1)), rtol=0, atol=0
+    )
     # One pixel: means alone. Means 1 and 3 in the first channel, 0 and 0 in the second, range 3.
     a, b = torch.tensor([[1.0, 0.0]]).view(1, 2, 1, 1), torch.tensor([[3.0, 0.0]]).view(1, 2, 1, 1)
     c1 = (0.01 * 3) ** 2
@@ -234,9 +264,17 @@ def test_rounding_correlates_with_nothing(name):
 def test_constant_maps_with_other_similarities():
     a, _ = pair(1, 50, dtype=torch.float32)
     zero, one = torch.zeros_like(a), torch.ones_like(a)
-    assert [sim.Cosine()(*maps).item() for maps in ((a, zero), (zero, a), (zero, zero))] == [0, 0, 0]
+    assert [sim.Cosine()(*maps).item() for maps in ((a, zero), (zero, a), (zero, zero))] == [
+        0,
+        0,
+        0,
+    ]
     assert sim.Cosine()(one, 5 * one).item() == pytest.approx(1)
-    assert [sim.SSIM()(*maps).item() for maps in ((zero, zero), (one, one), (zero, one))] == [0, 0, 0]
+    assert [sim.SSIM()(*maps).item() for maps in ((zero, zero), (one, one), (zero, one))] == [
+        0,
+        0,
+        0,
+    ]
     assert 0 < abs(sim.SSIM()(a, one).item()) < 0.2
     assert sim.TopKIntersection()(one, zero).item() == 1
 
@@ -251,7 +289,9 @@ def test_size_does_not_matter(name, dtype):
         # ssim compares values, so both maps get the same scale; the others are invariant.
         other = size if name == "ssim" else 1.0
         got = sim.get(name)(a * size, b * other)
-        torch.testing.assert_close(got, expected, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-13)
+        torch.testing.assert_close(
+            got, expected, rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-13
+        )
 
 
 @pytest.mark.parametrize("name", ["pearson", "spearman", "kendall"])
@@ -259,7 +299,9 @@ def test_offset_does_not_matter(name):
     # Multiples of 1/4 below 2 on top of 2**20 and of -3e5 are exact in float32.
     a, b = pair(5, 784, dtype=torch.float32, levels=8)
     a, b = a / 4, b / 4
-    torch.testing.assert_close(sim.get(name)(a + 2**20, b - 3e5), sim.get(name)(a, b), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        sim.get(name)(a + 2**20, b - 3e5), sim.get(name)(a, b), rtol=0, atol=1e-6
+    )
 
 
 def test_ssim_keeps_small_variations_on_a_large_offset():
@@ -275,7 +317,9 @@ def test_ssim_of_a_map_with_itself_is_one(data_range):
     """Also where windows are constant, and rounding is larger than the constants of the index."""
     a = torch.rand(6, 1, 20, 20, generator=torch.Generator().manual_seed(0))
     a[..., :12] = a[:, :, :1, :1]
-    assert sim.SSIM(data_range=data_range)(a, a.clone()).tolist() == pytest.approx([1.0] * 6, abs=1e-6)
+    assert sim.SSIM(data_range=data_range)(a, a.clone()).tolist() == pytest.approx(
+        [1.0] * 6, abs=1e-6
+    )
 
 
 def test_pearson_of_one_large_value():
@@ -334,8 +378,12 @@ def test_not_finite_against_constant(name):
 # --- the contract ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*NAMES, "ssim:window=5,gaussian=true", "lens_recall:w=2,diverse=true"])
-@pytest.mark.parametrize("shape", [(37, 1, 28, 28), (37, 3, 11, 10), (19, 2, 33), (5, 13), (2, 5_001)])
+@pytest.mark.parametrize(
+    "name", [*NAMES, "ssim:window=5,gaussian=true", "lens_recall:w=2,diverse=true"]
+)
+@pytest.mark.parametrize(
+    "shape", [(37, 1, 28, 28), (37, 3, 11, 10), (19, 2, 33), (5, 13), (2, 5_001)]
+)
 @pytest.mark.parametrize("levels", [0, 8])
 def test_a_row_does_not_depend_on_its_batch(name, shape, levels):
     similarity = sim.get(name)
@@ -361,7 +409,9 @@ def test_threads_do_not_matter(name):
     assert torch.equal(sim.get(name)(a, b), alone)
 
 
-@pytest.mark.parametrize("name", [*RANKS, "lens_recall:w=2,diverse=true", "lens_distance:w=2", "centre_of_mass"])
+@pytest.mark.parametrize(
+    "name", [*RANKS, "lens_recall:w=2,diverse=true", "lens_distance:w=2", "centre_of_mass"]
+)
 @pytest.mark.parametrize("shape", [(13, 50), (13, 3, 12, 12)])
 def test_chunks_do_not_matter(name, shape, monkeypatch):
     a, b = pair(*shape, levels=10)
@@ -376,7 +426,9 @@ def test_chunks_do_not_matter(name, shape, monkeypatch):
 def test_inputs_are_left_alone_and_empty_batches_pass(name):
     a, b = pair(4, 2, 8, 8)
     copies = a.clone(), b.clone()
-    torch.testing.assert_close(sim.get(name)(a, b), sim.get(SWAPPED.get(name, name))(b, a), rtol=0, atol=1e-15)
+    torch.testing.assert_close(
+        sim.get(name)(a, b), sim.get(SWAPPED.get(name, name))(b, a), rtol=0, atol=1e-15
+    )
     assert torch.equal(a, copies[0])
     assert torch.equal(b, copies[1])
     assert sim.get(name)(a[:0], b[:0]).shape == (0,)
@@ -403,7 +455,9 @@ def test_half_precision_is_computed_in_float32(name, dtype):
 
 def test_row_sum():
     for features in (1, 2, 3, 7, 8, 100, 1023):
-        x = torch.randint(-99, 99, (4, features), generator=torch.Generator().manual_seed(features)).double()
+        x = torch.randint(
+            -99, 99, (4, features), generator=torch.Generator().manual_seed(features)
+        ).double()
         assert torch.equal(rows.row_sum(x), x.sum(1))
     # Pairwise: a running float32 sum of a million tenths is off by 1%.
     assert rows.row_sum(torch.full((1, 10**6), 0.1)).item() == pytest.approx(1e5, rel=1e-6)
@@ -430,7 +484,8 @@ def test_row_sum_has_the_same_bits_in_numpy_and_torch():
         assert [each[:2].isnan().tolist() for each in both] == [[True, False]] * 2
         gradient = torch.autograd.grad(both[1].sum(), leaf)[0]
         assert torch.equal(gradient, torch.ones_like(x))
-        large = x.expand(rows._CACHED_ELEMENTS // 5 + 1, 5, features).reshape(-1, features)  # summed by torch
+        # summed by torch
+        large = x.expand(rows._CACHED_ELEMENTS // 5 + 1, 5, features).reshape(-1, features)
         assert torch.equal(rows.row_sum(large)[-3:], both[0][-3:])
 
 
@@ -449,7 +504,8 @@ def test_prepared_references_have_the_bits_of_a_call(name, count):
 
 
 @pytest.mark.parametrize(
-    ("features", "zeros"), [(1, 0), (2, 0), (13, 0), (24, 0), (25, 0), (60, 0), (60, 13), (60, 59), (60, 60)]
+    ("features", "zeros"),
+    [(1, 0), (2, 0), (13, 0), (24, 0), (25, 0), (60, 0), (60, 13), (60, 59), (60, 60)],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype, features, zeros):
@@ -460,10 +516,18 @@ def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype, features, ze
     maps = torch.randn(400, features, generator=generator, dtype=dtype)
     maps[1::2] = maps[1::2].round() * 0.0 ** (torch.rand(200, features, generator=generator) < 0.2)
     maps[:, :zeros], maps[20:30] = 0.0, maps[20:30].abs()
-    maps[7], maps[8, 0], maps[9, -1], maps[10, 0], maps[11] = 1.0, torch.nan, -torch.inf, -torch.nan, -0.0
+    maps[7], maps[8, 0], maps[9, -1], maps[10, 0], maps[11] = (
+        1.0,
+        torch.nan,
+        -torch.inf,
+        -torch.nan,
+        -0.0,
+    )
     numbers = torch.randint(0, 3, (400,), generator=generator)
     ours, constant = RankedReference(reference).compare(maps, numbers)
-    assert torch.equal(ours.nan_to_num(nan=9), sim.Spearman()(reference[numbers], maps).nan_to_num(nan=9))
+    assert torch.equal(
+        ours.nan_to_num(nan=9), sim.Spearman()(reference[numbers], maps).nan_to_num(nan=9)
+    )
     assert torch.equal(constant, (maps == maps[:, :1]).all(1) & maps.isfinite().all(1))
 
 
@@ -504,7 +568,9 @@ def test_gradients_of_a_prepared_reference():
     assert bool(found[0].any())
 
 
-@pytest.mark.parametrize("name", [*DIFFERENTIABLE, "ssim:window=5,gaussian=true", "ssim:data_range=2"])
+@pytest.mark.parametrize(
+    "name", [*DIFFERENTIABLE, "ssim:window=5,gaussian=true", "ssim:data_range=2"]
+)
 @pytest.mark.parametrize("shape", [(1, 2, 7, 8), (2, 1, 11), (2, 9)])
 def test_gradients(name, shape):
     a, b = (m.requires_grad_() for m in pair(*shape))
@@ -580,7 +646,9 @@ def test_get_with_options():
         "topk_intersection:k=100": sim.TopKIntersection(k=100),
         "topk_intersection:k=0.3": sim.TopKIntersection(k=0.3),
         "ssim:window=5": sim.SSIM(window=5),
-        "ssim: window=9, gaussian=true, data_range=3e0": sim.SSIM(window=9, gaussian=True, data_range=3.0),
+        "ssim: window=9, gaussian=true, data_range=3e0": sim.SSIM(
+            window=9, gaussian=True, data_range=3.0
+        ),
     }
     for text, expected in cases.items():
         entry = sim.get(text)
@@ -620,7 +688,15 @@ def test_a_hook_that_does_not_exist_is_refused(hook):
 
 
 def test_get_errors():
-    for text in ("topk_intersection:kk=3", "ssim:k=3", "mse:k=3", "ssim:window", "ssim:window=", "ssim:window=wide", 7):
+    for text in (
+        "topk_intersection:kk=3",
+        "ssim:k=3",
+        "mse:k=3",
+        "ssim:window",
+        "ssim:window=",
+        "ssim:window=wide",
+        7,
+    ):
         with pytest.raises(ArgumentError):
             sim.get(text)
     with pytest.raises(UnknownNameError, match="did you mean 'pearson'"):
@@ -636,9 +712,12 @@ def test_get_errors():
 def test_input_errors(name):
     ones, compare = torch.ones(2, 3), sim.get(name)
     assert_refused(
-        lambda b: compare(ones, b), b=[torch.ones(2, 4), ones[:1], ones.to(torch.complex64), ones.to("meta")]
+        lambda b: compare(ones, b),
+        b=[torch.ones(2, 4), ones[:1], ones.to(torch.complex64), ones.to("meta")],
     )
-    assert_refused(lambda a: compare(a, a), a=[ones[:, 0], ones[:, :0], ones.long(), np.ones((2, 3))])
+    assert_refused(
+        lambda a: compare(a, a), a=[ones[:, 0], ones[:, :0], ones.long(), np.ones((2, 3))]
+    )
 
 
 def test_option_errors():

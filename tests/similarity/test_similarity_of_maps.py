@@ -74,13 +74,21 @@ def test_options(text: str, expected: sim.Similarity) -> None:
 
 def test_options_that_suit_no_map_fail_at_once() -> None:
     for text, argument in (
-        *(("lens_precision:k=0", "k"), ("topk_intersection:k=1.5", "k"), ("lens_recall:k=true", "k")),
+        *(
+            ("lens_precision:k=0", "k"),
+            ("topk_intersection:k=1.5", "k"),
+            ("lens_recall:k=true", "k"),
+        ),
         *(
             ("lens_precision:k=(10, 100)", "k"),
             ("lens_distance:k=(10, 0)", "k"),
             ("lens_precision:diverse=1", "diverse"),
         ),
-        *(("lens_precision:w=-1", "w"), ("lens_spearman:w=1.5", "w"), ("lens_distance:w=(1, True)", "w")),
+        *(
+            ("lens_precision:w=-1", "w"),
+            ("lens_spearman:w=1.5", "w"),
+            ("lens_distance:w=(1, True)", "w"),
+        ),
         *(("lens_kendall:channels=mean", "channels"), ("centre_of_mass:channels=1", "channels")),
         *(("lens_distance:alpha=1", "alpha"), ("lens_spearman:k=3", "k")),
     ):
@@ -116,14 +124,20 @@ def test_colour_images_are_compared_pixel_by_pixel(name: str) -> None:
 
 @pytest.mark.parametrize("shape", [COLOUR, *SHAPES.values()])
 @pytest.mark.parametrize("absolute", [True, False])
-@pytest.mark.parametrize("name", ["topk_intersection:k=5", "lens_precision:k=5,channels=max", "lens_spearman", "ssim"])
+@pytest.mark.parametrize(
+    "name", ["topk_intersection:k=5", "lens_precision:k=5,channels=max", "lens_spearman", "ssim"]
+)
 def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[int, ...]) -> None:
     network, similarity, x = model(shape), sim.get(name), inputs(shape)
     explainer = standfast.explainers.get("input_x_gradient")
     seed = torch.tensor([0, 1, 2, 3, 4, 5, 5, 0])
-    moved = (x[seed] + 0.1 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))).clamp(0, 1)
+    moved = (
+        x[seed] + 0.1 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))
+    ).clamp(0, 1)
     with network.session():
-        probe = Probe(Call(network, explainer, x), similarity, absolute=absolute, explain="predicted")
+        probe = Probe(
+            Call(network, explainer, x), similarity, absolute=absolute, explain="predicted"
+        )
         seen = probe.query(moved, seed, want_distance=True)
     before, after = explainer(network, x)[seed], explainer(network, moved)
     if absolute:
@@ -147,10 +161,20 @@ def test_a_constant_reference_is_skipped_by_what_compares_orders() -> None:
         layer.bias.zero_()
     model = standfast.Model(layer, (0.0, 1.0), device="cpu")
     x = torch.tensor([[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4]])
-    expected = {"lens_distance": "degenerate", "lens_recall": "degenerate", "centre_of_mass": "ok", "mse": "ok"}
+    expected = {
+        "lens_distance": "degenerate",
+        "lens_recall": "degenerate",
+        "centre_of_mass": "ok",
+        "mse": "ok",
+    }
     for name, status in expected.items():
         worst = WorstCase(
-            LinfBall(0.05), "changed_explanation", similarity=name, threshold=0.5, search="random", budget=9
+            LinfBall(0.05),
+            "changed_explanation",
+            similarity=name,
+            threshold=0.5,
+            search="random",
+            budget=9,
         )
         assert worst(model, "input_x_gradient", x).status == (status, "ok")
 
@@ -166,17 +190,29 @@ def test_what_is_compared_decides_whether_a_copy_counts_as_degenerate() -> None:
     origin = 0.1 + 0.5 * inputs((2, 6, 6), 1)
     origin[0, 0, 0, 0] = 0.95
     with network.session():
-        probe = Probe(Call(network, standfast.explainers.get(explain), origin), similarity="lens_recall:k=3")
+        probe = Probe(
+            Call(network, standfast.explainers.get(explain), origin), similarity="lens_recall:k=3"
+        )
         assert probe.status == ("ok",)
         probe.query(origin * 0.5)
-        assert probe.common_fields(WorstCase(LinfBall(0.1), "changed_class"))["degenerate"].tolist() == [1]
+        assert probe.common_fields(WorstCase(LinfBall(0.1), "changed_class"))[
+            "degenerate"
+        ].tolist() == [1]
 
 
 def test_the_worst_case_of_the_centre_of_mass_by_its_gradient() -> None:
     network, x = model(COLOUR), inputs(COLOUR, 3)
     found = {}
     for search in ("gradient", "random"):
-        worst = WorstCase(LinfBall(0.1), "changed_explanation", similarity="centre_of_mass", search=search, budget=60)
-        found[search] = worst(network, "saliency", x, generator=torch.Generator().manual_seed(0)).similarity
+        worst = WorstCase(
+            LinfBall(0.1),
+            "changed_explanation",
+            similarity="centre_of_mass",
+            search=search,
+            budget=60,
+        )
+        found[search] = worst(
+            network, "saliency", x, generator=torch.Generator().manual_seed(0)
+        ).similarity
     assert (found["gradient"] > 0).all()
     assert found["gradient"].mean() > found["random"].mean()

@@ -50,7 +50,10 @@ def make_encoders() -> ColumnTransformer:
             ("grades", OrdinalEncoder(categories=[GRADES]), ["grade"]),
             (
                 "dates",
-                make_pipeline(FunctionTransformer(count_days, feature_names_out="one-to-one"), StandardScaler()),
+                make_pipeline(
+                    FunctionTransformer(count_days, feature_names_out="one-to-one"),
+                    StandardScaler(),
+                ),
                 ["opened"],
             ),
         ]
@@ -67,14 +70,18 @@ def score(frame: pd.DataFrame) -> Any:
 
 def fit_linear(frame: pd.DataFrame) -> Pipeline:
     """A linear regression behind the encoders."""
-    return Pipeline([("encoders", make_encoders()), ("model", LinearRegression())]).fit(frame, score(frame))
+    return Pipeline([("encoders", make_encoders()), ("model", LinearRegression())]).fit(
+        frame, score(frame)
+    )
 
 
 def fit_logistic(frame: pd.DataFrame) -> Pipeline:
     """A logistic regression behind the encoders."""
     target = score(frame) > np.median(score(frame))
     names = np.where(target, "yes", "no")
-    return Pipeline([("encoders", make_encoders()), ("model", LogisticRegression())]).fit(frame, names)
+    return Pipeline([("encoders", make_encoders()), ("model", LogisticRegression())]).fit(
+        frame, names
+    )
 
 
 def explain_linear(pipeline: Pipeline, frame: Any, targets: Any) -> Any:

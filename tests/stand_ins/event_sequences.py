@@ -90,11 +90,16 @@ class EventInputs(Inputs):
 
     def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
         width = next(iter(self.samples.values())).inputs.shape[1]
-        changes = {f"x{place}": {"categories": tuple(range(len(EVENTS))), "rate": 0.2} for place in range(width)}
+        changes = {
+            f"x{place}": {"categories": tuple(range(len(EVENTS))), "rate": 0.2}
+            for place in range(width)
+        }
         return TableChanges(changes), "events are exchanged, because nothing was given"
 
 
 def _make_samples(data: EventSequences) -> Samples:
-    codes: list[list[float]] = [[float(EVENTS.index(event)) for event in events] for events in data.sequences]
+    codes: list[list[float]] = [
+        [float(EVENTS.index(event)) for event in events] for events in data.sequences
+    ]
     rows: Tensor = torch.tensor(codes)
     return Samples(rows, bounds=(0.0, float(len(EVENTS) - 1)), reader=EventReader())

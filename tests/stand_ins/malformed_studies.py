@@ -120,9 +120,13 @@ def _read() -> dict[str, tuple[str, str]]:
     wrap = {
         "data": lambda entry: study(data=f"{{digits: digits, mine: {entry}}}"),
         "model": lambda entry: study(models=f"\n  lenet: lenet5-mnist\n  mine: {entry}"),
-        "metric": lambda options: study(metrics=f"\n  - max_sensitivity\n  - worst_case: {options}"),
+        "metric": lambda options: study(
+            metrics=f"\n  - max_sensitivity\n  - worst_case: {options}"
+        ),
         "study": lambda sections: study(**sections),
-        "text": lambda text: "# " + "x" * 500_000 + "\n" if text == "a comment without end" else text,
+        "text": lambda text: (
+            "# " + "x" * 500_000 + "\n" if text == "a comment without end" else text
+        ),
     }
     entries = YAML(typ="safe", pure=True).load(Path(__file__).with_suffix(".yaml"))
     found = {}

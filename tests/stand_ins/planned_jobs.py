@@ -34,7 +34,11 @@ def change_all_columns(table: Table) -> TableChanges:
             changes[column.name] = {"by": max(1, round(0.1 * column.spread)), "step": 1}
         else:
             changes[column.name] = 0.1 * column.spread
-    return table.bind(TableChanges({column.name: changes[column.name] for column in table.columns if column.varies}))
+    return table.bind(
+        TableChanges(
+            {column.name: changes[column.name] for column in table.columns if column.varies}
+        )
+    )
 
 
 def plan_frame(
@@ -51,7 +55,9 @@ def plan_frame(
     model = make_model(estimator, table)
     around = table.bind(TableChanges(changes)) if changes else change_all_columns(table)
     samples = Samples(table.encode(rows), bounds=table.bounds)
-    return _plan(model, samples, explainer, WorstCase(around, similarity="spearman", budget=30), about)
+    return _plan(
+        model, samples, explainer, WorstCase(around, similarity="spearman", budget=30), about
+    )
 
 
 def plan_arrays(function: Any, rows: Any, explainer: str = "occlusion") -> Plan:
@@ -78,11 +84,21 @@ def plan_texts(
 
 
 def _plan(
-    model: standfast.Model, samples: Samples, explainer: str, metric: Metric, about: Mapping[str, Any] | None
+    model: standfast.Model,
+    samples: Samples,
+    explainer: str,
+    metric: Metric,
+    about: Mapping[str, Any] | None,
 ) -> Plan:
     source = LoadedModel(model, about or {})
-    options: dict[str, Any] = {"device": "cpu", "samples_per_job": len(samples)}  # else it depends on the time
-    return make_plan(Grid({"d": samples}, {"m": source}, {"e": get(explainer)}, {"w": metric}, **options))
+    # else it depends on the time
+    options: dict[str, Any] = {
+        "device": "cpu",
+        "samples_per_job": len(samples),
+    }
+    return make_plan(
+        Grid({"d": samples}, {"m": source}, {"e": get(explainer)}, {"w": metric}, **options)
+    )
 
 
 def list_identities(plan: Plan) -> set[str]:

@@ -18,7 +18,9 @@ def assert_refused(make: Callable[..., object], /, **wrong: list[object]) -> Non
         for value in values:
             with pytest.raises(ArgumentError) as caught:
                 make(**{argument: value})
-            assert re.search(rf"\b{argument}$", caught.value.argument), f"{caught.value} for {value!r}"
+            assert re.search(rf"\b{argument}$", caught.value.argument), (
+                f"{caught.value} for {value!r}"
+            )
 
 
 def refused(study: Any, *words: str) -> None:

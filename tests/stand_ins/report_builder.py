@@ -17,7 +17,13 @@ from standfast.report import Results, build_html, load_results
 from standfast.study.store import Store, pack, pack_failure
 
 BALL = {"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None}
-COMMON = {"neighbourhood": BALL, "similarity": "pearson", "threshold": None, "explain": "predicted", "margin": "logit"}
+COMMON = {
+    "neighbourhood": BALL,
+    "similarity": "pearson",
+    "threshold": None,
+    "explain": "predicted",
+    "margin": "logit",
+}
 WORST, WORST_CLASS = "worst_case: changed_explanation", "worst_case: changed_class"
 PROB, PROB_CLASS = "probability: changed_explanation", "probability: changed_class"
 #: values of a dozen samples
@@ -30,7 +36,9 @@ class Builder:
     def __init__(self, folder: Path) -> None:
         self.store = Store(folder)
         self.jobs: list[str] = []
-        self.names: dict[str, dict[str, Any]] = {key: {} for key in ("data", "models", "explainers", "metrics")}
+        self.names: dict[str, dict[str, Any]] = {
+            key: {} for key in ("data", "models", "explainers", "metrics")
+        }
         self.repeats = 1
         self.extra: dict[str, Any] = {}
 
@@ -52,7 +60,9 @@ class Builder:
         stored: dict[str, Any] | None = None,
     ) -> None:
         bounds = [[0.0, 0.0], [1.0, 1.0]]
-        self.names["data"].setdefault(data, {"samples": 4, "input_shape": [1, 6, 6], "bounds": bounds})
+        self.names["data"].setdefault(
+            data, {"samples": 4, "input_shape": [1, 6, 6], "bounds": bounds}
+        )
         self.names["models"].setdefault(model, {"module": "LeNet5", "parameters": 61706})
         self.names["explainers"].setdefault(explainer, {"name": explainer, "steps": 7})
         entry = {"metric": metric, "direction": "higher", "citation": "huang2023safari"}
@@ -107,7 +117,10 @@ class Builder:
             "predicted": [5 if m >= 0 else 3 for m in margin],
             **(more or {}),
         }
-        tensors = {k: torch.rand(n, *shape, generator=generator) for k in ("origins", "inputs", "origin_maps", "maps")}
+        tensors = {
+            k: torch.rand(n, *shape, generator=generator)
+            for k in ("origins", "inputs", "origin_maps", "maps")
+        }
         line = torch.linspace(1, 0, steps, dtype=torch.float64).expand(n, steps).clone()
         line[~torch.tensor(ok)] = torch.nan
         tensors |= arrays or {}
@@ -120,7 +133,15 @@ class Builder:
         if gradients is not None:
             options["search"] = "auto"
             frame["followed_gradients"] = [gradients and o for o in ok]
-        self.job(explainer, "worst_case", label or f"worst_case: {event}", options, frame, tensors, **where)
+        self.job(
+            explainer,
+            "worst_case",
+            label or f"worst_case: {event}",
+            options,
+            frame,
+            tensors,
+            **where,
+        )
 
     def probability(
         self,
@@ -143,24 +164,41 @@ class Builder:
             "value": values,
             "log_probability": values,
             "std_error": [float("nan") if c else width / 1.96 for c in censored],
-            "low": [float("-inf") if c else v - width for v, c in zip(values, censored, strict=True)],
+            "low": [
+                float("-inf") if c else v - width for v, c in zip(values, censored, strict=True)
+            ],
             "high": [v if c else v + width for v, c in zip(values, censored, strict=True)],
             "censored": censored,
             "bound": censored,
             "stalled": [stalled] * n,
             **(more or {}),
         }
-        stage = [[1.0, 1.0, 2.0, float("nan")]] * n if event != "misclassification" else [[0.0, 0.0, 1.0, 0.0]] * n
+        stage = (
+            [[1.0, 1.0, 2.0, float("nan")]] * n
+            if event != "misclassification"
+            else [[0.0, 0.0, 1.0, 0.0]] * n
+        )
         tensors = {
             "level_stage": torch.tensor(stage, dtype=torch.float64),
-            "level_threshold": torch.tensor([[0.0, -0.2, 0.0, float("nan")]] * n, dtype=torch.float64),
-            "level_log_probability": torch.tensor([[-1.0, -3.0, -5.0, float("nan")]] * n, dtype=torch.float64),
+            "level_threshold": torch.tensor(
+                [[0.0, -0.2, 0.0, float("nan")]] * n, dtype=torch.float64
+            ),
+            "level_log_probability": torch.tensor(
+                [[-1.0, -3.0, -5.0, float("nan")]] * n, dtype=torch.float64
+            ),
             "level_low": torch.tensor([[-1.2, -3.4, -5.6, float("nan")]] * n, dtype=torch.float64),
             "level_high": torch.tensor([[-0.8, -2.6, -4.4, float("nan")]] * n, dtype=torch.float64),
         }
-        options = {"absolute": True, **COMMON, "event": event, "neighbourhood": {**BALL, "radius": radius}}
+        options = {
+            "absolute": True,
+            **COMMON,
+            "event": event,
+            "neighbourhood": {**BALL, "radius": radius},
+        }
         label = f"probability: {event}"
-        self.job(explainer, "misinterpretation_probability", label, options, frame, tensors, **where)
+        self.job(
+            explainer, "misinterpretation_probability", label, options, frame, tensors, **where
+        )
 
     def other(self, explainer: str, values: list[float | None], **where: Any) -> None:
         frame = {**base(["ok"] * len(values)), "value": values}
@@ -198,7 +236,16 @@ class Builder:
 
     def failure(self, explainer: str, traceback: str, **where: Any) -> None:
         options = {"absolute": True, **COMMON, "event": "changed_explanation"}
-        self.job(explainer, "worst_case", WORST, options, None, stop=2, error=("ValueError: no", traceback), **where)
+        self.job(
+            explainer,
+            "worst_case",
+            WORST,
+            options,
+            None,
+            stop=2,
+            error=("ValueError: no", traceback),
+            **where,
+        )
 
     def results(self, **about: str) -> Results:
         self.store.write_manifest(
@@ -207,7 +254,12 @@ class Builder:
                 "repeats": self.repeats,
                 **self.names,
                 "about": about,
-                "environment": {"standfast": "0", "torch": "2", "python": "3", "packages": {"numpy": "2"}},
+                "environment": {
+                    "standfast": "0",
+                    "torch": "2",
+                    "python": "3",
+                    "packages": {"numpy": "2"},
+                },
                 "jobs": self.jobs,
                 **self.extra,
             }
@@ -216,7 +268,9 @@ class Builder:
 
     def found(self, samples: int = 12) -> Results:
         """The results, in which each data set has so many samples."""
-        self.names["data"] = {name: {**about, "samples": samples} for name, about in self.names["data"].items()}
+        self.names["data"] = {
+            name: {**about, "samples": samples} for name, about in self.names["data"].items()
+        }
         return self.results()
 
     def two(self) -> Results:
@@ -245,7 +299,14 @@ def base(status: list[str], start: int = 0) -> dict[str, Any]:
 def study(folder: Path, samples: int = 8, explainers: int = 3) -> Builder:
     """Two data sets, two models, several explainers, four labels: values that are told apart, some censored."""
     builder, rng = Builder(folder), np.random.default_rng(0)
-    names = ["saliency", "integrated gradients", "Grad-CAM", "DeepLift", "guided backprop", "random"][:explainers]
+    names = [
+        "saliency",
+        "integrated gradients",
+        "Grad-CAM",
+        "DeepLift",
+        "guided backprop",
+        "random",
+    ][:explainers]
     for data, model in (("digits", "lenet"), ("digits", "wide net"), ("series", "lenet")):
         shape = (2, 12) if data == "series" else (1, 6, 6)
         for place, name in enumerate(names):
@@ -254,7 +315,14 @@ def study(folder: Path, samples: int = 8, explainers: int = 3) -> Builder:
             builder.worst(name, (0.2 + 0.25 * place + noise).tolist(), shape=shape, **where)
             flipped = (rng.random(samples) < 0.8).tolist()
             margin = [0.4 if f else -0.3 for f in flipped]
-            builder.worst(name, (0.7 + noise).tolist(), event="changed_class", margin=margin, shape=shape, **where)
+            builder.worst(
+                name,
+                (0.7 + noise).tolist(),
+                event="changed_class",
+                margin=margin,
+                shape=shape,
+                **where,
+            )
             values = np.maximum(-20.0, -4.0 - 6 * place + 20 * noise)
             builder.probability(name, values.tolist(), censored=(values <= -20.0).tolist(), **where)
             builder.other(name, (place + noise).tolist(), **where)
@@ -283,10 +351,15 @@ class Checker(HTMLParser):
         link = values.get("href") or ""
         if tag in ("a", "use") and link.startswith("#"):
             self.targets.append(link[1:])
-        sources = [values.get(name) or "" for name in ("src", "srcset", "poster", "data", "action", "xlink:href")]
+        sources = [
+            values.get(name) or ""
+            for name in ("src", "srcset", "poster", "data", "action", "xlink:href")
+        ]
         if tag not in ("a",):
             sources.append(link)
-        self.loads += [source for source in sources if source and not source.startswith(("data:", "#"))]
+        self.loads += [
+            source for source in sources if source and not source.startswith(("data:", "#"))
+        ]
         if re.fullmatch("h[1-6]", tag):
             self.heads.append(tag)
         if tag == "img" and not values.get("alt"):
@@ -324,5 +397,7 @@ def assert_whole(page: str) -> None:
     assert page.splitlines()[-1] == "<!-- standfast report: complete -->"
     assert "@import" not in without_bundle(page)
     assert "url(" not in head
-    for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):
+    for content in re.findall(
+        r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL
+    ):
         json.loads(content)

@@ -16,9 +16,55 @@ import standfast
 
 #: the words of contexts and answers; each is one token
 WORDS = (
-    *("<pad>", "<end>", "?", ".", ":", "Context", "Query", "Answer", "Who", "built", "the", "bridge", "was", "by"),
-    *("Ann", "Bob", "Eva", "in", "May", "it", "is", "old", "long", "and", "red", "green", "blue", "near", "river"),
-    *("town", "ten", "years", "ago", "said", "that", "not", "stone", "wood", "one", "two", "three", "four", "five"),
+    *(
+        "<pad>",
+        "<end>",
+        "?",
+        ".",
+        ":",
+        "Context",
+        "Query",
+        "Answer",
+        "Who",
+        "built",
+        "the",
+        "bridge",
+        "was",
+        "by",
+    ),
+    *(
+        "Ann",
+        "Bob",
+        "Eva",
+        "in",
+        "May",
+        "it",
+        "is",
+        "old",
+        "long",
+        "and",
+        "red",
+        "green",
+        "blue",
+        "near",
+        "river",
+    ),
+    *(
+        "town",
+        "ten",
+        "years",
+        "ago",
+        "said",
+        "that",
+        "not",
+        "stone",
+        "wood",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+    ),
 )
 CHAT = (
     "{% for message in messages %}{{ message['role'] }} : {{ message['content'] }} ? {% endfor %}"
@@ -38,13 +84,19 @@ def make_tokenizer(chat: bool = True) -> Any:
     """A tokenizer of transformers whose tokens are words, with a chat template."""
     tk = pytest.importorskip("tokenizers", reason="needs tokenizers")
     names = list(dict.fromkeys([*WORDS, "system", "user", "<unk>"]))
-    tokenizer = tk.Tokenizer(tk.models.WordLevel({name: number for number, name in enumerate(names)}, "<unk>"))
+    tokenizer = tk.Tokenizer(
+        tk.models.WordLevel({name: number for number, name in enumerate(names)}, "<unk>")
+    )
     tokenizer.pre_tokenizer = tk.pre_tokenizers.Sequence(
         [tk.pre_tokenizers.WhitespaceSplit(), tk.pre_tokenizers.Punctuation("isolated")]
     )
     tokenizer.add_special_tokens(["<pad>", "<end>"])
     wrapped = transformers().PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", unk_token="<unk>", model_max_length=512
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<end>",
+        unk_token="<unk>",
+        model_max_length=512,
     )
     if chat:
         wrapped.chat_template = CHAT
@@ -77,7 +129,9 @@ class BagOfWords(nn.Module):
         logits = torch.full((*input_ids.shape, len(self.words.weight)), -1e4)
         logits[..., self.other] = 0.0
         logits = logits.to(sums)
-        return torch.cat([logits[..., : self.answer], sums[..., None], logits[..., self.answer + 1 :]], 2)
+        return torch.cat(
+            [logits[..., : self.answer], sums[..., None], logits[..., self.answer + 1 :]], 2
+        )
 
 
 class CopyingModel(nn.Module):
@@ -100,10 +154,16 @@ class CopyingModel(nn.Module):
 
 def make_llama(**options: Any) -> Any:
     """A tiny random Llama for the tokenizer of words."""
-    settings = {"vocab_size": len(make_tokenizer()), "max_position_embeddings": 512, "eos_token_id": 1}
+    settings = {
+        "vocab_size": len(make_tokenizer()),
+        "max_position_embeddings": 512,
+        "eos_token_id": 1,
+    }
     return make_network("LlamaForCausalLM", "bytes", **settings | options)
 
 
-def make_prompt(sentences: Sequence[str] = SENTENCES, answer: str | None = "Ann", **options: Any) -> standfast.Prompt:
+def make_prompt(
+    sentences: Sequence[str] = SENTENCES, answer: str | None = "Ann", **options: Any
+) -> standfast.Prompt:
     """A question about sentences."""
     return standfast.Prompt("Who built the bridge", [" ".join(sentences)], answer=answer, **options)

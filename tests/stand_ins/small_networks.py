@@ -23,7 +23,9 @@ class Bottleneck(nn.Module):
         wide = 4 * channels
         self.expand = make_conv_block(channels, wide, kernel_size=1, activation=activation)
         self.depthwise = make_conv_block(wide, wide, groups=wide, activation=activation)
-        self.project = nn.Sequential(nn.Conv2d(wide, channels, kernel_size=1, bias=False), nn.BatchNorm2d(channels))
+        self.project = nn.Sequential(
+            nn.Conv2d(wide, channels, kernel_size=1, bias=False), nn.BatchNorm2d(channels)
+        )
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs + self.project(self.depthwise(self.expand(inputs)))
@@ -36,7 +38,9 @@ def make_bottlenecks(activation: Callable[[], nn.Module] = nn.ReLU6) -> nn.Modul
         block2=Bottleneck(8, activation),
         head=make_conv_block(8, 16, kernel_size=1, activation=activation),
     )
-    return nn.Sequential(OrderedDict(features=nn.Sequential(features), classifier=make_mean_head(16, 10)))
+    return nn.Sequential(
+        OrderedDict(features=nn.Sequential(features), classifier=make_mean_head(16, 10))
+    )
 
 
 # small enough to run often
@@ -73,5 +77,7 @@ def fixed(name: str) -> nn.Module:
 
 
 def noise(rows: int, seed: int = 2, side: int = 32) -> Tensor:
-    coarse = torch.rand(rows, 3, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    coarse = torch.rand(
+        rows, 3, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     return F.interpolate(coarse, size=(side, side), mode="bilinear")

@@ -21,7 +21,12 @@ SPECIALS = {
     "bytes": ("<unk>", "<pad>", "<mask>", "<s>", "</s>"),
     "pieces": ("<unk>", "<pad>", "<mask>", "<s>", "</s>"),
 }
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 SIZE, LONGEST = 600, 128  # of the vocabulary, about, and of a text in tokens
 
 
@@ -37,7 +42,9 @@ def read_reviews() -> tuple[tuple[str, ...], Tensor]:
     """The 200 bundled sentences as they were written, and their labels, int64 `(200,)`: 1 is positive."""
     lines = (files("standfast.data") / "assets" / "sentences.tsv").read_text("utf-8").splitlines()
     rows = [line.split("\t", 1) for line in lines]
-    return tuple(html.unescape(text) for _, text in rows), torch.tensor([int(float(rating) > 0) for rating, _ in rows])
+    return tuple(html.unescape(text) for _, text in rows), torch.tensor(
+        [int(float(rating) > 0) for rating, _ in rows]
+    )
 
 
 @cache
@@ -62,7 +69,9 @@ def train_tokenizer(kind: str, end: bool = True) -> Any:
         letters = sorted({letter for word in words for letter in word})
         ends = [f"##{word[-size:]}" for word in words for size in range(2, 5) if len(word) > size]
         pieces = [*letters, *(f"##{letter}" for letter in letters)]
-        pieces += [piece for piece, _ in count([*words, *ends]).items() if piece not in letters][:SIZE]
+        pieces += [piece for piece, _ in count([*words, *ends]).items() if piece not in letters][
+            :SIZE
+        ]
         vocabulary = {piece: number for number, piece in enumerate([*specials, *pieces])}
         tokenizer.model = tk.models.WordPiece(vocabulary, unk_token=unknown)
     elif kind == "bytes":
@@ -71,20 +80,27 @@ def train_tokenizer(kind: str, end: bool = True) -> Any:
         tokenizer.decoder = tk.decoders.ByteLevel()
         alphabet = tk.pre_tokenizers.ByteLevel.alphabet()
         options = {"vocab_size": SIZE, "special_tokens": specials, "show_progress": False}
-        tokenizer.train_from_iterator(texts, tk.trainers.BpeTrainer(**options, initial_alphabet=alphabet))
+        tokenizer.train_from_iterator(
+            texts, tk.trainers.BpeTrainer(**options, initial_alphabet=alphabet)
+        )
     else:
         tokenizer = tk.Tokenizer(tk.models.Unigram())
         tokenizer.pre_tokenizer = tk.pre_tokenizers.Metaspace()
         tokenizer.decoder = tk.decoders.Metaspace()
         words = split(tokenizer, texts)
         places = [
-            (word, start, end) for word in words for start in range(len(word)) for end in range(start + 1, start + 9)
+            (word, start, end)
+            for word in words
+            for start in range(len(word))
+            for end in range(start + 1, start + 9)
         ]
         found = count([word[start:end] for word, start, end in places if end <= len(word)])
         kept = {piece: number for piece, number in found.items() if len(piece) == 1}
         kept |= dict(list(found.items())[:SIZE])
         scores = [(piece, math.log(number / len(places))) for piece, number in kept.items()]
-        tokenizer.model = tk.models.Unigram([*((piece, 0.0) for piece in specials), *scores], unk_id=1)
+        tokenizer.model = tk.models.Unigram(
+            [*((piece, 0.0) for piece in specials), *scores], unk_id=1
+        )
     tokenizer.add_special_tokens(specials)
     ends_by_number = [(token, tokenizer.token_to_id(token)) for token in (first, last)]
     tokenizer.post_processor = tk.processors.TemplateProcessing(
@@ -95,7 +111,9 @@ def train_tokenizer(kind: str, end: bool = True) -> Any:
 
 def split(tokenizer: Any, texts: list[str]) -> list[str]:
     """What a tokenizer makes pieces of: the words of texts, as it normalises and marks them."""
-    clean = [tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text for text in texts]
+    clean = [
+        tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer else text for text in texts
+    ]
     return [word for text in clean for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
 
 
@@ -108,7 +126,11 @@ def count(pieces: list[str]) -> dict[str, int]:
 def wrap_tokenizer(kind: str) -> Any:
     """The same tokenizer as transformers has it."""
     unknown, padding, mask, first, last = SPECIALS[kind]
-    ends = {"cls_token": first, "sep_token": last} if kind == "wordpiece" else {"bos_token": first, "eos_token": last}
+    ends = (
+        {"cls_token": first, "sep_token": last}
+        if kind == "wordpiece"
+        else {"bos_token": first, "eos_token": last}
+    )
     return transformers().PreTrainedTokenizerFast(
         tokenizer_object=train_tokenizer(kind),
         unk_token=unknown,
@@ -153,7 +175,9 @@ def train_bert(kind: str = "wordpiece", steps: int = 60) -> Any:
     It is right for four in five of these, or more; they are too few for other reviews.
     """
     texts, labels = read_reviews()
-    network = make_network("BertForSequenceClassification", kind, num_labels=2, initializer_range=0.1)
+    network = make_network(
+        "BertForSequenceClassification", kind, num_labels=2, initializer_range=0.1
+    )
     ids, mask = encode(kind, list(texts))
     network.train()
     with torch.random.fork_rng():
@@ -161,7 +185,9 @@ def train_bert(kind: str = "wordpiece", steps: int = 60) -> Any:
         optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3, weight_decay=0.01)
         for _ in range(steps):
             rows = torch.randperm(len(texts))[:32]
-            loss = F.cross_entropy(network(ids[rows], attention_mask=mask[rows]).logits, labels[rows])
+            loss = F.cross_entropy(
+                network(ids[rows], attention_mask=mask[rows]).logits, labels[rows]
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

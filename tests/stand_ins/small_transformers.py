@@ -14,13 +14,23 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, fused: bool) -> None:
         super().__init__()
         self.heads, self.fused = heads, fused
-        self.qkv, self.proj, self.attn_drop = nn.Linear(width, 3 * width), nn.Linear(width, width), nn.Dropout(0.3)
+        self.qkv, self.proj, self.attn_drop = (
+            nn.Linear(width, 3 * width),
+            nn.Linear(width, width),
+            nn.Dropout(0.3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         count, tokens, width = x.shape
-        q, k, v = self.qkv(x).reshape(count, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(x)
+            .reshape(count, tokens, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         if self.fused:
-            mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=self.attn_drop.p if self.training else 0.0)
+            mixed = F.scaled_dot_product_attention(
+                q, k, v, dropout_p=self.attn_drop.p if self.training else 0.0
+            )
         else:
             weights = (q * (width // self.heads) ** -0.5) @ k.transpose(-2, -1)
             mixed = self.attn_drop(weights.softmax(dim=-1)) @ v
@@ -34,16 +44,24 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.attn, self.window = Attention(width, heads, fused), window
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         own = self.norm1(x)
         if self.window:
             count, high, wide, width = own.shape
             size = self.window
-            parts = own.reshape(count, high // size, size, wide // size, size, width).transpose(2, 3)
+            parts = own.reshape(count, high // size, size, wide // size, size, width).transpose(
+                2, 3
+            )
             own = self.attn(parts.reshape(-1, size * size, width))
-            own = own.reshape(count, high // size, wide // size, size, size, width).transpose(2, 3).reshape(x.shape)
+            own = (
+                own.reshape(count, high // size, wide // size, size, size, width)
+                .transpose(2, 3)
+                .reshape(x.shape)
+            )
         else:
             own = self.attn(own)
         x = x + own
@@ -59,7 +77,9 @@ class SmallViT(nn.Module):
         fused: with torch's function for attention.
     """
 
-    def __init__(self, decides: str = "class", registers: int = 0, fused: bool = True, depth: int = 3) -> None:
+    def __init__(
+        self, decides: str = "class", registers: int = 0, fused: bool = True, depth: int = 3
+    ) -> None:
         super().__init__()
         torch.manual_seed(1)
         self.decides = decides

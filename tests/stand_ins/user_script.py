@@ -29,12 +29,16 @@ def main(out: Path) -> None:
     frame: pl.DataFrame = result.frame()
     similarity: Tensor = standfast.similarity.get("pearson")(digits.inputs[:1], digits.inputs[1:])
     explainers = {"own": explainer, "saliency": standfast.explainers.get("saliency")}
-    found: standfast.Results = standfast.evaluate(model, explainers, digits.inputs, [metric], out=out, progress=False)
+    found: standfast.Results = standfast.evaluate(
+        model, explainers, digits.inputs, [metric], out=out, progress=False
+    )
     stored: standfast.Results = standfast.load_results(out)
     latex: str = exports.to_latex(found)
     generator = torch.Generator().manual_seed(0)
     box = standfast.algorithms.UnitBox(3)
-    estimate = standfast.algorithms.monte_carlo(lambda x: x.sum(1) - 2.9, box, samples=100, generator=generator)
+    estimate = standfast.algorithms.monte_carlo(
+        lambda x: x.sum(1) - 2.9, box, samples=100, generator=generator
+    )
     print(frame, similarity, stored.samples, latex, estimate.log_probability, standfast.__version__)
     try:
         standfast.LinfBall(radius=-1.0)

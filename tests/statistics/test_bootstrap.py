@@ -22,10 +22,14 @@ def two_means(seed: int, count: int) -> Array:
 
 
 def product_and_ratio(means: Array) -> Array:
-    return np.stack([means[..., 0] * means[..., 1], means[..., 0] / means[..., 1], means[..., 0]], axis=-1)
+    return np.stack(
+        [means[..., 0] * means[..., 1], means[..., 0] / means[..., 1], means[..., 0]], axis=-1
+    )
 
 
-def slowly(values: Array, statistic: Callable[[Array], Array], level: float, seed: int) -> list[tuple[float, float]]:
+def slowly(
+    values: Array, statistic: Callable[[Array], Array], level: float, seed: int
+) -> list[tuple[float, float]]:
     """Ends for each number, from loops over samples and draws."""
     count = len(values)
     rows = np.random.Generator(np.random.PCG64(seed)).integers(count, size=(RESAMPLES, count))
@@ -36,7 +40,9 @@ def slowly(values: Array, statistic: Callable[[Array], Array], level: float, see
     for place in range(drawn.shape[1]):
         own = drawn[np.isfinite(drawn[:, place]), place]
         normal = scipy.stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-        smaller = sum(float(d < value[place]) / 2 + float(d <= value[place]) / 2 for d in own) / len(own)
+        smaller = sum(
+            float(d < value[place]) / 2 + float(d <= value[place]) / 2 for d in own
+        ) / len(own)
         bias = scipy.stats.norm.ppf(smaller)
         deviation = without[:, place].mean() - without[:, place]
         skew = (deviation**3).sum() / (6 * (deviation**2).sum() ** 1.5)
@@ -48,7 +54,9 @@ def slowly(values: Array, statistic: Callable[[Array], Array], level: float, see
 @pytest.mark.parametrize(("level", "seed", "count"), [(0.95, 0, 20), (0.9, 1, 33), (0.5, 2, 80)])
 def test_the_formula_written_out(level: float, seed: int, count: int) -> None:
     values = two_means(seed, count)
-    value, low, high = intervals_of_means(values, product_and_ratio, level=level, resamples=RESAMPLES, seed=seed)
+    value, low, high = intervals_of_means(
+        values, product_and_ratio, level=level, resamples=RESAMPLES, seed=seed
+    )
     np.testing.assert_allclose(value, product_and_ratio(values.mean(0)), rtol=1e-15)
     expected = slowly(values, product_and_ratio, level, seed)
     np.testing.assert_allclose(np.stack([low, high], 1), expected, rtol=1e-12)
@@ -68,9 +76,9 @@ def test_it_is_the_bootstrap_of_scipy() -> None:
         for place in range(3):
             reference = scipy.stats.bootstrap(
                 (values[:, 0], values[:, 1]),
-                lambda a, b, axis, place=place: product_and_ratio(np.stack([a.mean(axis), b.mean(axis)], -1))[
-                    ..., place
-                ],
+                lambda a, b, axis, place=place: product_and_ratio(
+                    np.stack([a.mean(axis), b.mean(axis)], -1)
+                )[..., place],
                 paired=True,
                 method="BCa",
                 n_resamples=20_000,
@@ -80,11 +88,15 @@ def test_it_is_the_bootstrap_of_scipy() -> None:
             assert (low[place], high[place]) == pytest.approx(tuple(reference), abs=0.05 * width)
 
 
-def test_numbers_are_independent_of_each_other_and_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_are_independent_of_each_other_and_of_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     values = two_means(3, 40)
     whole = intervals_of_means(values, product_and_ratio)
     for place in range(3):
-        alone = intervals_of_means(values, lambda means, place=place: product_and_ratio(means)[..., [place]])
+        alone = intervals_of_means(
+            values, lambda means, place=place: product_and_ratio(means)[..., [place]]
+        )
         np.testing.assert_allclose(np.ravel(alone), [each[place] for each in whole], rtol=1e-13)
     monkeypatch.setattr(bootstrap, "_CELLS", 300)
     np.testing.assert_allclose(intervals_of_means(values, product_and_ratio), whole, rtol=1e-12)
@@ -96,10 +108,15 @@ def test_ties_do_not_depend_on_rounding() -> None:
         whole = np.random.default_rng(seed).integers(0, 11, size=int(2 + 6 * seed)).astype(float)
         if whole.min() == whole.max():
             continue
-        exact, tenths, tiny = (bootstrap_interval(whole / by, "mean", seed=seed) for by in (1.0, 10.0, 3e9))
+        exact, tenths, tiny = (
+            bootstrap_interval(whole / by, "mean", seed=seed) for by in (1.0, 10.0, 3e9)
+        )
         assert exact is not None
         for found, by in ((tenths, 10.0), (tiny, 3e9)):
-            assert (found.low * by, found.high * by) == pytest.approx((exact.low, exact.high), rel=1e-12)  # type: ignore[operator]
+            # type: ignore[operator]
+            assert (found.low * by, found.high * by) == pytest.approx(
+                (exact.low, exact.high), rel=1e-12
+            )
 
 
 def test_where_there_is_no_interval() -> None:

@@ -25,7 +25,9 @@ def interval_slowly(hits: list[int], draws: list[int], level: float) -> tuple[fl
     if 0 < mean < 1:
         variance = sum((share - mean) ** 2 for share in shares) / (clusters - 1) / clusters
         effect = max(1.0, variance / (mean * (1 - mean) / independent))
-        quantiles = [scipy.stats.t.ppf((1 + level) / 2, degrees - 1) for degrees in (independent, clusters)]
+        quantiles = [
+            scipy.stats.t.ppf((1 + level) / 2, degrees - 1) for degrees in (independent, clusters)
+        ]
         size = max(size, independent / effect * (quantiles[0] / quantiles[1]) ** 2)
     tail = (1 - level) / 2
     hit, missed = mean * size, (1 - mean) * size
@@ -43,7 +45,9 @@ def test_it_equals_a_slow_implementation(level: float) -> None:
         draws = generator.integers(2, 30, clusters)
         hits = generator.binomial(draws, generator.beta(4, 1, clusters))
         expected = interval_slowly(hits.tolist(), draws.tolist(), level)
-        assert clustered_interval(hits, draws, level) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+        assert clustered_interval(hits, draws, level) == pytest.approx(
+            expected, rel=1e-9, abs=1e-12
+        )
 
 
 @pytest.mark.parametrize(("hit_clusters", "clusters"), [(0, 5), (3, 4), (9, 10), (30, 30)])
@@ -57,12 +61,16 @@ def test_clusters_with_all_or_nothing_count_once(hit_clusters: int, clusters: in
 @pytest.mark.parametrize("hits", [0, 1, 7, 10])
 def test_one_draw_for_each_cluster_is_no_clustering(hits: int) -> None:
     exact = proportion_interval(hits, 10, LEVEL)
-    assert clustered_interval(np.arange(10) < hits, np.ones(10), LEVEL) == pytest.approx(exact, abs=1e-12)
+    assert clustered_interval(np.arange(10) < hits, np.ones(10), LEVEL) == pytest.approx(
+        exact, abs=1e-12
+    )
 
 
 def test_one_cluster_says_nothing_unless_it_is_one_draw() -> None:
     assert clustered_interval(np.array([20]), np.array([20]), LEVEL) == (0.0, 1.0)
-    assert clustered_interval(np.array([1]), np.array([1]), LEVEL) == proportion_interval(1, 1, LEVEL)
+    assert clustered_interval(np.array([1]), np.array([1]), LEVEL) == proportion_interval(
+        1, 1, LEVEL
+    )
 
 
 def test_more_draws_of_the_same_models_never_prove_more_than_models_can() -> None:
@@ -96,7 +104,13 @@ def test_both_ends_are_symmetric_and_many_sets_equal_each_alone() -> None:
 
 @pytest.mark.parametrize(
     ("hits", "draws", "argument"),
-    [([], [], "draws"), ([1], [1, 2], "hits"), ([3], [2], "hits"), ([0, 0], [1, 0], "draws"), ([-1], [2], "hits")],
+    [
+        ([], [], "draws"),
+        ([1], [1, 2], "hits"),
+        ([3], [2], "hits"),
+        ([0, 0], [1, 0], "draws"),
+        ([-1], [2], "hits"),
+    ],
 )
 def test_wrong_counts_are_named(hits: list[int], draws: list[int], argument: str) -> None:
     with pytest.raises(ArgumentError, match=argument):
@@ -107,20 +121,31 @@ def test_few_clusters() -> None:
     assert [has_few_clusters(count) for count in (1, 4, 5, 30)] == [True, True, False, False]
 
 
-def count_coverage(models: int, share: float, often: float, other: float, runs: int, level: float) -> tuple[int, int]:
+def count_coverage(
+    models: int, share: float, often: float, other: float, runs: int, level: float
+) -> tuple[int, int]:
     """Of intervals for 20 draws from each model, how many hold here, and how many pooled ones do."""
     generator = np.random.default_rng(2)
     draws = np.full((runs, models), 20)
     hits = generator.binomial(draws, np.where(generator.random(draws.shape) < share, often, other))
     mean = share * often + (1 - share) * other
-    ends = clustered_intervals(hits, draws, level), proportion_intervals(hits.sum(1), draws.sum(1), level)
+    ends = (
+        clustered_intervals(hits, draws, level),
+        proportion_intervals(hits.sum(1), draws.sum(1), level),
+    )
     held = [int(((low <= mean) & (mean <= high)).sum()) for low, high in ends]
     return held[0], held[1]
 
 
 @pytest.mark.parametrize(
     ("models", "share", "often", "other"),
-    [(10, 1.0, 0.9, 0.0), (10, 0.8, 0.995, 0.0), (20, 0.9, 1.0, 0.5), (30, 0.9, 0.95, 0.0), (5, 0.5, 1.0, 0.0)],
+    [
+        (10, 1.0, 0.9, 0.0),
+        (10, 0.8, 0.995, 0.0),
+        (20, 0.9, 1.0, 0.5),
+        (30, 0.9, 0.95, 0.0),
+        (5, 0.5, 1.0, 0.0),
+    ],
 )
 def test_it_covers(models: int, share: float, often: float, other: float) -> None:
     held, pooled = count_coverage(models, share, often, other, 1000, LEVEL)
@@ -137,4 +162,8 @@ def test_it_covers_for_two_kinds_of_models(models: int, level: float) -> None:
         for other in (0.0, 0.5, 0.8):
             for share in (0.5, 0.8, 0.9, 0.97):
                 held, _ = count_coverage(models, share, often, other, 4000, level)
-                assert held / 4000 > level - 0.02 * math.sqrt((1 - level) / 0.05), (often, other, share)
+                assert held / 4000 > level - 0.02 * math.sqrt((1 - level) / 0.05), (
+                    often,
+                    other,
+                    share,
+                )

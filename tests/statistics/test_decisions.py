@@ -57,10 +57,16 @@ def test_values_between_bounds() -> None:
 
 def test_the_interval_of_a_mean() -> None:
     symmetric = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
-    found, expected = estimate_mean(symmetric, 0.95), stats.ttest_1samp(symmetric, 0.0).confidence_interval(0.95)
+    found, expected = (
+        estimate_mean(symmetric, 0.95),
+        stats.ttest_1samp(symmetric, 0.0).confidence_interval(0.95),
+    )
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
     skewed = np.random.default_rng(0).exponential(size=30)
-    wide, student = estimate_mean(skewed, 0.95), stats.ttest_1samp(skewed, 0.0).confidence_interval(0.95)
+    wide, student = (
+        estimate_mean(skewed, 0.95),
+        stats.ttest_1samp(skewed, 0.0).confidence_interval(0.95),
+    )
     assert wide.low == pytest.approx(student.low)
     assert wide.high > student.high  # the long tail is on this side
     mirrored = estimate_mean(-skewed, 0.95)
@@ -116,7 +122,10 @@ def test_what_more_samples_would_decide() -> None:
     met = round(0.75 * needed)
     assert estimate_share(met, needed - met, 0, 0.95).decide(0.6, "higher") == "pass"
     half = needed // 2
-    assert estimate_share(round(0.75 * half), half - round(0.75 * half), 0, 0.95).decide(0.6, "higher") == "undecided"
+    assert (
+        estimate_share(round(0.75 * half), half - round(0.75 * half), 0, 0.95).decide(0.6, "higher")
+        == "undecided"
+    )
     assert foresee_share(found, 0.75) is None
     values = np.random.default_rng(0).normal(0.2, 1.0, size=50)
     mean = estimate_mean(values, 0.95)

@@ -21,16 +21,27 @@ from standfast.tensors import Array
 LADDER = (10, 20, 40, 80)
 
 
-def race(values: Array, level: float = 0.05, budget: float = float("inf"), ladder: tuple[int, ...] = LADDER) -> object:
+def race(
+    values: Array,
+    level: float = 0.05,
+    budget: float = float("inf"),
+    ladder: tuple[int, ...] = LADDER,
+) -> object:
     """A race of columns of values that cost the same."""
     contestants = values.shape[1]
     rules = RaceRules(ladder, contestants, "higher", level, (1.0,) * contestants, budget)
     return run_race(
-        rules, lambda columns, count: (values[:count, columns], np.zeros((count, len(columns)), dtype=bool))
+        rules,
+        lambda columns, count: (
+            values[:count, columns],
+            np.zeros((count, len(columns)), dtype=bool),
+        ),
     )
 
 
-def count_lost(means: Sequence[float], races: int, seed: int, level: float = 0.05, heavy: bool = False) -> int:
+def count_lost(
+    means: Sequence[float], races: int, seed: int, level: float = 0.05, heavy: bool = False
+) -> int:
     """In how many races the first contestant, which is best, leaves as worse than another one."""
     lost = 0
     for number in range(races):
@@ -39,7 +50,10 @@ def count_lost(means: Sequence[float], races: int, seed: int, level: float = 0.0
         noise = generator.standard_t(2, shape) if heavy else generator.normal(size=shape)
         values = np.asarray(means) + noise + generator.normal(size=(LADDER[-1], 1))
         finish = race(values, level)
-        lost += any(departure.column == 0 and departure.why == "worse" for departure in finish.departures)  # type: ignore[attr-defined]
+        # type: ignore[attr-defined]
+        lost += any(
+            departure.column == 0 and departure.why == "worse" for departure in finish.departures
+        )
     return lost
 
 
@@ -66,7 +80,9 @@ def test_the_best_is_lost_no_more_often_than_stated(means: list[float], heavy: b
     [([0.0] * 8, False), ([0.02, 0.0, 0.01, 0.0], False), ([0.0] * 2, False), ([0.0] * 4, True)],
     ids=["ties", "near ties", "two", "heavy tails"],
 )
-def test_the_best_is_lost_no_more_often_than_stated_over_many_seeds(means: list[float], heavy: bool, seed: int) -> None:
+def test_the_best_is_lost_no_more_often_than_stated_over_many_seeds(
+    means: list[float], heavy: bool, seed: int
+) -> None:
     check_error(count_lost(means, 400, seed=10 + seed, heavy=heavy), 400, 0.05)
 
 
@@ -75,13 +91,21 @@ def test_looks_without_a_correction_lose_the_best_too_often() -> None:
     contestants = 5
     error = 0.05
     without = error * len(LADDER) * (contestants - 1)  # divided again in `RaceRules.error`
-    assert RaceRules(LADDER, contestants, "higher", without, (1.0,) * contestants).error == pytest.approx(error)
+    assert RaceRules(
+        LADDER, contestants, "higher", without, (1.0,) * contestants
+    ).error == pytest.approx(error)
     lost = 0
     for number in range(60):
         values = np.random.default_rng([3, number]).normal(size=(LADDER[-1], contestants))
         rules = RaceRules(LADDER, contestants, "higher", without, (1.0,) * contestants)
-        finish = run_race(rules, lambda columns, count, v=values: (v[:count, columns], np.zeros((count, len(columns)))))  # type: ignore[misc]
-        lost += any(departure.column == 0 and departure.why == "worse" for departure in finish.departures)
+        # type: ignore[misc]
+        finish = run_race(
+            rules,
+            lambda columns, count, v=values: (v[:count, columns], np.zeros((count, len(columns)))),
+        )
+        lost += any(
+            departure.column == 0 and departure.why == "worse" for departure in finish.departures
+        )
     assert stats.binomtest(lost, 60, 0.05, alternative="greater").pvalue < 0.01
 
 
@@ -93,7 +117,9 @@ def test_a_look_agrees_with_scipy() -> None:
     for column in (0, 1):
         difference = values[:, column] - values[:, 2]
         gap = standings.gaps[column]
-        assert gap.p_value == pytest.approx(stats.wilcoxon(difference, alternative="less", mode="exact").pvalue)
+        assert gap.p_value == pytest.approx(
+            stats.wilcoxon(difference, alternative="less", mode="exact").pvalue
+        )
         means = (difference[:, None] + difference) / 2
         assert gap.difference.value == pytest.approx(np.median(means[np.triu_indices(15)]))
         assert gap.leader == 2
@@ -104,7 +130,8 @@ def test_lower_values_can_be_better() -> None:
     standings = rank_contestants(values, "lower", 0.01)
     assert standings.order == (0, 1)
     assert standings.list_losers(0.01) == [1]
-    assert standings.gaps[1].difference.value == pytest.approx(2.0, abs=0.1)  # in the direction of the values
+    # in the direction of the values
+    assert standings.gaps[1].difference.value == pytest.approx(2.0, abs=0.1)
 
 
 def test_missing_and_censored_values() -> None:
@@ -118,7 +145,9 @@ def test_missing_and_censored_values() -> None:
     assert standings.gaps[0].count == 10
     bounds = np.zeros((20, 2), dtype=bool)
     bounds[:, 1] = True  # the true values of the better one may lie anywhere below
-    censored = rank_contestants(np.where(np.isnan(values), 0.0, values)[:, :2], "higher", 0.01, bounds, "upper")
+    censored = rank_contestants(
+        np.where(np.isnan(values), 0.0, values)[:, :2], "higher", 0.01, bounds, "upper"
+    )
     assert censored.list_losers(0.4) == []
 
 
@@ -163,7 +192,9 @@ def test_what_cannot_go_on_keeps_the_last_look() -> None:
 
     finish = run_race(RaceRules(LADDER, 2, "higher", 0.05, (1.0, 1.0)), measure)
     assert (finish.samples, finish.looks, finish.spent) == (20, 2, 40.0)
-    nothing = run_race(RaceRules(LADDER, 2, "higher", 0.05, (1.0, 1.0)), lambda columns, count: None)
+    nothing = run_race(
+        RaceRules(LADDER, 2, "higher", 0.05, (1.0, 1.0)), lambda columns, count: None
+    )
     assert (nothing.order, nothing.samples) == ((0, 1), 0)
 
 
@@ -180,5 +211,7 @@ def test_a_ladder_doubles_and_ends_with_all() -> None:
 def test_the_first_look_can_decide(contestants: int, looks: int) -> None:
     """With so many samples that all say the same, the p-value is below the error of one comparison; with fewer not."""
     count = count_first(contestants, looks, 0.05)
-    error = RaceRules(tuple(range(1, looks + 1)), contestants, "higher", 0.05, (1.0,) * contestants).error
+    error = RaceRules(
+        tuple(range(1, looks + 1)), contestants, "higher", 0.05, (1.0,) * contestants
+    ).error
     assert 2.0**-count <= error < 2.0 ** -(count - 1)

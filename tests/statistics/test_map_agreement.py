@@ -42,7 +42,8 @@ def test_kendall_is_scipys() -> None:
 def test_first_features_and_signs() -> None:
     a, b = np.array([[5.0, -4.0, 1.0, 0.0]]), np.array([[-3.0, 0.1, 2.0, 0.0]])
     assert overlap(a, b, 2).tolist() == [0.5]  # {0, 1} and {0, 2}
-    assert agree_in_sign(a, b, 2).tolist() == [pytest.approx(1 / 3)]  # of 0, 1 and 2 only 2 keeps its sign
+    # of 0, 1 and 2 only 2 keeps its sign
+    assert agree_in_sign(a, b, 2).tolist() == [pytest.approx(1 / 3)]
     assert overlap(a, b, 9).tolist() == [1.0]
 
 
@@ -81,7 +82,8 @@ def cover(sets: int, noise: float, features: int, seeds: int, ranks: bool) -> fl
     rng, many = np.random.default_rng(4), 500
     signal = rng.normal(size=(sets, 1, features))
     total = [scale(own + noise * rng.normal(size=(many, features)), ranks).sum(0) for own in signal]
-    expected = ((np.array(total) ** 2).sum(-1) - many) / (many * (many - 1))  # the mean over all pairs
+    # the mean over all pairs
+    expected = ((np.array(total) ** 2).sum(-1) - many) / (many * (many - 1))
     maps = scale(signal + noise * rng.normal(size=(sets, seeds, features)), ranks)
     first, second = list_pairs(seeds)
     low, high = interval((maps[:, first] * maps[:, second]).sum(-1), seeds)

@@ -18,7 +18,9 @@ from standfast.tensors import Streams
 def test_the_test_is_stouffer_s() -> None:
     p = np.array([0.013, 0.4, 0.22, 0.0785])  # middles of steps of a thousandth
     found = pool_inputs(np.array([0.5, 0.1, 0.3, 0.2]), p + 0.5 / 1000, draws=999)
-    assert found.p_value == pytest.approx(scipy.stats.combine_pvalues(p, "stouffer").pvalue, rel=1e-6)
+    assert found.p_value == pytest.approx(
+        scipy.stats.combine_pvalues(p, "stouffer").pvalue, rel=1e-6
+    )
     assert (found.median.value, found.median.low, found.median.high) == (0.25, 0.1, 0.5)
     assert found.count == 4
 
@@ -39,7 +41,9 @@ def test_unrelated_weights_are_rejected_as_often_as_the_level_says() -> None:
     streams = Streams(range(groups * inputs), torch.device("cpu"))
     masks = draw_masks(60, 10, 0.8, streams)
     weights = [mean + 0.1 * streams.normal((60,), torch.float64) for mean in (0.9, 0.5)]
-    found = measure_consistency(torch.stack(weights), masks, permutations=99, resamples=0, streams=streams)
+    found = measure_consistency(
+        torch.stack(weights), masks, permutations=99, resamples=0, streams=streams
+    )
     rho, p = (each.reshape(groups, inputs).numpy() for each in (found.rho, found.p_value))
     together = np.array([pool_inputs(a, b, 99).p_value for a, b in zip(rho, p, strict=True)])
     # binomial limits that a valid test exceeds in one of ten thousand cases; a quarter of them would be too few

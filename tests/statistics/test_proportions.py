@@ -20,10 +20,14 @@ def list_ends(p: float) -> dict[End, float]:
     for samples, least in LOOKS:
         chances = stats.binom.pmf(range(samples - drawn + 1), samples - drawn, p)
         going_on: dict[int, float] = {}
-        for (hits, before), (more, chance) in itertools.product(open_ends.items(), enumerate(chances)):
+        for (hits, before), (more, chance) in itertools.product(
+            open_ends.items(), enumerate(chances)
+        ):
             ended = hits + more >= least or samples == LOOKS[-1][0]
             if ended:
-                found[samples, hits + more] = found.get((samples, hits + more), 0.0) + before * chance
+                found[samples, hits + more] = (
+                    found.get((samples, hits + more), 0.0) + before * chance
+                )
             else:
                 going_on[hits + more] = going_on.get(hits + more, 0.0) + before * chance
         open_ends, drawn = going_on, samples
@@ -40,8 +44,12 @@ def test_each_end_leaves_its_tail(end: End) -> None:
     low, high = stopped_interval(end[1], end[0], LOOKS, 0.9)
     at_low, at_high = list_ends(low), list_ends(high)
     assert sum(at_low.values()) == pytest.approx(1)
-    assert sum(chance for own, chance in at_low.items() if not is_larger(end, own)) == pytest.approx(0.05, abs=1e-6)
-    assert sum(chance for own, chance in at_high.items() if not is_larger(own, end)) == pytest.approx(0.05, abs=1e-6)
+    assert sum(
+        chance for own, chance in at_low.items() if not is_larger(end, own)
+    ) == pytest.approx(0.05, abs=1e-6)
+    assert sum(
+        chance for own, chance in at_high.items() if not is_larger(own, end)
+    ) == pytest.approx(0.05, abs=1e-6)
 
 
 @pytest.mark.parametrize("p", [0.05, 0.2, 0.4, 0.7])

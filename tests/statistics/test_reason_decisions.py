@@ -11,10 +11,18 @@ import scipy.stats
 from standfast.errors import ArgumentError
 from standfast.statistics.decisions import spend_level
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import Foresight, count_least_models, decide_reasons, find_holding, schedule_looks
+from standfast.statistics.reasons import (
+    Foresight,
+    count_least_models,
+    decide_reasons,
+    find_holding,
+    schedule_looks,
+)
 
 
-@pytest.mark.parametrize(("reasons", "look", "least"), [(1, None, 29), (4, None, 42), (1, 1, 31), (4, 1, 44)])
+@pytest.mark.parametrize(
+    ("reasons", "look", "least"), [(1, None, 29), (4, None, 42), (1, 1, 31), (4, 1, 44)]
+)
 def test_without_a_failure_so_many_draws_are_enough_and_one_less_is_not(
     reasons: int, look: int | None, least: int
 ) -> None:
@@ -47,7 +55,9 @@ def test_states_are_those_of_the_binomial_test(reasons: int, look: int | None) -
             expected = "falls"
         assert decision.state == expected
         assert decision.share == hits / 60
-        assert (decision.low, decision.high) == pytest.approx(proportion_interval(hits, 60, 1 - 2 * error))
+        assert (decision.low, decision.high) == pytest.approx(
+            proportion_interval(hits, 60, 1 - 2 * error)
+        )
 
 
 def test_what_would_decide() -> None:
@@ -106,7 +116,9 @@ def test_schedules_begin_where_no_failure_is_enough_and_about_double() -> None:
         (np.array([3, 3]), 5, {"earlier": ([0.5], [1.0])}, "earlier"),
     ],
 )
-def test_wrong_arguments_are_named(hits: np.ndarray, draws: object, options: dict[str, float], argument: str) -> None:
+def test_wrong_arguments_are_named(
+    hits: np.ndarray, draws: object, options: dict[str, float], argument: str
+) -> None:
     with pytest.raises(ArgumentError, match=f"^{argument}"):
         decide_reasons(hits, draws, **options)
 
@@ -117,12 +129,18 @@ def test_a_decided_reason_stays_so_and_limits_only_come_nearer() -> None:
     for look, draws in enumerate((44, 92, 192), 1):
         found = decide_reasons(hits, draws, look=look, earlier=(low, high))
         assert [reason.state for reason in found] == ["holds", "holds", "falls"]
-        lows, highs = (np.array([getattr(reason, end) for reason in found]) for end in ("low", "high"))
+        lows, highs = (
+            np.array([getattr(reason, end) for reason in found]) for end in ("low", "high")
+        )
         assert (lows >= low).all()
         assert (highs <= high).all()
         low, high = lows, highs
         hits += [30, 0, draws]  # alone, the first two would be undecided and fall at the next look
-    assert [reason.state for reason in decide_reasons(hits, 400, look=4)] != ["holds", "holds", "falls"]
+    assert [reason.state for reason in decide_reasons(hits, 400, look=4)] != [
+        "holds",
+        "holds",
+        "falls",
+    ]
 
 
 def test_an_undecided_reason_is_decided_within_earlier_limits() -> None:
@@ -135,7 +153,9 @@ def test_an_undecided_reason_is_decided_within_earlier_limits() -> None:
     assert (excluded.low, excluded.high, excluded.state) == (0.5, 0.95, "undecided")
 
 
-def count_wrong(p: float, reasons: int, looks: tuple[int, ...], runs: int, draws_of_model: int | None = None) -> int:
+def count_wrong(
+    p: float, reasons: int, looks: tuple[int, ...], runs: int, draws_of_model: int | None = None
+) -> int:
     """Runs in which any reason of this probability is decided wrongly at any look."""
     generator = np.random.default_rng(9)
     wrong = 0
@@ -152,9 +172,14 @@ def count_wrong(p: float, reasons: int, looks: tuple[int, ...], runs: int, draws
             if draws_of_model is not None:
                 counted, draws = hits[:, :count], np.full(count, draws_of_model)
             found = decide_reasons(counted, draws, look=look, earlier=limits)
-            limits = np.array([reason.low for reason in found]), np.array([reason.high for reason in found])
+            limits = (
+                np.array([reason.low for reason in found]),
+                np.array([reason.high for reason in found]),
+            )
             states = [reason.state for reason in found]
-            assert all(state in ("undecided", now) for state, now in zip(before, states, strict=True))
+            assert all(
+                state in ("undecided", now) for state, now in zip(before, states, strict=True)
+            )
             before = states
             mistaken |= ("falls" if p >= 0.9 else "holds") in states
             if "undecided" not in states:
@@ -205,6 +230,8 @@ def test_without_a_hit_or_a_draw_nothing_is_found() -> None:
 @pytest.mark.parametrize("draws_of_model", [None, 10])
 @pytest.mark.parametrize("reasons", [1, 4])
 @pytest.mark.parametrize("p", [0.7, 0.8999, 0.9, 0.97])
-def test_at_most_one_run_of_twenty_decides_wrongly(p: float, reasons: int, draws_of_model: int | None) -> None:
+def test_at_most_one_run_of_twenty_decides_wrongly(
+    p: float, reasons: int, draws_of_model: int | None
+) -> None:
     wrong = count_wrong(p, reasons, schedule_looks(400, reasons=reasons), 1000, draws_of_model)
     assert proportion_interval(wrong, 1000, 0.95)[0] <= 0.05

@@ -7,7 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from standfast.statistics.comparison import ControlTest, compare_with_controls, count_more_against_controls
+from standfast.statistics.comparison import (
+    ControlTest,
+    compare_with_controls,
+    count_more_against_controls,
+)
 
 
 def share_decided(samples: int, shift: float, explainers: int, trials: int = 80) -> float:
@@ -41,8 +45,14 @@ def test_the_number_decides_in_about_half_of_all_cases(shift: float, explainers:
 
 
 def test_no_effect_has_no_number() -> None:
-    assert count_more_against_controls(ControlTest("a", "random", 9, None, 0.0, 1.0, 1.0, 0.05), 1) is None
-    assert count_more_against_controls(ControlTest("a", "random", 9, None, 1e-3, 1.0, 1.0, 0.05), 1) is None
+    assert (
+        count_more_against_controls(ControlTest("a", "random", 9, None, 0.0, 1.0, 1.0, 0.05), 1)
+        is None
+    )
+    assert (
+        count_more_against_controls(ControlTest("a", "random", 9, None, 1e-3, 1.0, 1.0, 0.05), 1)
+        is None
+    )
 
 
 def test_too_few_samples_for_any_effect_have_a_number() -> None:

@@ -16,7 +16,9 @@ from standfast.statistics.simultaneous import simultaneous_means
 Array = np.ndarray
 
 
-def intervals_slowly(values: Array, level: float, clusters: Array, seed: int, resamples: int) -> tuple[Array, Array]:
+def intervals_slowly(
+    values: Array, level: float, clusters: Array, seed: int, resamples: int
+) -> tuple[Array, Array]:
     """One resample of clusters at a time, from the definition."""
     groups = [values[clusters == number] for number in np.unique(clusters)]
 
@@ -64,7 +66,9 @@ def test_it_equals_a_slow_implementation() -> None:
 def test_clusters_are_drawn_as_a_whole() -> None:
     generator = np.random.default_rng(1)
     clusters = np.repeat(np.arange(12), generator.integers(1, 6, 12))
-    values = generator.normal(size=(12, 3))[clusters] + 0.1 * generator.normal(size=(len(clusters), 3))
+    values = generator.normal(size=(12, 3))[clusters] + 0.1 * generator.normal(
+        size=(len(clusters), 3)
+    )
     means = simultaneous_means(values, 0.95, clusters=clusters + 100, seed=2, resamples=300)
     low, high = intervals_slowly(values, 0.95, clusters, 2, 300)
     np.testing.assert_allclose(means.low, low, rtol=1e-9)
@@ -75,7 +79,10 @@ def test_clusters_are_drawn_as_a_whole() -> None:
 
 def test_one_draw_in_each_cluster_is_no_clustering() -> None:
     values = np.random.default_rng(3).normal(size=(15, 3))
-    plain, clustered = simultaneous_means(values, 0.9), simultaneous_means(values, 0.9, clusters=np.arange(15))
+    plain, clustered = (
+        simultaneous_means(values, 0.9),
+        simultaneous_means(values, 0.9, clusters=np.arange(15)),
+    )
     np.testing.assert_array_equal(plain.low, clustered.low)
 
 
@@ -121,7 +128,10 @@ def test_a_feature_that_never_differed_may_where_others_rarely_do() -> None:
 
 
 def test_one_draw_or_cluster_says_nothing() -> None:
-    for values, clusters in [(np.ones((1, 2)), None), (np.random.default_rng(7).normal(size=(9, 2)), np.zeros(9))]:
+    for values, clusters in [
+        (np.ones((1, 2)), None),
+        (np.random.default_rng(7).normal(size=(9, 2)), np.zeros(9)),
+    ]:
         means = simultaneous_means(values, 0.95, clusters=clusters)
         assert np.isneginf(means.low).all()
         assert np.isposinf(means.high).all()
@@ -138,7 +148,9 @@ def test_one_draw_or_cluster_says_nothing() -> None:
         (np.zeros((3, 2)), {"level": 1.0}, "level"),
     ],
 )
-def test_wrong_arguments_are_named(values: Array, options: dict[str, object], argument: str) -> None:
+def test_wrong_arguments_are_named(
+    values: Array, options: dict[str, object], argument: str
+) -> None:
     with pytest.raises(ArgumentError, match=argument):
         simultaneous_means(values, **{"level": 0.95, **options})
 
@@ -152,7 +164,11 @@ def count_coverage(runs: int, draws: int, features: int) -> tuple[int, int]:
         values = generator.lognormal(size=(draws, features))
         means = simultaneous_means(values, 0.95, seed=run, resamples=400)
         here += bool(((means.low <= truth) & (truth <= means.high)).all())
-        reach = scipy.stats.t.ppf(1 - 0.025 / features, draws - 1) * values.std(0, ddof=1) / math.sqrt(draws)
+        reach = (
+            scipy.stats.t.ppf(1 - 0.025 / features, draws - 1)
+            * values.std(0, ddof=1)
+            / math.sqrt(draws)
+        )
         student += bool((np.abs(values.mean(0) - truth) <= reach).all())
     return here, student
 
@@ -164,7 +180,9 @@ def test_it_covers_skewed_attributions_where_student_does_not() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("draws", "features"), [(20, 20), (50, 20), (200, 20), (20, 5), (50, 5), (200, 5)])
+@pytest.mark.parametrize(
+    ("draws", "features"), [(20, 20), (50, 20), (200, 20), (20, 5), (50, 5), (200, 5)]
+)
 def test_it_covers_skewed_attributions(draws: int, features: int) -> None:
     here, _ = count_coverage(2000, draws, features)
     assert here / 2000 > 0.93

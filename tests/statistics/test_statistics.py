@@ -87,7 +87,9 @@ def test_degenerate_intervals(statistic: Any) -> None:
 def test_intervals_refuse() -> None:
     values, flags = np.array([1.0, 2.0, 3.0]), np.array([True, False, False])
     interval = partial(bootstrap_interval, values)
-    assert_refused(interval, statistic=["mode"], level=[1.0], censored_side=["left"], censored=[flags[:2]])
+    assert_refused(
+        interval, statistic=["mode"], level=[1.0], censored_side=["left"], censored=[flags[:2]]
+    )
     assert_refused(partial(interval, statistic="mean"), resamples=[0])
     assert_refused(partial(interval, censored=flags), statistic=["mean"])
     with pytest.raises(ArgumentError, match="1 NaN"):
@@ -114,7 +116,10 @@ def test_censored_intervals_hold_whatever_the_true_values_are() -> None:
                 assert found.low <= exact.low
                 assert exact.high <= found.high
                 assert found.between[0] <= exact.value <= found.between[1]
-                nearest = min(nearest, abs(exact.low - found.low) if side == "upper" else abs(exact.high - found.high))
+                nearest = min(
+                    nearest,
+                    abs(exact.low - found.low) if side == "upper" else abs(exact.high - found.high),
+                )
             assert nearest == 0 or nearest == INF
             assert found.exact == (found.between[0] == found.between[1])
             assert found.bound in (None, side)
@@ -127,8 +132,14 @@ def test_open_intervals_say_where_they_end() -> None:
     assert (found.exact, found.low, found.low_bound, found.high) == (True, -INF, -20, -3)
     found = bootstrap_interval(-values, censored=flags, censored_side="lower")
     assert (found.low, found.high, found.high_bound, found.low_bound) == (3, INF, 20, None)
-    nothing = median_interval(np.full(7, -INF), np.full(7, INF), 0.95)  # such as differences of two bounds
-    assert (nothing.low, nothing.high, nothing.low_bound, nothing.high_bound) == (-INF, INF, None, None)
+    # such as differences of two bounds
+    nothing = median_interval(np.full(7, -INF), np.full(7, INF), 0.95)
+    assert (nothing.low, nothing.high, nothing.low_bound, nothing.high_bound) == (
+        -INF,
+        INF,
+        None,
+        None,
+    )
     half = bootstrap_interval(np.array([1.0, 2.0]), censored=np.array([True, False]))
     assert (half.value, half.bound) == (1.5, "upper")
 
@@ -246,10 +257,14 @@ def test_midranks() -> None:
 
 def test_censored_ranks_tie_at_the_bound() -> None:
     """ln P, lower is better: censored at -20, the two tie below everything else."""
-    found = compare(np.array([[-3.0, -20, -20, -19]]), "abcd", "lower", np.array([[False, True, True, False]]))
+    found = compare(
+        np.array([[-3.0, -20, -20, -19]]), "abcd", "lower", np.array([[False, True, True, False]])
+    )
     np.testing.assert_array_equal(found.ranks, [[4, 1.5, 1.5, 3]])
     # different bounds: -15 is not comparable with "at most -10", nor is "at most -12"; -9 is
-    found = compare(np.array([[-10.0, -15, -12, -9]]), "abcd", "lower", np.array([[True, False, True, False]]))
+    found = compare(
+        np.array([[-10.0, -15, -12, -9]]), "abcd", "lower", np.array([[True, False, True, False]])
+    )
     np.testing.assert_array_equal(found.ranks, [[2, 2, 2, 4]])
     # on the bound: the true value may be the same
     found = compare(np.array([[-10.0, -10.0]]), "ab", "lower", np.array([[True, False]]))
@@ -262,7 +277,11 @@ def test_censored_ranks_tie_at_the_bound() -> None:
 def test_friedman_statistic(ties: bool) -> None:
     for seed in range(20):
         random = rng(seed)
-        values = random.integers(0, 4, size=(12, 5)).astype(float) if ties else random.normal(size=(12, 5))
+        values = (
+            random.integers(0, 4, size=(12, 5)).astype(float)
+            if ties
+            else random.normal(size=(12, 5))
+        )
         ours, _ = friedman(midranks(values), 1)
         assert ours == pytest.approx(stats.friedmanchisquare(*values.T).statistic)
 
@@ -275,7 +294,10 @@ def test_friedman_p_against_all_permutations(ties: bool) -> None:
     def spread(rows: Any) -> float:
         return float((np.sum(rows, axis=0) ** 2).sum())
 
-    every = [spread(rows) for rows in itertools.product(*(list(itertools.permutations(row)) for row in ranks))]
+    every = [
+        spread(rows)
+        for rows in itertools.product(*(list(itertools.permutations(row)) for row in ranks))
+    ]
     exact = np.mean([s >= spread(ranks) - 1e-9 for s in every])
     _, ours = friedman(ranks, 20_000)
     assert ours == pytest.approx(exact, abs=4 * math.sqrt(exact / 20_000))
@@ -325,13 +347,17 @@ def test_signed_rank_against_all_signs() -> None:
 def test_signed_rank_against_scipy() -> None:
     for n in (6, 15, 50):
         differences = rng(n).normal(size=n) + 0.4
-        assert signed_rank(differences)[0] == pytest.approx(stats.wilcoxon(differences, method="exact").pvalue)
+        assert signed_rank(differences)[0] == pytest.approx(
+            stats.wilcoxon(differences, method="exact").pvalue
+        )
     tied = np.array([0.0, 1, 1, -2, 3, 3, 0, 2, 5, -1, 2, 4])
     theirs = stats.wilcoxon(tied, zero_method="pratt", method=stats.PermutationMethod()).pvalue
     assert signed_rank(tied)[0] == pytest.approx(theirs)
     for random in (rng(1), rng(2)):
         many = random.integers(-20, 23, size=400).astype(float)
-        theirs = stats.wilcoxon(many, zero_method="pratt", method="asymptotic", correction=False).pvalue
+        theirs = stats.wilcoxon(
+            many, zero_method="pratt", method="asymptotic", correction=False
+        ).pvalue
         assert signed_rank(many)[0] == pytest.approx(theirs)
     # exact and normal agree where they meet
     at = rng(5).normal(size=200) + 0.15
@@ -360,7 +386,9 @@ def test_signed_rank_of_bounds() -> None:
 def test_holm() -> None:
     for seed in range(20):
         p = rng(seed).random(8) ** 3
-        slow = [min(1.0, max(sorted(p)[i] * (8 - i) for i in range(8) if sorted(p)[i] <= q)) for q in p]
+        slow = [
+            min(1.0, max(sorted(p)[i] * (8 - i) for i in range(8) if sorted(p)[i] <= q)) for q in p
+        ]
         np.testing.assert_allclose(holm(p), slow)
     assert holm(np.empty(0)).shape == (0,)
 
@@ -368,7 +396,14 @@ def test_holm() -> None:
 #: adjusted p of all pairs, by scikit-posthocs 0.17.1
 PAIRS = {
     8: [0.390625, 0.046875, 0.046875, 0.390625, 0.15625, 0.15625],
-    30: [0.01860224456, 0.009469978511, 0.0001420006156, 0.730341997, 0.003042044118, 0.01209538244],
+    30: [
+        0.01860224456,
+        0.009469978511,
+        0.0001420006156,
+        0.730341997,
+        0.003042044118,
+        0.01209538244,
+    ],
 }
 
 
@@ -380,7 +415,8 @@ def test_p_values_of_pairs_are_those_that_scikit_posthocs_gave(n: int) -> None:
     np.testing.assert_allclose(found.mean_ranks, stats.rankdata(-values, axis=1).mean(axis=0))
     for i, j in itertools.permutations(range(4), 2):
         gains = values[:, i] - values[:, j]
-        ranks = stats.rankdata(np.abs(gains))  # Kerby: the share of the rank sum in favour less the share against
+        # Kerby: the share of the rank sum in favour less the share against
+        ranks = stats.rankdata(np.abs(gains))
         assert found.effects[i, j] == pytest.approx((ranks * np.sign(gains)).sum() / ranks.sum())
         middle = found.differences[i][j]
         assert middle.value == pytest.approx(np.median(gains))
@@ -392,14 +428,25 @@ def test_p_values_of_pairs_are_those_that_scikit_posthocs_gave(n: int) -> None:
 def same(a: Comparison, b: Comparison) -> bool:
     return all(
         np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True)
-        for name in ("ranks", "mean_ranks", "p_values", "effects", "friedman_p", "friedman_statistic", "used")
+        for name in (
+            "ranks",
+            "mean_ranks",
+            "p_values",
+            "effects",
+            "friedman_p",
+            "friedman_statistic",
+            "used",
+        )
     )
 
 
 def test_directions_and_sides_mirror() -> None:
     for seed in range(10):
         random = rng(seed)
-        values, flags = random.integers(-9, 0, size=(12, 4)).astype(float), random.random((12, 4)) < 0.3
+        values, flags = (
+            random.integers(-9, 0, size=(12, 4)).astype(float),
+            random.random((12, 4)) < 0.3,
+        )
         a = compare(values, "abcd", "lower", flags, "upper")
         assert same(a, compare(-values, "abcd", "higher", flags, "lower"))
         assert not same(a, compare(values, "abcd", "lower", flags, "lower"))
@@ -439,7 +486,9 @@ def test_differences_hold_whatever_the_true_values_are() -> None:
             assert middle.low <= exact.low + 1e-12
             assert exact.high <= middle.high + 1e-12
             assert middle.between[0] - 1e-12 <= exact.value <= middle.between[1] + 1e-12
-    both = compare(np.full((3, 2), -20.0), "ab", "lower", np.ones((3, 2), dtype=bool)).differences[0][1]
+    both = compare(np.full((3, 2), -20.0), "ab", "lower", np.ones((3, 2), dtype=bool)).differences[
+        0
+    ][1]
     assert both.bound == "unknown"
     assert math.isnan(both.value)
 
@@ -522,7 +571,9 @@ def test_the_estimate_of_needed_samples_is_where_the_test_begins_to_reject() -> 
         20 * copies
         for copies in range(1, 60)
         if compare(
-            np.tile(values, (copies, 1)) + 1e-6 * rng(6).normal(size=(20 * copies, 2)), ["a", "b"], "higher"
+            np.tile(values, (copies, 1)) + 1e-6 * rng(6).normal(size=(20 * copies, 2)),
+            ["a", "b"],
+            "higher",
         ).significant.any()
     )
     assert first - 25 <= needed <= first + 25
@@ -613,7 +664,10 @@ def test_false_positives_at_length(kind: str, n: int, k: int) -> None:
 @pytest.mark.usefixtures("few_permutations")
 def test_power() -> None:
     """One column of three is shifted by one standard deviation: it is found nearly always, and no other difference."""
-    found = [compare(rng(run).normal(size=(30, 3)) + np.array([1.2, 0, 0]), "abc", "higher") for run in range(100)]
+    found = [
+        compare(rng(run).normal(size=(30, 3)) + np.array([1.2, 0, 0]), "abc", "higher")
+        for run in range(100)
+    ]
     assert sum(c.winner_set == (0,) for c in found) >= 90
     assert sum(bool(c.significant[1, 2]) for c in found) <= 12  # 0.05 and three standard errors
     # the same below a floor that hides half of the others' values
@@ -629,7 +683,9 @@ def slow_w(ranks: Any) -> float:
     """The textbook's: 12 S / (m^2 (k^3 - k) - m sum of t^3 - t)."""
     m, k = ranks.shape
     totals = ranks.sum(axis=0)
-    ties = sum(float(count**3 - count) for row in ranks for count in np.unique(row, return_counts=True)[1])
+    ties = sum(
+        float(count**3 - count) for row in ranks for count in np.unique(row, return_counts=True)[1]
+    )
     return float(12 * ((totals - totals.mean()) ** 2).sum() / (m**2 * (k**3 - k) - m * ties))
 
 
@@ -637,7 +693,11 @@ def test_agreement() -> None:
     for seed in range(30):
         random = rng(seed)
         m, k = int(random.integers(2, 7)), int(random.integers(3, 8))
-        values = random.integers(0, 5, size=(m, k)).astype(float) if seed % 2 else random.normal(size=(m, k))
+        values = (
+            random.integers(0, 5, size=(m, k)).astype(float)
+            if seed % 2
+            else random.normal(size=(m, k))
+        )
         if (values == values[:, :1]).all(axis=1).any():
             continue
         found = measure_agreement(values, [str(i) for i in range(m)])
@@ -645,7 +705,9 @@ def test_agreement() -> None:
         assert found.kendalls_w == pytest.approx(slow_w(ranks))
         assert found.kendalls_w == pytest.approx(friedman(ranks, 1)[0] / (m * (k - 1)))
         for i, j in itertools.product(range(m), repeat=2):
-            assert found.correlations[i, j] == pytest.approx(stats.spearmanr(values[i], values[j]).statistic)
+            assert found.correlations[i, j] == pytest.approx(
+                stats.spearmanr(values[i], values[j]).statistic
+            )
         if not seed % 2:
             mean = found.correlations[np.triu_indices(m, 1)].mean()
             assert mean == pytest.approx((m * found.kendalls_w - 1) / (m - 1))
@@ -721,13 +783,27 @@ def study(rows: list[dict[str, Any]]) -> Results:
     return Results(store=None, manifest={}, samples=frame, jobs=pl.DataFrame(), planned=0)  # type: ignore[arg-type]
 
 
-def grid(labels: dict[str, Any], samples: int = 12, repeats: int = 1, models: str = "m") -> list[dict[str, Any]]:
+def grid(
+    labels: dict[str, Any], samples: int = 12, repeats: int = 1, models: str = "m"
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for model, (label, columns) in itertools.product(models, labels.items()):
         for explainer, repeat, sample in itertools.product("zab", range(repeats), range(samples)):
-            row = {"data": "d", "model": model, "explainer": explainer, "label": label, "metric": label}
+            row = {
+                "data": "d",
+                "model": model,
+                "explainer": explainer,
+                "label": label,
+                "metric": label,
+            }
             rows.append(
-                {**row, "repeat": repeat, "sample": sample, "status": "ok", **columns(explainer, repeat, sample)}
+                {
+                    **row,
+                    "repeat": repeat,
+                    "sample": sample,
+                    "status": "ok",
+                    **columns(explainer, repeat, sample),
+                }
             )
     return rows
 
@@ -758,12 +834,17 @@ def test_rankings() -> None:
     assert [(r.model, r.label) for r in found] == [
         (model, label) for model in "mn" for label in ("up", "down", "other")
     ]
-    assert all(r.data == "d" and r.comparison.names == ("z", "a", "b") and r.comparison.count == 12 for r in found)
+    assert all(
+        r.data == "d" and r.comparison.names == ("z", "a", "b") and r.comparison.count == 12
+        for r in found
+    )
     assert found[0].comparison.order == (2, 1, 0)
     assert found[1].comparison.order == (0, 1, 2)
     assert found[0].samples == tuple(range(12))
     both = measure_agreements(found)
-    assert [(a.data, a.model, a.names) for a in both] == [("d", m, ("up", "down", "other")) for m in "mn"]
+    assert [(a.data, a.model, a.names) for a in both] == [
+        ("d", m, ("up", "down", "other")) for m in "mn"
+    ]
     assert both[0].explainers == ("z", "a", "b")
     np.testing.assert_allclose(both[0].correlations, [[1, -1, 1], [-1, 1, -1], [1, -1, 1]])
     assert both[0].kendalls_w == pytest.approx(1 / 9)
@@ -774,7 +855,10 @@ def test_rankings() -> None:
 
 def test_rankings_leave_out_what_does_not_count() -> None:
     def columns(explainer: str, repeat: int, sample: int) -> dict[str, Any]:
-        return {"value": shifted(explainer, repeat, sample), "found": not (explainer == "a" and sample in (1, 2))}
+        return {
+            "value": shifted(explainer, repeat, sample),
+            "found": not (explainer == "a" and sample in (1, 2)),
+        }
 
     rows = grid({"x": columns})
     rows[3]["status"] = "misclassified"  # of z
@@ -785,7 +869,9 @@ def test_rankings_leave_out_what_does_not_count() -> None:
     assert np.flatnonzero(~found.comparison.used).tolist() == [1, 2, 3, 4, 5, 6]
     (found,) = rank_explainers(study(rows).samples, {"x": Read("value", "lower")})
     assert np.flatnonzero(~found.comparison.used).tolist() == [3, 4, 5]
-    assert rank_explainers(study(rows).samples, {"x": Read("value", "lower", only=("absent",))}) == []
+    assert (
+        rank_explainers(study(rows).samples, {"x": Read("value", "lower", only=("absent",))}) == []
+    )
     assert rank_explainers(study(rows).samples, {"x": Read("absent", "lower")}) == []
     for row in rows:
         row["value"] = row["value"] if row["explainer"] != "b" else None
@@ -800,16 +886,24 @@ def test_rankings_leave_out_what_does_not_count() -> None:
 
 def test_agreements_pair_samples_and_explainers(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = grid(
-        {"x": lambda e, r, s: {"value": 5 * shifted(e, r, s) % 1}, "y": lambda e, r, s: {"value": shifted(e, r, s)}}
+        {
+            "x": lambda e, r, s: {"value": 5 * shifted(e, r, s) % 1},
+            "y": lambda e, r, s: {"value": shifted(e, r, s)},
+        }
     )
-    missing = [r for r in rows if (r["label"], r["explainer"]) == ("x", "a") and r["sample"] in (0, 3)]
+    missing = [
+        r for r in rows if (r["label"], r["explainer"]) == ("x", "a") and r["sample"] in (0, 3)
+    ]
     rows = [row for row in rows if row not in missing]
-    found = rank_explainers(study(rows).samples, {"x": Read("value", "lower"), "y": Read("value", "lower")})
+    found = rank_explainers(
+        study(rows).samples, {"x": Read("value", "lower"), "y": Read("value", "lower")}
+    )
     ranks = np.full((2, 12, 3), np.nan)
     ranks[0, [1, 2, *range(4, 12)]], ranks[1] = found[0].comparison.ranks, found[1].comparison.ranks
     given: list[Any] = []
     monkeypatch.setattr(
-        "standfast.statistics.ranking.measure_agreement_interval", lambda ranks, level: given.append(ranks)
+        "standfast.statistics.ranking.measure_agreement_interval",
+        lambda ranks, level: given.append(ranks),
     )
     measure_agreements(found)
     np.testing.assert_array_equal(given[0], ranks)
@@ -820,7 +914,9 @@ def test_agreements_pair_samples_and_explainers(monkeypatch: pytest.MonkeyPatch)
     for label, explainer in (("x", "z"), ("y", "b")):
         rows = [row for row in rows if (row["label"], row["explainer"]) != (label, explainer)]
     (both,) = measure_agreements(
-        rank_explainers(study(rows).samples, {"x": Read("value", "lower"), "y": Read("value", "lower")})
+        rank_explainers(
+            study(rows).samples, {"x": Read("value", "lower"), "y": Read("value", "lower")}
+        )
     )
     assert both.used.tolist() == [name == "a" for name in both.explainers]
     assert math.isnan(both.kendalls_w)
@@ -832,13 +928,17 @@ def test_rankings_of_repeats_and_bounds() -> None:
         low = explainer == "b" and repeat < 2  # two of three repeats reach the floor
         return {"lnp": -20.0 if low else -10.0 - repeat - "zab".index(explainer), "low": low}
 
-    (found,) = rank_explainers(study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower", "low")})
+    (found,) = rank_explainers(
+        study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower", "low")}
+    )
     assert found.comparison.censored == 12
     np.testing.assert_array_equal(found.comparison.mean_ranks, [3, 2, 1])
     middle = found.comparison.differences[2][0]
     assert (middle.value, middle.bound, middle.high) == (-9, "upper", -9)
     # without the flags the same values would be numbers
-    (found,) = rank_explainers(study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower")})
+    (found,) = rank_explainers(
+        study(grid({"x": columns}, repeats=3)).samples, {"x": Read("lnp", "lower")}
+    )
     assert found.comparison.censored == 0
 
 

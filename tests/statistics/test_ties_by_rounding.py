@@ -10,9 +10,21 @@ import pytest
 
 from standfast.results import ConfiguredMetric, ValueSpec
 from standfast.results.metric_results import MetricResults
-from standfast.results.quality import References, find_bad_p_value, find_weak_classes, judge_stability
+from standfast.results.quality import (
+    References,
+    find_bad_p_value,
+    find_weak_classes,
+    judge_stability,
+)
 from standfast.results.sanity import Check, Sanity
-from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow, summarise_metric
+from standfast.results.summary import (
+    Counts,
+    Decision,
+    MetricSummary,
+    Summary,
+    SummaryRow,
+    summarise_metric,
+)
 from standfast.results.verdict import reach_verdict
 from standfast.statistics.comparison import compare, compare_with_controls
 from standfast.statistics.decisions import count_met
@@ -31,7 +43,9 @@ def merge_slowly(row: list[float], usual: float) -> list[float]:
             moved = False
             for other in row:
                 step = lowest - other
-                if 0 < step <= ROUNDING * max(abs(lowest), abs(other), usual) and math.isfinite(step):
+                if 0 < step <= ROUNDING * max(abs(lowest), abs(other), usual) and math.isfinite(
+                    step
+                ):
                     lowest, moved = other, True
         merged.append(lowest)
     return merged
@@ -91,8 +105,13 @@ def test_a_middle_that_is_reached_by_rounding_judges_nothing() -> None:
     lower = Interval(ALMOST, ALMOST, ALMOST, 12, 0.96, None, (ALMOST, ALMOST))
     assert judge_stability(SPEC, lower, below) == "undecided"
     values = np.full(12, ALMOST)
-    assert find_bad_p_value(SPEC, values, np.zeros(12, dtype=bool), References(1.0, 1.0, None, None)) == 1.0
-    frame = pl.DataFrame({"status": "ok", "value": values, "targets": [3] * 12}).with_row_index("sample")
+    assert (
+        find_bad_p_value(SPEC, values, np.zeros(12, dtype=bool), References(1.0, 1.0, None, None))
+        == 1.0
+    )
+    frame = pl.DataFrame({"status": "ok", "value": values, "targets": [3] * 12}).with_row_index(
+        "sample"
+    )
     assert find_weak_classes(SPEC, frame, References(1.0, 1.0, None, None)) == ()
 
 
@@ -127,5 +146,7 @@ def test_who_says_little_does_not_lead_by_rounding() -> None:
     metric = ConfiguredMetric("x", "x", {}, "higher", False, SPEC, {})
     measured = MetricSummary("d", "m", metric, tuple(rows), None, Decision("open", "no difference"))
     checks = {("d", "m", "hollow"): failed, ("d", "m", "good"): passed}
-    summary = Summary(("d",), ("m",), ("hollow", "good"), (), {"d": 12}, (measured,), {}, 1, 0, 0, (), checks)
+    summary = Summary(
+        ("d",), ("m",), ("hollow", "good"), (), {"d": 12}, (measured,), {}, 1, 0, 0, (), checks
+    )
     assert reach_verdict(summary, "d", "m").hollow == ()

@@ -31,7 +31,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def evaluate(count: int = 6, seed: int = 0, per_job: int | None = 4) -> Results:
     model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(count, *SHAPES["flat"], generator=torch.Generator().manual_seed(3))
-    options: dict[str, Any] = {"controls": False, "sanity": False, "progress": False, "samples_per_job": per_job}
+    options: dict[str, Any] = {
+        "controls": False,
+        "sanity": False,
+        "progress": False,
+        "samples_per_job": per_job,
+    }
     return standfast.evaluate(model, "saliency", inputs, "aopc:preset=quick", seed=seed, **options)
 
 
@@ -43,7 +48,9 @@ def place(found: Results) -> Path:
     return Path(found.store.folder.address)
 
 
-def test_the_same_call_finds_its_jobs_and_another_does_not(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_call_finds_its_jobs_and_another_does_not(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = evaluate()
     assert jobs(first) == (0, 2)
     assert place(first).parent == root
@@ -141,7 +148,9 @@ def test_a_folder_in_which_others_can_write_is_not_read(
     assert place(found).parent not in (root, earlier.parent)
 
 
-def test_nothing_is_kept_where_the_user_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_kept_where_the_user_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STANDFAST_CACHE", "off")
     monkeypatch.chdir(tmp_path)
     found = evaluate()
@@ -166,7 +175,9 @@ def test_old_results_are_deleted_and_used_ones_are_not(root: Path) -> None:
     assert [folder.exists() for folder in folders] == [False, True, True]
 
 
-def test_the_oldest_are_deleted_if_all_are_too_large(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_are_deleted_if_all_are_too_large(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders = [place(evaluate(seed=seed)) for seed in range(5)]
     for folder, age in zip(folders, (5, 4, 3, 2, 0.5), strict=True):
         set_age(folder, age)
@@ -177,7 +188,14 @@ def test_the_oldest_are_deleted_if_all_are_too_large(root: Path, monkeypatch: py
     assert place(newest).exists()
     monkeypatch.setattr(cache, "MOST_BYTES", 1)
     evaluate(seed=9)
-    assert [folder.exists() for folder in folders] == [False, False, False, False, True]  # used within a day
+    # used within a day
+    assert [folder.exists() for folder in folders] == [
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_the_command_shows_and_deletes(root: Path) -> None:

@@ -16,7 +16,11 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "reliability" / "study_ch
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("kind", ["tensors", "arrays", "frames", "texts"])
 def test_all_changes(kind: str) -> None:
-    for package in {"frames": ["shap"], "arrays": ["shap"], "texts": ["transformers"]}.get(kind, []):
+    for package in {"frames": ["shap"], "arrays": ["shap"], "texts": ["transformers"]}.get(
+        kind, []
+    ):
         pytest.importorskip(package)
-    run = subprocess.run([sys.executable, str(BENCHMARK), kind], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, str(BENCHMARK), kind], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stdout + run.stderr

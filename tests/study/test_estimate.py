@@ -59,7 +59,9 @@ def timed_model(clock: Clock, shape: tuple[int, ...] = SHAPES["flat"]) -> standf
     return standfast.Model(Timed(small_net(shape), clock), (0.0, 1.0), device="cpu", batch_size=64)
 
 
-def make_grid(model: standfast.Model, inputs: Tensor, *metrics: Metric, explainers: Any = None, **more: Any) -> Grid:
+def make_grid(
+    model: standfast.Model, inputs: Tensor, *metrics: Metric, explainers: Any = None, **more: Any
+) -> Grid:
     explainers = explainers or {"saliency": standfast.explainers.get("saliency")}
     labelled = {metric.name: metric for metric in metrics}
     return Grid({"x": Samples(inputs)}, {"m": LoadedModel(model)}, explainers, labelled, **more)
@@ -99,9 +101,22 @@ def test_trials_to_the_end_count_what_results_report(name: str) -> None:
     shape = SHAPES["image"]
     model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     options: dict[str, Any] = {"samples_per_job": 2, "controls": False}
-    found = estimate(model, "input_x_gradient", draw(2, shape), metrics[name].example(), seconds=math.inf, **options)
+    found = estimate(
+        model,
+        "input_x_gradient",
+        draw(2, shape),
+        metrics[name].example(),
+        seconds=math.inf,
+        **options,
+    )
     result = standfast.evaluate(
-        model, "input_x_gradient", draw(2, shape), metrics[name].example(), progress=False, sanity=False, **options
+        model,
+        "input_x_gradient",
+        draw(2, shape),
+        metrics[name].example(),
+        progress=False,
+        sanity=False,
+        **options,
     ).samples
     assert found.evaluations == result["model_evaluations"].sum()
     assert found.seconds > 0
@@ -125,11 +140,17 @@ class Prepared(Repeated):
     [
         pytest.param(Repeated(20), 1.0, 21, None, 1.5, id="run to its end"),
         pytest.param(Repeated(), 2.0, 10_001, 160, 10, id="stopped, and its pilot run"),
-        pytest.param(Repeated(factor=3), 6.0, 30_000, 480, 30, id="a pilot that takes more than expected"),
-        pytest.param(Repeated(factor=3, budget=12_000), 6.0, 12_000, None, 30, id="no more than the budget"),
+        pytest.param(
+            Repeated(factor=3), 6.0, 30_000, 480, 30, id="a pilot that takes more than expected"
+        ),
+        pytest.param(
+            Repeated(factor=3, budget=12_000), 6.0, 12_000, None, 30, id="no more than the budget"
+        ),
         pytest.param(Repeated(), 0.1, 10_001, 160, 10, id="the pilot takes too long, too"),
         # a batch of 16 rows takes 16 ms, and a trial 3 s
-        pytest.param(Prepared(), 3.0, 10_001, 32 + 160, 65, id="what a metric prepares is paid once"),
+        pytest.param(
+            Prepared(), 3.0, 10_001, 32 + 160, 65, id="what a metric prepares is paid once"
+        ),
     ],
 )
 def test_what_is_known_of_a_trial_is_scaled_to_the_last_second(
@@ -138,9 +159,13 @@ def test_what_is_known_of_a_trial_is_scaled_to_the_last_second(
     """16 rows take 16 ms, so 10,000 queries 160 s, and 100 of the pilot 1.6 s. A trial has a third of the time."""
     model, inputs = timed_model(clock), draw(16)
     clock.rows = 0
-    found = estimate(model, "saliency", inputs, metric, samples_per_job=16, seconds=3 * limit, controls=False)
+    found = estimate(
+        model, "saliency", inputs, metric, samples_per_job=16, seconds=3 * limit, controls=False
+    )
     assert clock.rows < 1000 * most
-    assert found.evaluations == pytest.approx(16 * evaluations, rel=0.0 if evaluations % 10_000 else 0.02)
+    assert found.evaluations == pytest.approx(
+        16 * evaluations, rel=0.0 if evaluations % 10_000 else 0.02
+    )
     if metric == Repeated(20):
         clock.rows = 0
         metric(model, "saliency", inputs)
@@ -161,7 +186,10 @@ class Slow:
 def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> None:
     """A corruption curve explains once, and predicts many copies."""
     model, inputs = timed_model(clock), draw(16)
-    metric, slow = standfast.metrics.CorruptionCurve(samples=100), standfast.explainers.from_callable(Slow())
+    metric, slow = (
+        standfast.metrics.CorruptionCurve(samples=100),
+        standfast.explainers.from_callable(Slow()),
+    )
     found = estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0, controls=False)
     clock.rows = 0
     metric(model, slow, inputs)
@@ -169,12 +197,27 @@ def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> Non
 
 
 def test_jobs_that_are_left_are_added_up(clock: Clock) -> None:
-    explainers = {"a": standfast.explainers.get("saliency"), "b": standfast.explainers.get("gradcam:layer=net.1")}
+    explainers = {
+        "a": standfast.explainers.get("saliency"),
+        "b": standfast.explainers.get("gradcam:layer=net.1"),
+    }
     model, inputs = timed_model(clock, SHAPES["image"]), draw(24, SHAPES["image"])
-    plan = make_plan(make_grid(model, inputs, Repeated(20), explainers=explainers, samples_per_job=16, repeats=2))
+    plan = make_plan(
+        make_grid(model, inputs, Repeated(20), explainers=explainers, samples_per_job=16, repeats=2)
+    )
     first, second = cost.estimate_plan(plan, {job.identity for job in plan.jobs[:2]}).lines
-    assert (first.explainer, first.jobs, first.done, first.evaluations) == ("a", 4, 1, (24 + 8) * 21)
-    assert (second.explainer, second.jobs, second.done, second.evaluations) == ("b", 4, 1, (24 + 8) * 21)
+    assert (first.explainer, first.jobs, first.done, first.evaluations) == (
+        "a",
+        4,
+        1,
+        (24 + 8) * 21,
+    )
+    assert (second.explainer, second.jobs, second.done, second.evaluations) == (
+        "b",
+        4,
+        1,
+        (24 + 8) * 21,
+    )
     done = cost.estimate_plan(plan, {job.identity for job in plan.jobs})
     assert (done.evaluations, done.seconds, math.isnan(done.memory)) == (0, 0.0, True)
 
@@ -213,7 +256,13 @@ def test_a_model_without_gradients_is_tried_with_what_needs_none() -> None:
 @pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "a", None, True])
 def test_seconds_are_a_number_above_0(seconds: Any) -> None:
     with pytest.raises(standfast.ArgumentError, match="seconds: expected a number above 0, got"):
-        estimate(standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0)), "saliency", draw(2), "aopc", seconds=seconds)
+        estimate(
+            standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0)),
+            "saliency",
+            draw(2),
+            "aopc",
+            seconds=seconds,
+        )
 
 
 def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: Clock) -> None:
@@ -224,7 +273,9 @@ def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: 
     model = timed_model(clock)
     clock.rows = 0
     metric(model, "saliency", inputs)
-    assert [line.seconds for line in found.lines] == pytest.approx([clock.rows / 1000] * 2, rel=0.02)
+    assert [line.seconds for line in found.lines] == pytest.approx(
+        [clock.rows / 1000] * 2, rel=0.02
+    )
 
 
 def test_a_stopped_trial_leaves_the_model_as_it_was(clock: Clock) -> None:
@@ -256,7 +307,8 @@ def test_memory_is_the_peak_of_the_process(clock: Clock) -> None:
     model, inputs = timed_model(clock), draw(4)
 
     def measure(metric: standfast.metrics.Metric) -> float:
-        with contextlib.suppress(OSError, AttributeError):  # what earlier tests have freed would be used again
+        # what earlier tests have freed would be used again
+        with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
         return estimate(model, "saliency", inputs, metric).memory
 
@@ -275,7 +327,9 @@ def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
     explainer = standfast.explainers.get("integrated_gradients", steps=10)
     work = {
         job.label: job.work
-        for job in make_plan(make_grid(model, draw(2), curve, many, explainers={"ig": explainer})).jobs
+        for job in make_plan(
+            make_grid(model, draw(2), curve, many, explainers={"ig": explainer})
+        ).jobs
     }
     assert curve.cost().evaluations == many.cost().evaluations == 22
     rows = explainer.rows_per_input
@@ -286,11 +340,15 @@ def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
 def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
     model = timed_model(clock, SHAPES["image"])
     metric = standfast.metrics.ParameterSensitivityConsistency(masks=3_000)
-    found = estimate(model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False)
+    found = estimate(
+        model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False
+    )
     layers = metric.bind(module=model.module).layers
     assert len(layers) == 3
     assert found.evaluations == 1 + 3 * 3_000
-    refused = estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
+    refused = estimate(
+        timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False
+    )
     assert "layers" in refused.lines[0].error
     assert "trials failed, and their jobs will: " in repr(refused)
 
@@ -299,7 +357,10 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
     """Of 300 classes, 64 directional derivatives find those that matter; the trial ends long before the search does."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        nets = {count: nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, count)) for count in (2, 300)}
+        nets = {
+            count: nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, count))
+            for count in (2, 300)
+        }
 
     @dataclass(frozen=True, eq=False)
     class FreshSource(ModelSource):
@@ -309,7 +370,9 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
         about: Any = field(default_factory=dict)
 
         def model(self, samples: Any, device: str) -> standfast.Model:
-            return standfast.Model(Timed(nets[self.count], clock), (0.0, 1.0), device="cpu", batch_size=64)
+            return standfast.Model(
+                Timed(nets[self.count], clock), (0.0, 1.0), device="cpu", batch_size=64
+            )
 
     metric, inputs = standfast.metrics.CEval(), draw(32, (20,))
     models: dict[str, ModelSource] = {"two": FreshSource(2), "many": FreshSource(300)}
@@ -334,7 +397,9 @@ def test_many_pairs_share_the_time(clock: Clock) -> None:
     explainers = {name: name for name in ("saliency", "input_x_gradient", "smoothgrad")}
     model = timed_model(clock)
     clock.rows = 0
-    found = estimate(model, explainers, draw(16), Repeated(), samples_per_job=16, seconds=10.0, controls=False)
+    found = estimate(
+        model, explainers, draw(16), Repeated(), samples_per_job=16, seconds=10.0, controls=False
+    )
     assert clock.rows < 2 * 10_000
     assert all(line.seconds > 100 for line in found.lines)
 
@@ -351,7 +416,15 @@ class Heavy:
 def test_what_is_not_tried_is_marked_and_has_the_time_of_its_explanations(clock: Clock) -> None:
     """An explanation of 16 samples takes 16 s: it is measured, and the metric is not tried."""
     heavy = standfast.explainers.from_callable(Heavy())
-    found = estimate(timed_model(clock), heavy, draw(16), Repeated(50), samples_per_job=16, seconds=10, controls=False)
+    found = estimate(
+        timed_model(clock),
+        heavy,
+        draw(16),
+        Repeated(50),
+        samples_per_job=16,
+        seconds=10,
+        controls=False,
+    )
     (line,) = found.lines
     assert line.basis == "explanations"
     assert line.seconds == pytest.approx(51 * 16, rel=0.05)
@@ -369,7 +442,9 @@ class Rare(Repeated):
 def test_a_random_cost_that_was_not_seen_is_not_known(clock: Clock) -> None:
     heavy = standfast.explainers.from_callable(Heavy())
     options: dict[str, Any] = {"samples_per_job": 16, "controls": False}
-    found = estimate(timed_model(clock), heavy, draw(16), [Rare(50), Repeated(50)], seconds=10, **options)
+    found = estimate(
+        timed_model(clock), heavy, draw(16), [Rare(50), Repeated(50)], seconds=10, **options
+    )
     assert [line.basis for line in found.lines] == ["unknown", "explanations"]
     assert found.unknown == ["rare"]
     assert found.seconds == found.lines[1].seconds
@@ -402,6 +477,8 @@ def test_a_trial_that_sees_little_is_not_believed() -> None:
     model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu", batch_size=64)
     sleepy = standfast.explainers.from_callable(Sleepy())
     metrics = {f"m{number}": Repeated(1000 + number) for number in range(6)}
-    found = estimate(model, sleepy, draw(16), metrics, samples_per_job=16, seconds=2.0, controls=False)
+    found = estimate(
+        model, sleepy, draw(16), metrics, samples_per_job=16, seconds=2.0, controls=False
+    )
     for line in found.lines:
         assert 0.3 < line.seconds / (16 * 1001 * 0.005) < 3

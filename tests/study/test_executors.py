@@ -98,7 +98,9 @@ class Queries(Metric):
         return Result(**probe.common_fields(self), value=values[-1])
 
 
-def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repeats: int = 2) -> Grid:
+def a_grid(
+    explainers: dict[str, Explainer] | None = None, count: int = 6, repeats: int = 2
+) -> Grid:
     torch.manual_seed(0)
     model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = 0.2 + 0.6 * torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -124,7 +126,9 @@ def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repea
     )
 
 
-def run(folder: Path, executor: Executor, grid: Grid | None = None, **more: Any) -> tuple[RunSummary, Results]:
+def run(
+    folder: Path, executor: Executor, grid: Grid | None = None, **more: Any
+) -> tuple[RunSummary, Results]:
     summary = run_grid(grid or a_grid(), Store(folder), executor=executor, **more)
     return summary, load_results(folder)
 
@@ -163,7 +167,10 @@ def test_progress_moves_within_a_job_and_its_errors_are_no_failures(
     make: Callable[[], Executor], tmp_path: Path
 ) -> None:
     """Two jobs of 21 queries one after the other, each of which is a batch of a tenth of a second."""
-    grid = replace(a_grid({"slow": standfast.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
+    grid = replace(
+        a_grid({"slow": standfast.explainers.from_callable(slow)}, count=2),
+        metrics={"queries": Queries()},
+    )
     seen: list[Progress] = []
 
     def tell(progress: Progress) -> None:
@@ -187,7 +194,11 @@ def test_progress_moves_within_a_job_and_its_errors_are_no_failures(
     [(0, ["once"], ["once"]), (None, ["deadly", "once", "spoil"], ["deadly"])],
 )
 def test_a_job_that_loses_its_workers_is_a_failure_and_the_others_are_done(
-    retries: int | None, names: list[str], failed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    retries: int | None,
+    names: list[str],
+    failed: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One explainer takes every worker down, and another one the first that it meets, which is replaced.
 
@@ -209,7 +220,8 @@ def test_a_job_that_loses_its_workers_is_a_failure_and_the_others_are_done(
     assert results.missing == 0
     for failure in results.failures:
         assert (
-            failure["error"] == f"WorkerDied: the worker process ended with signal 9 (SIGKILL) during this job{times}"
+            failure["error"]
+            == f"WorkerDied: the worker process ended with signal 9 (SIGKILL) during this job{times}"
         )
         assert "memory" in failure["traceback"]
 
@@ -221,7 +233,12 @@ def test_what_cannot_be_sent_to_a_process_is_refused_with_what_to_do(tmp_path: P
     saliency = {"s": standfast.explainers.get("saliency")}
     for grid in (
         a_grid({"lambda": standfast.explainers.from_callable(lambda module, x, targets: x)}),
-        Grid({"x": Samples(torch.rand(2, 4))}, {"m": exported}, saliency, {"max": MaxSensitivity(BALL, samples=2)}),
+        Grid(
+            {"x": Samples(torch.rand(2, 4))},
+            {"m": exported},
+            saliency,
+            {"max": MaxSensitivity(BALL, samples=2)},
+        ),
     ):
         with pytest.raises(
             standfast.StandfastError,
@@ -266,7 +283,9 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")  # ray's own
-def test_a_ray_node_that_is_killed_half_way_changes_nothing(cluster: Any, expected: Results, tmp_path: Path) -> None:
+def test_a_ray_node_that_is_killed_half_way_changes_nothing(
+    cluster: Any, expected: Results, tmp_path: Path
+) -> None:
     second = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     killed = threading.Event()
@@ -332,8 +351,12 @@ def test_executors_refuse_nonsense(tmp_path: Path) -> None:
     assert_refused(Slurm, tasks=[-1], cluster=["pbs"])
     assert_refused(local, workers=[0])
     assert_refused(Limits, timeout=[0, True, float("inf")], memory_gb=[-1.0], retries=[-1])
-    with pytest.raises(standfast.ArgumentError, match="out: expected a place that all machines reach"):
-        run_grid(a_grid(), Store("memory://results"), executor=Slurm(folder=tmp_path, cluster="local"))
+    with pytest.raises(
+        standfast.ArgumentError, match="out: expected a place that all machines reach"
+    ):
+        run_grid(
+            a_grid(), Store("memory://results"), executor=Slurm(folder=tmp_path, cluster="local")
+        )
 
 
 def test_one_worker_without_limits_is_this_process() -> None:
@@ -359,7 +382,12 @@ def test_what_the_command_line_says_of_workers_counts(tmp_path: Path) -> None:
     from standfast.study.file.spec import study_from
 
     metric = {"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 2}}
-    parts = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"], "metrics": [metric]}
+    parts = {
+        "data": {"d": "digits"},
+        "models": {"m": "lenet5-mnist"},
+        "explainers": ["saliency"],
+        "metrics": [metric],
+    }
     study = study_from({**parts, "samples": 1})
     ray, slurm = executor_of(study, "ray", 1), executor_of(study, "slurm", 1)
     assert isinstance(ray, Ray)
@@ -456,8 +484,16 @@ def one_bad_job(explain: Callable[..., torch.Tensor]) -> Grid:
 @pytest.mark.parametrize(
     ("explain", "limits", "words"),
     [
-        (sleepy, Limits(timeout=1.0), r"TimeoutError: the job ran for \d\.\d s, and the limit is 1 s"),
-        (greedy, Limits(memory_gb=1.4), r"MemoryError: the worker took .* GB, and the limit is 1\.4 GB"),
+        (
+            sleepy,
+            Limits(timeout=1.0),
+            r"TimeoutError: the job ran for \d\.\d s, and the limit is 1 s",
+        ),
+        (
+            greedy,
+            Limits(memory_gb=1.4),
+            r"MemoryError: the worker took .* GB, and the limit is 1\.4 GB",
+        ),
     ],
 )
 def test_a_job_that_exceeds_a_limit_fails_and_the_others_are_done(
@@ -475,7 +511,14 @@ def test_a_job_that_exceeds_a_limit_fails_and_the_others_are_done(
     assert re.fullmatch(words, error), error
     if explain is sleepy:  # the processes that the job has started are ended with it
         children = [int(number) for number in marker.read_text().split()]
-        in_time(lambda: not any(map(is_running, children[: 2 if Path("/proc/self/environ").exists() else 1])), 5)
+        in_time(
+            lambda: (
+                not any(
+                    map(is_running, children[: 2 if Path("/proc/self/environ").exists() else 1])
+                )
+            ),
+            5,
+        )
 
 
 def is_running(process: int) -> bool:
@@ -519,7 +562,10 @@ def test_ray_ends_a_job_that_takes_too_long(cluster: Any, tmp_path: Path) -> Non
     ray = Ray(cluster.address, workers=1, limits=Limits(timeout=2.0, memory_gb=0.1))
     summary, results = run(tmp_path, ray, one_bad_job(sleepy))
     assert (summary.done, len(summary.failed)) == (2, 1)
-    assert re.fullmatch(r"TimeoutError: the job ran for \d\.\d s, and the limit is 2 s", results.failures[0]["error"])
+    assert re.fullmatch(
+        r"TimeoutError: the job ran for \d\.\d s, and the limit is 2 s",
+        results.failures[0]["error"],
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -550,11 +596,18 @@ def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
         "    run(sys.argv[2], Processes(2), a_grid(count=40))\n"
     )
     (tmp_path / "script.py").write_text(code)
-    command = [sys.executable, tmp_path / "script.py", str(Path(__file__).parent), str(tmp_path / "results")]
+    command = [
+        sys.executable,
+        tmp_path / "script.py",
+        str(Path(__file__).parent),
+        str(tmp_path / "results"),
+    ]
     folders = os.pathsep.join(entry for entry in sys.path if entry)
     environment = {**os.environ, "STANDFAST_TEST_MARK": tmp_path.name, "PYTHONPATH": folders}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    in_time(lambda: len(find_processes()) >= 3 or process.poll() is not None)  # the workers have begun to start
+    # the workers have begun to start
+    in_time(lambda: len(find_processes()) >= 3 or process.poll() is not None)
     process.terminate()
     assert process.wait(30) == -signal.SIGTERM
-    in_time(lambda: not find_processes(), 20)  # workers that were still loading their libraries notice when they have
+    # workers that were still loading their libraries notice when they have
+    in_time(lambda: not find_processes(), 20)

@@ -61,11 +61,22 @@ def make_grid(
     **options: Any,
 ) -> Grid:
     model = Net().eval() if model is None else model
-    ready = model if isinstance(model, standfast.Model) else standfast.Model(model, (0.0, 1.0), device="cpu")
+    ready = (
+        model
+        if isinstance(model, standfast.Model)
+        else standfast.Model(model, (0.0, 1.0), device="cpu")
+    )
     own = get_metric(metric, neighbourhood=LinfBall(0.1)) if isinstance(metric, str) else metric
     made = get(explainer) if isinstance(explainer, str) else explainer
     made = made if isinstance(made, Explainer) else from_callable(made)
-    return Grid({"d": Samples(inputs)}, {"m": LoadedModel(ready)}, {"e": made}, {"s": own}, device="cpu", **options)
+    return Grid(
+        {"d": Samples(inputs)},
+        {"m": LoadedModel(ready)},
+        {"e": made},
+        {"s": own},
+        device="cpu",
+        **options,
+    )
 
 
 def find_identities(grid: Grid, earlier: dict[str, Any] | None = None) -> set[str]:
@@ -87,9 +98,13 @@ CHANGES: dict[str, Callable[[Net], object]] = {
     "the last digit of a weight": set_weight,
     "a hook": lambda net: net.register_forward_hook(halve),
     "a hook of a part": lambda net: net.layer.register_forward_hook(halve),
-    "a method of one object": lambda net: setattr(net, "forward", types.MethodType(lambda self, x: self.layer(x), net)),
+    "a method of one object": lambda net: setattr(
+        net, "forward", types.MethodType(lambda self, x: self.layer(x), net)
+    ),
     "a parametrization": lambda net: nn.utils.parametrizations.weight_norm(net.layer),
-    "a part of another kind": lambda net: setattr(net, "layer", nn.Sequential(net.layer, nn.Tanh())),
+    "a part of another kind": lambda net: setattr(
+        net, "layer", nn.Sequential(net.layer, nn.Tanh())
+    ),
 }
 
 
@@ -116,7 +131,9 @@ def test_a_function_of_arrays_is_what_it_answers() -> None:
 def test_bounds_preprocessing_seed_and_data_are_noticed() -> None:
     def identities(**options: Any) -> set[str]:
         return find_identities(
-            make_grid(standfast.Model(Net().eval(), **{"bounds": (0.0, 1.0), "device": "cpu", **options}))
+            make_grid(
+                standfast.Model(Net().eval(), **{"bounds": (0.0, 1.0), "device": "cpu", **options})
+            )
         )
 
     before = identities()
@@ -131,9 +148,13 @@ def test_what_stands_for_removed_cells_of_a_frame_is_noticed() -> None:
     rows = torch.arange(27.0, dtype=torch.float64).reshape(9, 3).remainder(7)
 
     def identities(categories: tuple[bool, ...] | None, edge: float = -math.inf) -> set[str]:
-        model = standfast.Model.from_callable(lambda x: x, (0.0, 30.0), output="logit", dtype=torch.float64)
+        model = standfast.Model.from_callable(
+            lambda x: x, (0.0, 30.0), output="logit", dtype=torch.float64
+        )
         codes = (
-            None if categories is None else CellCodes(("a", "b", "c"), categories, (edge,) * 3, (0.0,) * 3, (6.0,) * 3)
+            None
+            if categories is None
+            else CellCodes(("a", "b", "c"), categories, (edge,) * 3, (0.0,) * 3, (6.0,) * 3)
         )
         model.reference = make_reference(rows, codes)
         return find_identities(make_grid(model, "occlusion", inputs=rows[:4]))
@@ -144,19 +165,28 @@ def test_what_stands_for_removed_cells_of_a_frame_is_noticed() -> None:
     assert not identities((False, False, False), 0.5) & plain
 
 
-def test_answers_that_are_rounded_otherwise_keep_the_identity_and_so_does_a_study_that_grows() -> None:
+def test_answers_that_are_rounded_otherwise_keep_the_identity_and_so_does_a_study_that_grows() -> (
+    None
+):
     plan = make_plan(make_grid(inputs=INPUTS[:3], samples_per_job=1))
     first = {job.identity for job in plan.jobs}
     stored: dict[str, Any] = plan.manifest["answers"]
     for entry in stored.values():
         for name in set(entry) - {"identity"}:
-            entry[name] = " ".join(str(float(number) * (1 + 1e-5)) for number in entry[name].split())
+            entry[name] = " ".join(
+                str(float(number) * (1 + 1e-5)) for number in entry[name].split()
+            )
         entry["identity"] = "of another machine"
     moved = make_plan(make_grid(samples_per_job=1), earlier=plan.manifest)
     assert not {job.identity for job in moved.jobs} & first  # they are those of the other machine
     grown = find_identities(make_grid(samples_per_job=1), moved.manifest)
     assert grown == {job.identity for job in moved.jobs}
-    assert len(find_identities(make_grid(inputs=INPUTS[:3], samples_per_job=1), moved.manifest) & grown) == 3
+    assert (
+        len(
+            find_identities(make_grid(inputs=INPUTS[:3], samples_per_job=1), moved.manifest) & grown
+        )
+        == 3
+    )
     for entry in stored.values():
         for name in set(entry) - {"identity"}:
             entry[name] = " ".join(str(float(number) * 1.01) for number in entry[name].split())
@@ -176,7 +206,9 @@ class After(MaxSensitivity):
     added: float = 0.5
 
 
-def test_an_option_at_its_default_does_not_count_and_a_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_at_its_default_does_not_count_and_a_version_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def content(metric: Metric) -> Any:
         described: list[Any] = Description(metric).content
         return [described[0], described[1], described[-1]]  # without the text of these two classes
@@ -184,13 +216,19 @@ def test_an_option_at_its_default_does_not_count_and_a_version_does(monkeypatch:
     ball = LinfBall(0.1)
     assert content(Before(ball)) == content(After(ball))
     assert content(After(ball, added=0.6)) != content(After(ball))
-    assert content(Before(ball, samples=4)) == content(After(ball, samples=4)) != content(Before(ball))
+    assert (
+        content(Before(ball, samples=4)) == content(After(ball, samples=4)) != content(Before(ball))
+    )
     monkeypatch.setattr(After, "version", 2)
     assert content(Before(ball)) != content(After(ball))
 
 
 @pytest.mark.parametrize(
-    "made", [get("integrated_gradients", steps=7), get_metric("max_sensitivity", neighbourhood=LinfBall(0.2))]
+    "made",
+    [
+        get("integrated_gradients", steps=7),
+        get_metric("max_sensitivity", neighbourhood=LinfBall(0.2)),
+    ],
 )
 def test_a_registered_name_counts_and_neither_its_module_nor_its_class(made: Any) -> None:
     found = Description(made)
@@ -204,7 +242,11 @@ def test_functions_count_by_their_text_what_they_enclose_and_their_maps() -> Non
     def scaled(by: float) -> Any:
         return lambda module, x, targets: x * by
 
-    assert Description(scaled(1.0)).digest == Description(scaled(1.0)).digest != Description(scaled(2.0)).digest
+    assert (
+        Description(scaled(1.0)).digest
+        == Description(scaled(1.0)).digest
+        != Description(scaled(2.0)).digest
+    )
     table = np.zeros(5000)
     before = Description(table).digest
     table[2500] = 1.0
@@ -241,7 +283,9 @@ def test_a_quantized_module_has_an_identity() -> None:
     assert quantized(1.0) == quantized(1.0) != quantized(2.0)
 
 
-def test_modules_of_the_user_count_with_all_that_they_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_of_the_user_count_with_all_that_they_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also what is imported by a name that is computed; and not for what is registered."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "part_of_mine.py").write_text("SCALE = 1\n")
@@ -270,7 +314,11 @@ print(Description({"f": explain, "s": {"a", "b", "c", "d"}}).digest)
     found = set()
     for seed in "12":
         environment = {**os.environ, "PYTHONHASHSEED": seed}
-        found.add(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
+        found.add(
+            subprocess.run(
+                [sys.executable, "-c", code], env=environment, capture_output=True, check=True
+            ).stdout
+        )
     assert len(found) == 1
 
 
@@ -296,7 +344,9 @@ class Other(ModelSource):
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_worker_with_another_model_than_the_planned_one_says_so(apart: bool, tmp_path: Path) -> None:
+def test_a_worker_with_another_model_than_the_planned_one_says_so(
+    apart: bool, tmp_path: Path
+) -> None:
     grid = dataclasses.replace(make_grid(), models={"m": Other()})
     executor = Processes(1) if apart else None
     summary = run_grid(grid, Store(tmp_path), executor=executor)
@@ -334,7 +384,9 @@ def test_what_an_explainer_leaves_behind_is_undone_and_said(what: str, tmp_path:
 
     metric = get_metric("max_sensitivity", samples=2, neighbourhood=LinfBall(0.1))
     options: dict[str, Any] = {"controls": False, "sanity": False, "progress": False}
-    alone = standfast.evaluate(model, ["saliency"], INPUTS, metric, out=tmp_path / "alone", **options).frame()
+    alone = standfast.evaluate(
+        model, ["saliency"], INPUTS, metric, out=tmp_path / "alone", **options
+    ).frame()
     before = net(INPUTS)
     said = (
         contextlib.nullcontext()
@@ -343,11 +395,19 @@ def test_what_an_explainer_leaves_behind_is_undone_and_said(what: str, tmp_path:
     )
     with said:  # nothing is said of what a call puts back by itself
         both = standfast.evaluate(
-            model, {"spoil": spoil, "saliency": "saliency"}, INPUTS, metric, out=tmp_path / "both", **options
+            model,
+            {"spoil": spoil, "saliency": "saliency"},
+            INPUTS,
+            metric,
+            out=tmp_path / "both",
+            **options,
         )
     assert torch.equal(net(INPUTS), before)
     found = both.frame()
-    assert found.filter(found["explainer"] == "saliency")["value"].to_list() == alone["value"].to_list()
+    assert (
+        found.filter(found["explainer"] == "saliency")["value"].to_list()
+        == alone["value"].to_list()
+    )
 
 
 @pytest.mark.parametrize(
@@ -369,7 +429,9 @@ def test_what_an_explainer_changes_for_the_whole_process_is_undone_and_said(
     metric = get_metric("max_sensitivity", samples=2, neighbourhood=LinfBall(0.1))
     model = standfast.Model(Net().eval(), (0.0, 1.0), device="cpu")
     with pytest.warns(UserWarning, match="'spoil' has changed torch's"):
-        standfast.evaluate(model, {"spoil": spoil}, INPUTS, metric, controls=False, sanity=False, progress=False)
+        standfast.evaluate(
+            model, {"spoil": spoil}, INPUTS, metric, controls=False, sanity=False, progress=False
+        )
     assert read() == before
 
 
@@ -382,7 +444,14 @@ def test_an_explainer_that_draws_at_random_draws_the_same_in_each_run() -> None:
     state, found = torch.get_rng_state(), []
     for _ in range(2):
         each = standfast.evaluate(
-            model, {"draw": draw}, INPUTS, metric, controls=False, sanity=False, progress=False, samples_per_job=1
+            model,
+            {"draw": draw},
+            INPUTS,
+            metric,
+            controls=False,
+            sanity=False,
+            progress=False,
+            samples_per_job=1,
         )
         found.append(each.frame()["value"].to_list())
     assert found[0] == found[1]
@@ -391,14 +460,19 @@ def test_an_explainer_that_draws_at_random_draws_the_same_in_each_run() -> None:
 
 
 def test_answers_are_compared_where_both_have_them() -> None:
-    few, many = Answers({"inputs": (1.0, 2.0)}), Answers({"inputs": (1.0, 2.0, 5.0), "maps": (1.0,)})
+    few, many = (
+        Answers({"inputs": (1.0, 2.0)}),
+        Answers({"inputs": (1.0, 2.0, 5.0), "maps": (1.0,)}),
+    )
     assert few.find_difference(few) == ""
     assert few.find_difference(many) == "maps"
     assert Answers({"inputs": (1.0, 2.0 + 1e-6)}).find_difference(few) == ""
     assert Answers.from_plain(many.plain) == many
 
 
-def cut(earlier: dict[str, Any] | None = None, workers: int = 1, **options: Any) -> list[tuple[int, int]]:
+def cut(
+    earlier: dict[str, Any] | None = None, workers: int = 1, **options: Any
+) -> list[tuple[int, int]]:
     plan = make_plan(make_grid(**options), earlier=earlier, workers=workers)
     return [(job.start, job.stop) for job in plan.jobs]
 
@@ -423,7 +497,9 @@ def test_a_job_gets_the_samples_of_twenty_seconds_and_keeps_them_when_a_study_co
     assert cut(stored, model=model, inputs=many[:20], samples_per_job=15) == [(0, 15), (15, 20)]
 
 
-def test_a_job_fits_in_memory_and_an_unknown_metric_gets_few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_fits_in_memory_and_an_unknown_metric_gets_few_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(
         "standfast.study.plan._ELEMENTS", 5 * 3 * 4
     )  # of five samples with three copies of four numbers
@@ -433,7 +509,10 @@ def test_a_job_fits_in_memory_and_an_unknown_metric_gets_few_samples(monkeypatch
     class Unknown(MaxSensitivity):
         cost = Metric.cost
 
-    assert cut(metric=Unknown(LinfBall(0.1), samples=2), inputs=torch.rand(8, 4)) == [(0, 4), (4, 8)]
+    assert cut(metric=Unknown(LinfBall(0.1), samples=2), inputs=torch.rand(8, 4)) == [
+        (0, 4),
+        (4, 8),
+    ]
 
 
 @pytest.mark.parametrize("explainer", ["integrated_gradients", "saliency", "smoothgrad"])
@@ -448,4 +527,6 @@ def test_only_jobs_that_auto_searches_with_drafts_are_new(
     identities = find_identities(grid)
     monkeypatch.setattr(type(metric), "bind", Metric.bind)
     identities_without_drafts = find_identities(grid)
-    assert (identities != identities_without_drafts) == (explainer == "integrated_gradients" and search == "auto")
+    assert (identities != identities_without_drafts) == (
+        explainer == "integrated_gradients" and search == "auto"
+    )

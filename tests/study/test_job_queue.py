@@ -21,7 +21,10 @@ from standfast.study.store import JobFiles, Store
 def make_jobs(counts: dict[str, int]) -> list[Job]:
     """So many jobs of each explainer."""
     names = [name for name, count in counts.items() for _ in range(count)]
-    return [Job(f"{name}{number}", "d", "m", name, "metric", 0, 0, 1, 1.0) for number, name in enumerate(names)]
+    return [
+        Job(f"{name}{number}", "d", "m", name, "metric", 0, 0, 1, 1.0)
+        for number, name in enumerate(names)
+    ]
 
 
 @dataclass(eq=False)
@@ -42,7 +45,9 @@ class Pretended(Member):
 class PretendedCrew(Crew[Pretended]):
     """Workers that start, end jobs and die in a random order."""
 
-    def __init__(self, isolated: tuple[str, ...], size: int, seed: int, deaths: int, folder: Path) -> None:
+    def __init__(
+        self, isolated: tuple[str, ...], size: int, seed: int, deaths: int, folder: Path
+    ) -> None:
         grid: Any = SimpleNamespace(isolated=isolated)
         super().__init__(grid, Store(folder), size, deaths + 2, UNLIMITED)
         self.random, self.deaths = random.Random(seed), deaths
@@ -67,7 +72,9 @@ class PretendedCrew(Crew[Pretended]):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_no_worker_of_an_isolated_explainer_does_a_job_of_another(seed: int, tmp_path: Path) -> None:
+def test_no_worker_of_an_isolated_explainer_does_a_job_of_another(
+    seed: int, tmp_path: Path
+) -> None:
     chance = random.Random(seed)
     names = ["saliency", "lrp", "a", "b", "c"]
     jobs = make_jobs({name: chance.randrange(6) for name in names} | {"a": 3})
@@ -110,12 +117,16 @@ class NobodyStarts(PretendedCrew):
 def test_workers_that_never_start_end_the_run(ready: int, tmp_path: Path) -> None:
     crew = NobodyStarts((), 2, 0, 0, tmp_path)
     crew.ready = ready
-    with pytest.raises(StandfastError, match=r"6 in a row were lost before they could start.*it died \(no memory\)"):
+    with pytest.raises(
+        StandfastError, match=r"6 in a row were lost before they could start.*it died \(no memory\)"
+    ):
         list(crew.serve(make_jobs({"saliency": 9})))
     assert all(worker.stopped for worker in crew.everybody)
 
 
-def test_ray_says_when_no_worker_starts(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_ray_says_when_no_worker_starts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("standfast.study.executors.ray._SECONDS_OF_SILENCE", 0.0)
     crew = object.__new__(_RayCrew)
     crew.ray = SimpleNamespace(wait=lambda waiting, **_: ([], waiting))
@@ -129,7 +140,9 @@ def test_ray_says_when_no_worker_starts(monkeypatch: pytest.MonkeyPatch, caplog:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_without_isolated_explainers_workers_are_kept_and_jobs_are_in_order(seed: int, tmp_path: Path) -> None:
+def test_without_isolated_explainers_workers_are_kept_and_jobs_are_in_order(
+    seed: int, tmp_path: Path
+) -> None:
     jobs = make_jobs({"saliency": 10, "lrp": 10})
     crew = PretendedCrew((), 2, seed, 0, tmp_path)
     list(crew.serve(jobs))
@@ -168,7 +181,9 @@ class OneSlot(PretendedCrew):
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_a_spent_worker_gives_its_place_to_those_that_wait_for_it(size: int, tmp_path: Path) -> None:
+def test_a_spent_worker_gives_its_place_to_those_that_wait_for_it(
+    size: int, tmp_path: Path
+) -> None:
     jobs = make_jobs({"saliency": 1, "a": 3, "b": 3})
     crew = OneSlot(("a", "b"), size, 0, 0, tmp_path)
     done = [outcome.job.identity for outcome in crew.serve(jobs)]

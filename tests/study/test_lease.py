@@ -40,7 +40,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["local", "remote"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    return open_folder(tmp_path / "results" if request.param == "local" else f"memory://leases/{tmp_path.name}")
+    return open_folder(
+        tmp_path / "results" if request.param == "local" else f"memory://leases/{tmp_path.name}"
+    )
 
 
 def content(folder: Folder) -> dict[str, Any]:
@@ -110,7 +112,10 @@ def test_a_killed_run_of_this_computer_leaves_its_folder_free_at_once(
     monkeypatch.setattr(lease, "_WATCHED", 300.0)
     folder = open_folder(tmp_path)
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+    }
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as other:
         assert other.stdout.readline() == "held\n"
         with pytest.raises(RunningError), hold_lease(folder):

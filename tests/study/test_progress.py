@@ -91,7 +91,8 @@ def test_the_time_left_is_that_of_the_metrics_to_come() -> None:
     now = 22.0  # two at once share the time: both take twice as long
     eta.record(slow_jobs[1], 0.5)
     eta.record(fast_jobs[0], 1.0)
-    assert eta.estimate_left() == pytest.approx(0.5 * 10 + 2 + 5)  # a finished job tells the pace of its kind
+    # a finished job tells the pace of its kind
+    assert eta.estimate_left() == pytest.approx(0.5 * 10 + 2 + 5)
 
 
 def test_a_job_that_prepares_itself_promises_nothing() -> None:
@@ -149,7 +150,9 @@ def test_a_running_job_does_not_set_the_pace_of_a_metric_with_finished_ones() ->
 
 
 def test_a_finished_run_has_nothing_to_do(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     nothing = Progress(0, 0, 0.0, "starting", 0, earlier=8)
     monkeypatch.delitem(sys.modules, "IPython", raising=False)
@@ -164,7 +167,9 @@ def test_a_finished_run_has_nothing_to_do(
     assert "starting" not in pages[-1]
 
 
-def test_an_error_of_the_metric_belongs_to_its_job_and_one_of_the_bar_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_metric_belongs_to_its_job_and_one_of_the_bar_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
 
     def fail(*_: float) -> int:

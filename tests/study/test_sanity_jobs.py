@@ -35,13 +35,18 @@ STUDY: dict[str, Any] = {
 
 
 def a_grid(
-    metrics: dict[str, Metric] | None = None, labels: tuple[int, ...] | None = (0, 1, 2, 0, 1), samples: int = 100
+    metrics: dict[str, Metric] | None = None,
+    labels: tuple[int, ...] | None = (0, 1, 2, 0, 1),
+    samples: int = 100,
 ) -> Grid:
     torch.manual_seed(0)
     model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     extras = {} if labels is None else {"labels": torch.tensor(labels)}
-    explainers: dict[str, Explainer] = {"grad": standfast.explainers.get("saliency"), "edges": Edges()}
+    explainers: dict[str, Explainer] = {
+        "grad": standfast.explainers.get("saliency"),
+        "edges": Edges(),
+    }
     measured = metrics or {"max": MaxSensitivity(BALL, samples=2)}
     return Grid(
         {"x": Samples(inputs, extras=extras)},
@@ -124,7 +129,11 @@ def test_a_study_with_checks_of_older_rules_is_shown_and_its_checks_run_again(
     columns = SanityResult.columns
 
     def leave_out_gains(result: SanityResult) -> dict[str, Any]:
-        return {name: values for name, values in columns(result).items() if not name.startswith(("gain", "group"))}
+        return {
+            name: values
+            for name, values in columns(result).items()
+            if not name.startswith(("gain", "group"))
+        }
 
     store = Store(tmp_path)
     with monkeypatch.context() as older:
@@ -140,7 +149,9 @@ def test_a_study_with_checks_of_older_rules_is_shown_and_its_checks_run_again(
     files = {file.name for file in (tmp_path / "jobs").iterdir()}
     run_grid(a_grid(), store)
     checks, _ = split_identities(a_grid())
-    assert {file.name for file in (tmp_path / "jobs").iterdir()} - files == {f"{name}.parquet" for name in checks}
+    assert {file.name for file in (tmp_path / "jobs").iterdir()} - files == {
+        f"{name}.parquet" for name in checks
+    }
     assert "gain 0" in load_results(store).sanity_rows.columns
 
 
@@ -189,8 +200,13 @@ def test_the_estimate_counts_them(tmp_path: Path) -> None:
 
 
 def test_a_label_of_the_users_cannot_be_theirs() -> None:
-    with pytest.raises(standfast.ArgumentError, match="metrics: expected labels other than that of the sanity checks"):
+    with pytest.raises(
+        standfast.ArgumentError,
+        match="metrics: expected labels other than that of the sanity checks",
+    ):
         a_grid(metrics={"sanity": MaxSensitivity(BALL, samples=2)})
     model = standfast.Model(torch.nn.Linear(2, 2), (0.0, 1.0), device="cpu")
-    with pytest.raises(standfast.ArgumentError, match="sanity: expected a whole number of at least 3, got 'no'"):
+    with pytest.raises(
+        standfast.ArgumentError, match="sanity: expected a whole number of at least 3, got 'no'"
+    ):
         standfast.estimate(model, "saliency", torch.rand(3, 2), "aopc", sanity="no")  # type: ignore[arg-type]

@@ -32,7 +32,13 @@ def count_rows(
     net, rows = small_net(SHAPES["flat"]), dict.fromkeys(explainers, 0)
     found = dict[str, JobFiles]()
     model = standfast.Model(net, (0.0, 1.0), device="cpu", batch_size=32)
-    grid = Grid({"d": Samples(INPUTS)}, {"m": LoadedModel(model)}, explainers, {"metric": metric}, device="cpu")
+    grid = Grid(
+        {"d": Samples(INPUTS)},
+        {"m": LoadedModel(model)},
+        explainers,
+        {"metric": metric},
+        device="cpu",
+    )
     running = [""]
 
     def note(module: nn.Module, args: tuple[Tensor, ...]) -> None:
@@ -55,11 +61,17 @@ def count_rows(
 
 def read(packed: JobFiles) -> tuple[pl.DataFrame, dict[str, bytes]]:
     arrays = {} if packed.arrays is None else load(packed.arrays)
-    return pl.read_parquet(io.BytesIO(packed.table)), {name: values.tobytes() for name, values in arrays.items()}
+    return pl.read_parquet(io.BytesIO(packed.table)), {
+        name: values.tobytes() for name, values in arrays.items()
+    }
 
 
-@pytest.mark.parametrize("metric", [MaxSensitivity(BALL, 40), WorstCase(BALL, search="random", budget=60)], ids=str)
-def test_the_same_values_and_counts_with_fewer_passes(metric: Metric, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "metric", [MaxSensitivity(BALL, 40), WorstCase(BALL, search="random", budget=60)], ids=str
+)
+def test_the_same_values_and_counts_with_fewer_passes(
+    metric: Metric, monkeypatch: pytest.MonkeyPatch
+) -> None:
     explainers = {name: get(name) for name in NAMES}
     together, fewer = count_rows(metric, explainers, True, monkeypatch)
     alone, all_rows = count_rows(metric, explainers, False, monkeypatch)
@@ -78,14 +90,26 @@ def test_a_failing_explainer_fails_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
         raise ZeroDivisionError
 
-    explainers = {"saliency": get("saliency"), "broken": from_callable(broken), "ixg": get("input_x_gradient")}
+    explainers = {
+        "saliency": get("saliency"),
+        "broken": from_callable(broken),
+        "ixg": get("input_x_gradient"),
+    }
     found, _ = count_rows(MaxSensitivity(BALL, 5), explainers, True, monkeypatch)
-    assert {name: packed.failed for name, packed in found.items()} == {"saliency": False, "broken": True, "ixg": False}
+    assert {name: packed.failed for name, packed in found.items()} == {
+        "saliency": False,
+        "broken": True,
+        "ixg": False,
+    }
 
 
 def test_another_weight_or_input_is_not_recalled() -> None:
     net = small_net(SHAPES["flat"])
-    model, saliency, memory = standfast.Model(net, (0.0, 1.0), device="cpu"), get("saliency"), PassMemory()
+    model, saliency, memory = (
+        standfast.Model(net, (0.0, 1.0), device="cpu"),
+        get("saliency"),
+        PassMemory(),
+    )
     with offer_memory(memory), model.session(), recall_passes():
         first, _ = saliency.attribute(model, INPUTS, None)
         again, _ = saliency.attribute(model, INPUTS.clone(), None)

@@ -40,7 +40,9 @@ def count_samples_of_jobs(explainer: str, metric: str, count: int) -> list[int]:
     """The samples of each job where the time allows one."""
     asked: dict[str, Any] = {"neighbourhood": BALL, "sanity": False, "controls": False}
     model = standfast.Model(Slow(), (0.0, 1.0), device="cpu")
-    arguments = Arguments(model=model, explainers=explainer, inputs=draw(count), metrics=[metric], **asked)
+    arguments = Arguments(
+        model=model, explainers=explainer, inputs=draw(count), metrics=[metric], **asked
+    )
     plan = make_plan(arguments.ask().make_grid(), seconds=0.001)
     return [job.stop - job.start for job in plan.jobs]
 
@@ -77,6 +79,9 @@ def test_a_job_of_a_metric_that_takes_turns_costs_little_more_than_one_sample(na
 
 
 def test_an_explanation_from_predictions_alone_runs_no_model_backward() -> None:
-    sampled, saliency = standfast.explainers.get("kernel_shap:samples=30"), standfast.explainers.get("saliency")
+    sampled, saliency = (
+        standfast.explainers.get("kernel_shap:samples=30"),
+        standfast.explainers.get("saliency"),
+    )
     assert count_passes(sampled) == sampled.rows_per_input
     assert count_passes(saliency) == 3 * saliency.rows_per_input

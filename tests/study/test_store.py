@@ -30,13 +30,17 @@ from standfast.study.store import Store, tensor_digest
 
 
 @pytest.fixture(params=["local", "memory", "gradual"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Folder]:
+def folder(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Folder]:
     """A folder on this computer; one that writes in one piece; one where a file appears too early."""
     monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.3)
     if request.param == "local":
         yield open_folder(tmp_path)
     else:
-        address = f"local://{tmp_path}" if request.param == "gradual" else f"memory://{uuid.uuid4()}"
+        address = (
+            f"local://{tmp_path}" if request.param == "gradual" else f"memory://{uuid.uuid4()}"
+        )
         found = open_folder(address)
         assert isinstance(found, RemoteFolder)
         yield found
@@ -57,7 +61,9 @@ def at_once(calls: list[Callable[[], bool]]) -> list[bool]:
     return found
 
 
-def test_of_several_that_create_a_file_one_succeeds(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_that_create_a_file_one_succeeds(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     together, exists = threading.Barrier(4), type(folder).exists
 
     def look(self: Folder, name: str) -> bool:  # all of them look before anybody writes
@@ -66,7 +72,10 @@ def test_of_several_that_create_a_file_one_succeeds(folder: Folder, monkeypatch:
         return found
 
     monkeypatch.setattr(type(folder), "exists", look)
-    made = at_once([lambda text=text: folder.create("file", text) for text in (b"a", b"b", b"c", b"d")])  # type: ignore[misc]
+    # type: ignore[misc]
+    made = at_once(
+        [lambda text=text: folder.create("file", text) for text in (b"a", b"b", b"c", b"d")]
+    )
     monkeypatch.undo()
     assert sum(made) == 1
     assert folder.read("file") == b"abcd"[made.index(True) :][:1]
@@ -78,7 +87,9 @@ def a_grid(count: int = 4) -> Grid:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     inputs = torch.rand(count, 1, 2, 2, generator=torch.Generator().manual_seed(1))
-    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), "changed_explanation", search="random", budget=4)
+    metric = standfast.metrics.WorstCase(
+        standfast.LinfBall(0.1), "changed_explanation", search="random", budget=4
+    )
     return Grid(
         {"x": Samples(inputs)},
         {"m": LoadedModel(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64))},
@@ -107,7 +118,9 @@ def test_a_full_disk_is_said_with_the_path_and_the_run_goes_on_later(
     store = Store(tmp_path / "full")
     with monkeypatch.context() as patch:
         patch.setattr(folders.os, "fsync", flush)
-        with pytest.raises(WriteError, match=r"artefacts/\w+\.safetensors could not be written: No space left on"):
+        with pytest.raises(
+            WriteError, match=r"artefacts/\w+\.safetensors could not be written: No space left on"
+        ):
             run_grid(a_grid(), store, progress=fill)
     assert list(store.statuses().values()) == ["done"] * 2
     assert not list((tmp_path / "full").rglob(".*.part"))
@@ -120,20 +133,31 @@ def test_a_full_disk_is_said_with_the_path_and_the_run_goes_on_later(
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(WriteError, match=r"file/part/name could not be written: Not a directory\. What was stored"):
+    with pytest.raises(
+        WriteError, match=r"file/part/name could not be written: Not a directory\. What was stored"
+    ):
         LocalFolder(tmp_path / "file").write("part/name", b"")
-    with pytest.raises(WriteError, match=r"file/name could not be written: a file is in the place of a folder\.$"):
+    with pytest.raises(
+        WriteError, match=r"file/name could not be written: a file is in the place of a folder\.$"
+    ):
         write_atomically(tmp_path / "file" / "name", b"")  # nothing was stored before
-    with pytest.raises(WriteError, match=r"/running.json could not be written: a file is in the place of a folder\."):
+    with pytest.raises(
+        WriteError,
+        match=r"/running.json could not be written: a file is in the place of a folder\.",
+    ):
         Store(tmp_path / "file").folder.create("running.json", b"")
-    with pytest.raises(standfast.errors.ArgumentError, match="out: expected a folder, got the file "):
+    with pytest.raises(
+        standfast.errors.ArgumentError, match="out: expected a folder, got the file "
+    ):
         run_grid(a_grid(1), Store(tmp_path / "file"))
 
 
 def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (tmp_path / "artefacts").write_text("a file in the place of a folder")
-    with pytest.raises(standfast.StandfastError, match=r"artefacts/\w+\.safetensors could not be written: ") as error:
+    with pytest.raises(
+        standfast.StandfastError, match=r"artefacts/\w+\.safetensors could not be written: "
+    ) as error:
         run_grid(a_grid(1), store, executor=Processes(1))
     assert "Traceback" not in str(error.value)
 
@@ -148,7 +172,9 @@ def test_a_digest_of_a_tensor_is_the_same_for_ever() -> None:
 
 def test_names_that_cannot_be_stored_are_refused() -> None:
     grid = a_grid(1)
-    with pytest.raises(standfast.ArgumentError, match=r"explainers: expected names that can be .* got .*\\ud800"):
+    with pytest.raises(
+        standfast.ArgumentError, match=r"explainers: expected names that can be .* got .*\\ud800"
+    ):
         dataclasses.replace(grid, explainers={"half\ud800": grid.explainers["s"]})
 
 
@@ -161,9 +187,13 @@ def test_results_elsewhere_are_verified_and_done_again() -> None:
     whole = store.folder.read(name)
     store.folder.write(name, whole[:-1] + bytes([whole[-1] ^ 1]))
     assert list(verify_results(store).damaged) == [name]
-    assert run_grid(a_grid(2), store).earlier == 2  # arrays elsewhere are not read at the start of a run
+    # arrays elsewhere are not read at the start of a run
+    assert run_grid(a_grid(2), store).earlier == 2
     store.folder.delete(name)
-    with pytest.warns(UserWarning, match="^a stored job is damaged and is done again: .* is damaged .it is missing.$"):
+    with pytest.warns(
+        UserWarning,
+        match="^a stored job is damaged and is done again: .* is damaged .it is missing.$",
+    ):
         summary = run_grid(a_grid(2), store)
     assert (summary.earlier, summary.done) == (1, 1)
     again = store.read_artefacts(job)  # the order of keys in the file's header is random

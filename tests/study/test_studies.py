@@ -52,7 +52,9 @@ executor: {{workers: {workers}}}
 """
 
 
-def write_study(folder: Path, samples: int = 3, workers: int | str = 1, sanity: bool = False) -> Path:
+def write_study(
+    folder: Path, samples: int = 3, workers: int | str = 1, sanity: bool = False
+) -> Path:
     file = folder / "digits.yaml"
     file.write_text(STUDY.format(samples=samples, workers=workers, sanity=str(sanity).lower()))
     return file
@@ -60,7 +62,9 @@ def write_study(folder: Path, samples: int = 3, workers: int | str = 1, sanity: 
 
 def tiny_grid(count: int, **more: Any) -> Grid:
     torch.manual_seed(0)
-    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=64
+    )
     inputs = torch.rand(count, 1, 2, 2, generator=torch.Generator().manual_seed(1))
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
     saliency = standfast.explainers.get("saliency")
@@ -90,7 +94,9 @@ def command(*arguments: object) -> list[str]:
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
     """The command in this process, as starting one takes seconds: its exit code, and what it writes and complains."""
     from standfast.cli import main
 
@@ -105,7 +111,9 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-def killed_and_gone_on(call: Callable[..., tuple[int, str, str]], folder: Path, kills: int, seed: int) -> None:
+def killed_and_gone_on(
+    call: Callable[..., tuple[int, str, str]], folder: Path, kills: int, seed: int
+) -> None:
     """Kill a study's process `kills` times at random moments, and compare what it ends with to an unbroken run.
 
     The unbroken run and the last one are in this process and have one worker, which must give the same bits.
@@ -126,7 +134,11 @@ def killed_and_gone_on(call: Callable[..., tuple[int, str, str]], folder: Path, 
         )
         before, began = len(Store(broken).statuses()), time.monotonic()
         if dice.random() < 0.8:  # after it has come to work; else wherever it is
-            while process.poll() is None and len(Store(broken).statuses()) == before and time.monotonic() - began < 60:
+            while (
+                process.poll() is None
+                and len(Store(broken).statuses()) == before
+                and time.monotonic() - began < 60
+            ):
                 time.sleep(0.002)
         time.sleep(dice.uniform(0.0, 0.4))
         if process.poll() is not None:
@@ -185,7 +197,9 @@ def test_a_study_that_grows_keeps_what_it_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_failures_that_fail_otherwise_are_not_read_from_the_compacted_rows(tmp_path: Path, mixed: bool) -> None:
+def test_failures_that_fail_otherwise_are_not_read_from_the_compacted_rows(
+    tmp_path: Path, mixed: bool
+) -> None:
     store = Store(tmp_path)
     jobs = [job.identity for job in make_plan(tiny_grid(60)).jobs]
     if mixed:
@@ -227,9 +241,13 @@ def test_any_fsspec_address_will_do(tmp_path: Path) -> None:
     run_grid(tiny_grid(60), Store(tmp_path / "local"))
     assert_same(load_results(address), load_results(tmp_path / "local"))
     assert load_results(f"file://{tmp_path}/local").samples.height == 60
-    with pytest.raises(standfast.ArgumentError, match="address: expected a folder, or an address that fsspec knows"):
+    with pytest.raises(
+        standfast.ArgumentError, match="address: expected a folder, or an address that fsspec knows"
+    ):
         Store("noo://somewhere")
-    with pytest.raises(standfast.ArgumentError, match="results: expected a folder with a manifest.json"):
+    with pytest.raises(
+        standfast.ArgumentError, match="results: expected a folder with a manifest.json"
+    ):
         load_results("memory://nothing/there")
 
 
@@ -242,7 +260,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grid_with_arrays() -> Grid:
-    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), "changed_explanation", search="random", budget=4)
+    metric = standfast.metrics.WorstCase(
+        standfast.LinfBall(0.1), "changed_explanation", search="random", budget=4
+    )
     return dataclasses.replace(tiny_grid(60), metrics={"m": metric})
 
 
@@ -287,7 +307,9 @@ def test_damaged_jobs_are_done_again(finished: Path, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="damaged") as warned:
         summary = run_grid(grid_with_arrays(), Store(folder))
     said = str(warned[0].message)
-    assert re.search("^4 stored jobs are damaged and are done again; the first: .* is damaged \\(.*\\)$", said)
+    assert re.search(
+        "^4 stored jobs are damaged and are done again; the first: .* is damaged \\(.*\\)$", said
+    )
     assert (summary.earlier, summary.done) == (56, 4)
     assert verify_results(folder).fine
     assert_same(load_results(folder), before)
@@ -307,9 +329,15 @@ def test_without_a_damaged_manifest_finished_jobs_are_kept(finished: Path, tmp_p
     folder = tmp_path / "copy"
     shutil.copytree(finished, folder)
     manifest = folder / "manifest.json"
-    for content, why in ((b"{", "it is no JSON"), (manifest.read_bytes()[:-1] + b" }", "does not match its SHA-256")):
+    for content, why in (
+        (b"{", "it is no JSON"),
+        (manifest.read_bytes()[:-1] + b" }", "does not match its SHA-256"),
+    ):
         manifest.write_bytes(content)
-        with pytest.raises(standfast.StandfastError, match=f"{why}.*elete it and run the study again: finished jobs"):
+        with pytest.raises(
+            standfast.StandfastError,
+            match=f"{why}.*elete it and run the study again: finished jobs",
+        ):
             run_grid(grid_with_arrays(), Store(folder))
     manifest.unlink()
     assert run_grid(grid_with_arrays(), Store(folder)).earlier == 60
@@ -320,7 +348,10 @@ def test_without_a_damaged_manifest_finished_jobs_are_kept(finished: Path, tmp_p
     ("change", "words"),
     [
         (lambda text: text.replace('"seed": 0', '"seed": 1'), "does not match its SHA-256"),
-        (lambda text: json.dumps({k: v for k, v in json.loads(text).items() if k != "seal"}), "not match its SHA-256"),
+        (
+            lambda text: json.dumps({k: v for k, v in json.loads(text).items() if k != "seal"}),
+            "not match its SHA-256",
+        ),
         (lambda text: "[" * 100_000, "it is no JSON"),
         (lambda text: '{"schema": 2, "jobs": ["\\ud800"]}', "it is no JSON"),
         (lambda text: "[]", "it is no object of JSON"),
@@ -376,17 +407,24 @@ def test_a_failure_that_cannot_be_read_is_one_failed_job(finished: Path, tmp_pat
 
 def test_an_explainer_that_a_metric_cannot_evaluate_has_no_job(tmp_path: Path) -> None:
     ball = standfast.LinfBall(0.1)
-    guided = standfast.metrics.get("attribution_attack", neighbourhood=ball, steps=1, restarts=1, k=1)
+    guided = standfast.metrics.get(
+        "attribution_attack", neighbourhood=ball, steps=1, restarts=1, k=1
+    )
     blind = dataclasses.replace(guided, attack="random_sign")
     white = standfast.metrics.get("worst_case", neighbourhood=ball, search="gradient", budget=5)
     explainers = {name: standfast.explainers.get(name) for name in ("saliency", "guided_backprop")}
     grid = dataclasses.replace(
-        tiny_grid(1), explainers=explainers, metrics={"guided": guided, "blind": blind, "white": white}
+        tiny_grid(1),
+        explainers=explainers,
+        metrics={"guided": guided, "blind": blind, "white": white},
     )
     summary = run_grid(grid, Store(tmp_path))
     assert (summary.planned, summary.failed) == (4, [])
     results = load_results(tmp_path)
-    pairs = {(label, name) for label, name in results.samples.select("label", "explainer").unique().iter_rows()}
+    pairs = {
+        (label, name)
+        for label, name in results.samples.select("label", "explainer").unique().iter_rows()
+    }
     assert pairs == {(label, "saliency") for label in grid.metrics} | {("blind", "guided_backprop")}
     why = "no results for guided_backprop: the explainer cannot be differentiated"
     assert describe_misfits(results.manifest["misfits"]) == [f"guided: {why}", f"white: {why}"]
@@ -442,7 +480,9 @@ def test_a_dry_run_says_what_would_be_done(tmp_path: Path, monkeypatch: pytest.M
     assert "12 jobs, 12 of them done; about 0 model evaluations, 0 s" in result.output
 
 
-def test_a_dry_run_with_a_limit_says_what_fits_into_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_with_a_limit_says_what_fits_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A column has the time of each metric and explainer within the limit; marks say what was not tried."""
 
     def make_estimate(plan: Plan, *arguments: Any, **options: Any) -> Estimate:
@@ -492,9 +532,13 @@ def test_failures_are_said_at_the_end_and_tried_again(
 @pytest.mark.parametrize("moment", ["while jobs are done", "while a worker starts"])
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) -> None:
     """A worker is interrupted as well; while it imports, nothing of ours runs in it that could ignore it."""
-    study = write_study(tmp_path, samples=20, workers="1, timeout: 600")  # whose limit needs a process
+    # whose limit needs a process
+    study = write_study(tmp_path, samples=20, workers="1, timeout: 600")
     process = subprocess.Popen(
-        command("run", study, "--out", tmp_path / "r"), stderr=subprocess.PIPE, text=True, start_new_session=True
+        command("run", study, "--out", tmp_path / "r"),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
 
@@ -511,7 +555,9 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(moment: str, tmp_path: Path) 
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     lines = [line for line in said.splitlines() if line and " elapsed" not in line]
-    assert lines == ["interrupted; what is done is stored, and the same command continues from there"]
+    assert lines == [
+        "interrupted; what is done is stored, and the same command continues from there"
+    ]
     load_results(tmp_path / "r")
 
 
@@ -559,7 +605,12 @@ standfast.evaluate(model, ["saliency"], digits.inputs, [metric], samples_per_job
 def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(UNGUARDED)
     done = subprocess.run(
-        [sys.executable, "script.py"], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120
+        [sys.executable, "script.py"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        timeout=120,
     )
     assert done.returncode == 1
     assert "a worker process ended before it could start" in done.stderr
@@ -572,7 +623,9 @@ def test_a_dry_run_survives_an_explainer_that_fails_and_odd_names(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     study = write_study(tmp_path, samples=2)
-    (tmp_path / "breaking_explainer.py").write_text("def explain(module, x, targets):\n    raise ValueError('no')\n")
+    (tmp_path / "breaking_explainer.py").write_text(
+        "def explain(module, x, targets):\n    raise ValueError('no')\n"
+    )
     odd = "{'[/] odd [bold]': saliency, mine: {function: 'breaking_explainer:explain'}}"
     study.write_text(study.read_text().replace("[saliency, gradcam]", odd))
     result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
@@ -626,12 +679,16 @@ class Counting(nn.Module):
         (Dropping(), "two calls: forward draws random numbers"),
         (Counting(), "layers with buffers: itself"),
         (
-            nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)),
+            nn.Sequential(
+                nn.Flatten(), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)
+            ),
             r"statistics of the batch \(1 do so\)",
         ),
     ],
 )
-def test_models_that_answer_differently_are_refused(module: nn.Module, words: str, count: int) -> None:
+def test_models_that_answer_differently_are_refused(
+    module: nn.Module, words: str, count: int
+) -> None:
     grid = tiny_grid(count)
     models = {"m": LoadedModel(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64))}
     with pytest.raises(standfast.ModelError, match=words):

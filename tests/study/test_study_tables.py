@@ -37,7 +37,9 @@ def read_csv(path: Path) -> pd.DataFrame:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     frame = make_frame(120)
-    frame.assign(paid=np.where(score(frame) > 5, "yes", "no")).to_csv(tmp_path / "credit.csv", index=False)
+    frame.assign(paid=np.where(score(frame) > 5, "yes", "no")).to_csv(
+        tmp_path / "credit.csv", index=False
+    )
     whole = read_csv(tmp_path / "credit.csv").drop(columns="paid")
     whole["grade"] = pd.Categorical(whole["grade"], categories=GRADES, ordered=True)
     joblib.dump(fit_logistic(whole), tmp_path / "pipeline.joblib")
@@ -49,7 +51,9 @@ def make_study(folder: Path, model: Any = None, more: Any = None, **entry: Any) 
     content = {
         "samples": N,
         "data": {"credit": table},
-        "models": {"pipeline": {"path": "pipeline.joblib", "trust": True} if model is None else model},
+        "models": {
+            "pipeline": {"path": "pipeline.joblib", "trust": True} if model is None else model
+        },
         "neighbourhood": {"table": {"changes": CHANGES}},
         "explainers": ["kernel_shap:samples=40", "random"],
         "metrics": {"worst": {"worst_case": {"budget": 20, "similarity": "spearman"}}},
@@ -98,7 +102,8 @@ def test_the_data_and_the_pipeline_are_parts_of_what_is_stored(folder: Path) -> 
     assert run_study(make_study(folder)).run.done == 0  # type: ignore[union-attr]
     whole = read_csv(folder / "credit.csv")
     text = (folder / "credit.csv").read_text()
-    (folder / "credit.csv").write_text(text.replace("Kiel", "Köln"))  # the same codes for other names
+    # the same codes for other names
+    (folder / "credit.csv").write_text(text.replace("Kiel", "Köln"))
     assert run_study(make_study(folder)).run.done > 0  # type: ignore[union-attr]
     (folder / "credit.csv").write_text(text)
     frame = whole.drop(columns="paid")[20:]
@@ -160,7 +165,10 @@ def test_windows_of_time_are_compared(folder: Path) -> None:
     )
     frame = pd.read_csv(folder / "credit.csv")
     frame[60:].to_csv(folder / "late.csv", index=False)
-    tables = {name: {"table": f"{file}.csv", "label": "paid", "types": TYPES} for name, file in FILES.items()}
+    tables = {
+        name: {"table": f"{file}.csv", "label": "paid", "types": TYPES}
+        for name, file in FILES.items()
+    }
     more = {
         "data": tables,
         "explainers": ["kernel_shap:samples=64"],
@@ -170,7 +178,8 @@ def test_windows_of_time_are_compared(folder: Path) -> None:
     found = run_study(make_study(folder, {"function": "own:fit", "windows": [2023, 2024]}, more))
     assert found.models == ["pipeline@2023", "pipeline@2024"]
     agreement = found.agreement("early")
-    assert agreement.find(0, 1).median < 0.6 < 0.9 < agreement.find(0, 0).median  # the weights have another order
+    # the weights have another order
+    assert agreement.find(0, 1).median < 0.6 < 0.9 < agreement.find(0, 0).median
     windows = found.agreement_of_data("pipeline@2023")
     assert {name for name, _ in windows.sources} == set(FILES)
     assert windows.find(0, 1).median > 0.3
@@ -185,7 +194,9 @@ def test_windows_of_time_are_compared(folder: Path) -> None:
 
 def fit_plain(frame: pd.DataFrame, target: Any) -> Any:
     """A pipeline that takes any texts and numbers as categories."""
-    return make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(frame, target)
+    return make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(
+        frame, target
+    )
 
 
 def write(folder: Path, frame: pd.DataFrame, **options: Any) -> pd.DataFrame:
@@ -237,8 +248,14 @@ def test_a_column_of_missing_cells_stays_so(folder: Path) -> None:
 def test_columns_of_one_name_are_those_of_pandas(folder: Path) -> None:
     frame = write(folder, pd.DataFrame({"town": TOWNS, "age": AGES}), header=["age", "age", "paid"])
     assert check_answers(folder, frame).names == ("age", "age.1")
-    joblib.dump(fit_plain(frame.rename(columns={"age.1": "year"}), ["yes", "no"] * 12), folder / "pipeline.joblib")
-    refused(make_study(folder, types={}, more={"neighbourhood": {"table": {"changes": "5%"}}}), "'age.1' more")
+    joblib.dump(
+        fit_plain(frame.rename(columns={"age.1": "year"}), ["yes", "no"] * 12),
+        folder / "pipeline.joblib",
+    )
+    refused(
+        make_study(folder, types={}, more={"neighbourhood": {"table": {"changes": "5%"}}}),
+        "'age.1' more",
+    )
 
 
 def test_an_index_in_the_file_is_a_column_until_it_is_dropped(folder: Path) -> None:
@@ -273,13 +290,21 @@ def test_what_does_not_fit_is_said_at_its_place(folder: Path, entry: Any, words:
 
 
 def test_metrics_and_models_that_do_not_fit_are_refused(folder: Path) -> None:
-    refused(make_study(folder, more={"neighbourhood": {"linf": 0.1}}), "metrics.worst", "TableChanges")
-    refused(make_study(folder, more={"neighbourhood": {"table": {"changes": {"incom": 1}}}}), "incom", "income")
+    refused(
+        make_study(folder, more={"neighbourhood": {"linf": 0.1}}), "metrics.worst", "TableChanges"
+    )
+    refused(
+        make_study(folder, more={"neighbourhood": {"table": {"changes": {"incom": 1}}}}),
+        "incom",
+        "income",
+    )
     refused(make_study(folder, "lenet5-mnist"), "models.pipeline", "pickled estimator")
     preprocess = {"path": "pipeline.joblib", "trust": True, "preprocess": {"mean": 0, "std": 1}}
     refused(make_study(folder, preprocess), "preprocess")
     table = make_study(folder).data["credit"].value.model_dump(exclude_defaults=True)
-    refused(make_study(folder, more={"data": {"credit": table, "digits": "digits"}}), "tables alone")
+    refused(
+        make_study(folder, more={"data": {"credit": table, "digits": "digits"}}), "tables alone"
+    )
 
 
 def test_a_model_that_cannot_lose_cells_is_refused_before_any_work(folder: Path) -> None:
@@ -291,5 +316,9 @@ def test_a_model_that_cannot_lose_cells_is_refused_before_any_work(folder: Path)
     refused(make_study(folder, types={}, more={"neighbourhood": losing}), "missing cell in 'age'")
     still = {"table": {"changes": {"age": 2}}}
     assert (
-        make_study(folder, types={}, more={"neighbourhood": still}).grid().data["credit"].inputs.dtype == torch.float64
+        make_study(folder, types={}, more={"neighbourhood": still})
+        .grid()
+        .data["credit"]
+        .inputs.dtype
+        == torch.float64
     )

@@ -25,7 +25,13 @@ from standfast.study.file.schema import json_schema
 from standfast.study.file.spec import load_study, study_from
 from standfast.texts import CausalModel, TextModel
 
-TEXTS = ["a dull film", "a great, great story", "a boring film", "great story?", "a flat, dull story"]
+TEXTS = [
+    "a dull film",
+    "a great, great story",
+    "a boring film",
+    "great story?",
+    "a flat, dull story",
+]
 LABELS = ["no", "yes", "no", "yes", "no"]
 EXPLAINERS = ["saliency", "occlusion", "random"]
 METRICS = {"worst": "worst_case:budget=12,similarity=spearman", "faith": "aopc:preset=quick"}
@@ -59,7 +65,9 @@ def explain(predict, texts, targets):
 """
 
 
-def write(folder: Path, texts: list[str] = TEXTS, labels: list[str] = LABELS, name: str = "reviews.csv") -> None:
+def write(
+    folder: Path, texts: list[str] = TEXTS, labels: list[str] = LABELS, name: str = "reviews.csv"
+) -> None:
     with (folder / name).open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["review", "label"])
@@ -112,20 +120,30 @@ def test_a_study_gives_the_numbers_of_python(folder: Path) -> None:
     python = evaluate(TextModel(BagOfWords(), PieceTokenizer()), TEXTS)
     same_bits(found, python)
     assert set(found.metrics) == {"worst", "faith (delete)"}
-    check_requirement(found, RequirementEntry(metric="faith", at_least=-9.0), None)  # the label in the file
+    # the label in the file
+    check_requirement(found, RequirementEntry(metric="faith", at_least=-9.0), None)
     assert found.manifest["about"]["removal"] == python.manifest["about"]["removal"]
     stored, own = found.manifest["data"]["reviews"], python.manifest["data"]["texts"]
-    assert (stored["tokens"], stored["texts"], stored["digest"]) == (own["tokens"], True, own["digest"])
+    assert (stored["tokens"], stored["texts"], stored["digest"]) == (
+        own["tokens"],
+        True,
+        own["digest"],
+    )
     assert stored["classes"] == ["no", "yes"]
     assert make_study(folder).grid().metrics["worst"].neighbourhood_in_use == Typos(rate=0.1)
 
 
 def test_a_language_model_from_a_function(folder: Path) -> None:
     neighbourhood = {
-        "token_swaps": {"table": {"dull": ["flat", "boring"], "great": ["dull"], "boring": ["flat"]}, "rate": 0.5}
+        "token_swaps": {
+            "table": {"dull": ["flat", "boring"], "great": ["dull"], "boring": ["flat"]},
+            "rate": 0.5,
+        }
     }
     study = make_study(folder, {"function": "own:asked"}, {"neighbourhood": neighbourhood})
-    model = CausalModel(Recurrent(), PieceTokenizer(), template="{text} ? flat", labels=("yes", "no"))
+    model = CausalModel(
+        Recurrent(), PieceTokenizer(), template="{text} ? flat", labels=("yes", "no")
+    )
     swaps = standfast.neighbourhoods.TokenSwaps(
         table={"dull": ["flat", "boring"], "great": ["dull"], "boring": ["flat"]}, rate=0.5
     )
@@ -154,21 +172,33 @@ def test_the_plain_form_is_the_same_study(folder: Path) -> None:
 
 
 def test_a_model_that_is_ready_and_an_explainer_of_the_users(folder: Path) -> None:
-    more = {"explainers": [{"mine": {"function": "own:explain"}}], "data": {"few": {"function": "own:bare"}}}
-    grid = make_study(folder, {"function": "own:ready"}, {**more, "neighbourhood": {"typos": 0.2}}).grid()
+    more = {
+        "explainers": [{"mine": {"function": "own:explain"}}],
+        "data": {"few": {"function": "own:bare"}},
+    }
+    grid = make_study(
+        folder, {"function": "own:ready"}, {**more, "neighbourhood": {"typos": 0.2}}
+    ).grid()
     samples = grid.data["few"]
     model = grid.models["mine"].model(samples, "cpu")
-    assert grid.explainers["mine"](model, samples.inputs).tolist() == [[1.0, 4.0, 4.0], [1.0, 5.0, 5.0]]
+    assert grid.explainers["mine"](model, samples.inputs).tolist() == [
+        [1.0, 4.0, 4.0],
+        [1.0, 5.0, 5.0],
+    ]
 
 
 def test_texts_from_functions_and_other_files(folder: Path) -> None:
-    (folder / "reviews.jsonl").write_text("".join(json.dumps({"review": t, "label": 1}) + "\n" for t in TEXTS))
+    (folder / "reviews.jsonl").write_text(
+        "".join(json.dumps({"review": t, "label": 1}) + "\n" for t in TEXTS)
+    )
     pl = pytest.importorskip("polars")
     pl.read_csv(folder / "reviews.csv").write_parquet(folder / "reviews.parquet")
     rows = make_study(folder).grid().data["reviews"].inputs
     for name in ("reviews.jsonl", "reviews.parquet"):
         assert torch.equal(make_study(folder, path=name).grid().data["reviews"].inputs, rows)
-    some = make_study(folder, more={"data": {"r": {"function": "own:texts"}}, "neighbourhood": {"typos": 0.1}}).grid()
+    some = make_study(
+        folder, more={"data": {"r": {"function": "own:texts"}}, "neighbourhood": {"typos": 0.1}}
+    ).grid()
     assert some.data["r"].lengths == (3, 3)
     assert some.data["r"].extras["labels"].tolist() == [0, 1]
     samples = {"function": "own:bare", "options": {"count": 3}, "samples": 1}
@@ -188,7 +218,9 @@ def test_the_first_samples_alone_are_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "   "])
-def test_an_empty_text_and_a_missing_cell_are_refused_with_their_row(folder: Path, text: str) -> None:
+def test_an_empty_text_and_a_missing_cell_are_refused_with_their_row(
+    folder: Path, text: str
+) -> None:
     write(folder, [*TEXTS[:2], text, *TEXTS[3:]])
     refused(make_study(folder), "data.reviews.text", "row 3")
     (folder / "reviews.jsonl").write_text('{"review": "a dull film"}\n{"review": null}\n')
@@ -202,21 +234,34 @@ def test_words_that_look_like_missing_cells_and_numbers_are_texts(folder: Path) 
     assert samples.tokens == (("NA", " null", " a"), ("none",), ("007", " 1", " a"))
     assert samples.extras["labels"].tolist() == [1, 1, 0]
     write(folder, texts[1:2], ["0"])
-    refused(make_study(folder), "data.reviews", "a text of at least 3 words", "of at most 1")  # a word has no order
+    # a word has no order
+    refused(make_study(folder), "data.reviews", "a text of at least 3 words", "of at most 1")
 
 
 def test_a_wrong_column_is_named_with_its_line(folder: Path) -> None:
-    lines = ["data:", "  reviews:", "    path: reviews.csv", "    text: reviw", "models: {m: {function: 'own:bag'}}"]
-    (folder / "study.yaml").write_text("\n".join([*lines, "explainers: [occlusion]", "metrics: [aopc]"]))
+    lines = [
+        "data:",
+        "  reviews:",
+        "    path: reviews.csv",
+        "    text: reviw",
+        "models: {m: {function: 'own:bag'}}",
+    ]
+    (folder / "study.yaml").write_text(
+        "\n".join([*lines, "explainers: [occlusion]", "metrics: [aopc]"])
+    )
     with pytest.raises(StudyError, match=r"data.reviews.text \(line 4\).*did you mean 'review'"):
         load_study(folder / "study.yaml").grid()
     refused(make_study(folder, label="lable"), "data.reviews.label", "did you mean 'label'")
 
 
 def test_a_file_that_is_no_utf_8_is_refused_with_its_line(folder: Path) -> None:
-    (folder / "reviews.csv").write_bytes("review,label\na dull film,no\nun café bon,yes\n".encode("latin-1"))
+    (folder / "reviews.csv").write_bytes(
+        "review,label\na dull film,no\nun café bon,yes\n".encode("latin-1")
+    )
     refused(make_study(folder), "data.reviews.path", "line 3", "0xe9")
-    (folder / "reviews.csv").write_bytes(b"\xef\xbb\xbf" + "review,label\nun café bon,yes\n".encode())
+    (folder / "reviews.csv").write_bytes(
+        b"\xef\xbb\xbf" + "review,label\nun café bon,yes\n".encode()
+    )
     assert make_study(folder).grid().data["reviews"].tokens == (("un", " café", " bon"),)
 
 
@@ -245,7 +290,9 @@ def read_folder(saved: Path, kind: str = "SequenceClassification", **options: An
 def test_a_folder_gives_the_numbers_of_python(saved: Path) -> None:
     texts = list(read_reviews()[0][:4])
     write(saved, texts, ["good", "bad", "good", "bad"])
-    study = make_study(saved, {"transformers": "bert", "removal": ["mask", "delete"]}, label="label")
+    study = make_study(
+        saved, {"transformers": "bert", "removal": ["mask", "delete"]}, label="label"
+    )
     found = run_study(study, executor=Processes(1, threads=1))
     same_bits(found, evaluate(read_folder(saved, removal=("mask", "delete")), texts))
     assert set(found.metrics) == {"worst", "faith (mask)", "faith (delete)"}
@@ -282,9 +329,15 @@ def test_folders_that_do_not_fit_are_refused(saved: Path) -> None:
     write(saved, list(read_reviews()[0][:2]), ["1", "0"])
     place = "models.mine.transformers"
     refused(make_study(saved, {"transformers": "none"}), place, "config.json")
-    refused(make_study(saved, {"transformers": "bert", "word": 0}), place, "BertForSequenceClassification")
+    refused(
+        make_study(saved, {"transformers": "bert", "word": 0}),
+        place,
+        "BertForSequenceClassification",
+    )
     refused(make_study(saved, {"transformers": "bert", "labels": ["yes", "no"]}), place)
-    refused(make_study(saved, {"transformers": "bert", "template": "{text}!"}), "models.mine.labels")
+    refused(
+        make_study(saved, {"transformers": "bert", "template": "{text}!"}), "models.mine.labels"
+    )
     refused(make_study(saved, "lenet5-mnist"), "models.mine", "TextModel")
 
 
@@ -295,7 +348,9 @@ def test_a_pickle_runs_only_where_it_is_trusted(saved: Path, tmp_path: Path) -> 
         if file.suffix == ".json":
             (tmp_path / "old" / file.name).write_bytes(file.read_bytes())
     torch.save(train_bert().state_dict(), tmp_path / "old" / "pytorch_model.bin")
-    refused(make_study(tmp_path, {"transformers": "old"}), "models.mine.transformers", "trust: true")
+    refused(
+        make_study(tmp_path, {"transformers": "old"}), "models.mine.transformers", "trust: true"
+    )
     grid = make_study(tmp_path, {"transformers": "old", "trust": True}).grid()
     samples = grid.data["reviews"]
     model = grid.models["mine"].model(samples, "cpu")
@@ -320,14 +375,22 @@ def test_what_does_not_fit_is_said_at_its_place(folder: Path, entry: Any, words:
 
 
 def test_parts_that_do_not_fit_texts_are_refused(folder: Path) -> None:
-    refused(make_study(folder, more={"neighbourhood": {"linf": 0.1}}), "metrics.worst", "changes of texts")
+    refused(
+        make_study(folder, more={"neighbourhood": {"linf": 0.1}}),
+        "metrics.worst",
+        "changes of texts",
+    )
     refused(make_study(folder, more={"metrics": ["local_lipschitz"]}), "metrics", "local_lipschitz")
     several = {"a": {"function": "own:bag"}, "b": {"function": "own:sentences"}}
     refused(make_study(folder, more={"models": several}), "data.reviews", "the same words")
     both = {"digits": "digits", "reviews": {"path": "reviews.csv", "text": "review"}}
     refused(make_study(folder, more={"data": both}), "data.digits", "texts alone")
     refused(make_study(folder, {"function": "own:bag", "batch_size": 4}), "models.mine.batch_size")
-    refused(make_study(folder, more={"data": {"d": "digits"}, "neighbourhood": {"linf": 0.1}}), "models.mine", "texts")
+    refused(
+        make_study(folder, more={"data": {"d": "digits"}, "neighbourhood": {"linf": 0.1}}),
+        "models.mine",
+        "texts",
+    )
     data = {"data": {"r": {"function": "own:hole"}}, "neighbourhood": {"typos": 0.1}}
     refused(make_study(folder, more=data), "data.r.function", "place 1")
 
@@ -336,7 +399,9 @@ def test_the_schema_takes_texts() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     content = {
         "data": {"reviews": {"path": "reviews.csv", "text": "text", "label": "label"}},
-        "models": {"mine": {"transformers": "bert", "removal": ["mask", "delete"], "labels": ["yes", "no"]}},
+        "models": {
+            "mine": {"transformers": "bert", "removal": ["mask", "delete"], "labels": ["yes", "no"]}
+        },
         "explainers": ["saliency"],
         "metrics": ["aopc"],
     }
@@ -349,7 +414,9 @@ def test_the_schema_takes_texts() -> None:
 def test_a_folder_without_a_tokenizer_is_refused(saved: Path) -> None:
     """Transformers would make a tokenizer to which every word is unknown."""
     write(saved, list(read_reviews()[0][:2]), ["1", "0"])
-    shutil.copytree(saved / "bert", saved / "bare", ignore=shutil.ignore_patterns("tokenizer*", "vocab*"))
+    shutil.copytree(
+        saved / "bert", saved / "bare", ignore=shutil.ignore_patterns("tokenizer*", "vocab*")
+    )
     refused(make_study(saved, {"transformers": "bare"}), "models.mine.transformers", "a tokenizer")
 
 
@@ -357,6 +424,13 @@ def test_what_evaluate_refuses_a_study_refuses_too(saved: Path) -> None:
     """One constant where words are retrieved, and a change that no text can have."""
     write(saved, list(read_reviews()[0][:2]), ["1", "0"])
     retrieved = {"transformers": "bert", "removal": "retrieve"}
-    refused(make_study(saved, retrieved, {"explainers": ["occlusion"], "metrics": ["worst_case"]}), "explainers")
+    refused(
+        make_study(saved, retrieved, {"explainers": ["occlusion"], "metrics": ["worst_case"]}),
+        "explainers",
+    )
     swaps = {"worst_case": {"neighbourhood": {"token_swaps": {"table": {"unseenword": ["flat"]}}}}}
-    refused(make_study(saved, {"transformers": "bert"}, {"metrics": [swaps]}), "metrics", "at least one word")
+    refused(
+        make_study(saved, {"transformers": "bert"}, {"metrics": [swaps]}),
+        "metrics",
+        "at least one word",
+    )

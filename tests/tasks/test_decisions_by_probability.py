@@ -93,10 +93,14 @@ def test_a_network_without_a_decision_has_the_maps_of_its_logits() -> None:
     """A decision between two linear classes has the same map as their difference as one number."""
     torch.manual_seed(0)
     hidden = [nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)]
-    two = standfast.Model(nn.Sequential(*hidden), (0.0, 1.0), task="decision:rule=P(1) > 0.35", device="cpu")
+    two = standfast.Model(
+        nn.Sequential(*hidden), (0.0, 1.0), task="decision:rule=P(1) > 0.35", device="cpu"
+    )
     difference = nn.Linear(2, 1, bias=False)
     difference.weight.data = torch.tensor([[-1.0, 1.0]])
-    one = standfast.Model(nn.Sequential(*hidden, difference), (0.0, 1.0), task="binary:threshold=0.35", device="cpu")
+    one = standfast.Model(
+        nn.Sequential(*hidden, difference), (0.0, 1.0), task="binary:threshold=0.35", device="cpu"
+    )
     x = torch.rand(5, 6)
     assert torch.equal(two.predict(x), one.predict(x))
     for name in ("saliency", "guided_backprop", "deeplift", "attn_lrp", "deep_shap"):
@@ -133,9 +137,13 @@ def test_a_function_of_the_users_is_asked_for_the_class_that_speaks_for_the_side
 def test_names_of_classes() -> None:
     assert Decision("P(b) > 0.2").name_classes(("a", "b")).number == 1
     assert Decision("P(1) > 0.2").name_classes(("a", "b")).number == 1
-    assert Decision("P(1) > 0.2").name_classes(("1", "2")).number == 0  # a name that is a number is a name
+    # a name that is a number is a name
+    assert Decision("P(1) > 0.2").name_classes(("1", "2")).number == 0
     assert Decision("P(paid (late)) > 0.2").name_classes(("paid (late)", "not")).number == 0
-    with pytest.raises(ArgumentError, match=r"decision: expected P of one of the classes '1', '2', got 'P\(0\) > 0.2'"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"decision: expected P of one of the classes '1', '2', got 'P\(0\) > 0.2'",
+    ):
         Decision("P(0) > 0.2").name_classes(("1", "2"))
 
 
@@ -158,7 +166,9 @@ def test_rules_of_another_form(rule: Any, words: str) -> None:
 
 
 def test_what_has_no_probabilities_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="of: expected a task with probabilities: classification, zero_shot"):
+    with pytest.raises(
+        ArgumentError, match="of: expected a task with probabilities: classification, zero_shot"
+    ):
         Decision("P(1) > 0.3", of="regression:tolerance=1")
     model = linear_model(Decision("P(7) > 0.3"), [[1.0], [0.0], [0.0]])
     with pytest.raises(ArgumentError, match="labels by its number, from 0 to 2, got"):
@@ -191,8 +201,14 @@ def test_the_contract_of_tasks() -> None:
 
 
 def test_one_rule_has_one_identity_and_other_tasks_keep_theirs() -> None:
-    same = [Decision("P(1)>.35"), Decision(" P( 1 ) > 0.350"), Decision("P(1) > 0.35", of="classification")]
-    assert {Description(task).digest for task in same} == {Description(get("decision:rule=P(1) > 0.35")).digest}
+    same = [
+        Decision("P(1)>.35"),
+        Decision(" P( 1 ) > 0.350"),
+        Decision("P(1) > 0.35", of="classification"),
+    ]
+    assert {Description(task).digest for task in same} == {
+        Description(get("decision:rule=P(1) > 0.35")).digest
+    }
     assert Description(Decision("P(1) > 0.36")).digest != Description(same[0]).digest
     # as they were before there were decisions
     assert Description(Classification()).digest == "15ebb8e7994895e3"

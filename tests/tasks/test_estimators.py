@@ -17,7 +17,11 @@ import pytest
 import torch
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401, since other tests enable it for all
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
-from sklearn.model_selection import FixedThresholdClassifier, GridSearchCV, TunedThresholdClassifierCV
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.neural_network import MLPClassifier
@@ -55,7 +59,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "FrozenEstimator": {"estimator": LogisticRegression().fit(FRAME, TWO)},
     "GridSearchCV": {"estimator": LogisticRegression(), "param_grid": {"C": [0.1, 1.0]}},
     "HalvingGridSearchCV": {"estimator": LogisticRegression(), "param_grid": {"C": [0.1, 1.0]}},
-    "HalvingRandomSearchCV": {"estimator": LogisticRegression(), "param_distributions": {"C": [0.1, 1.0]}},
+    "HalvingRandomSearchCV": {
+        "estimator": LogisticRegression(),
+        "param_distributions": {"C": [0.1, 1.0]},
+    },
     "LocalOutlierFactor": {"novelty": True},
     "MultiOutputClassifier": {"estimator": LogisticRegression()},
     "MultiOutputRegressor": {"estimator": LinearRegression()},
@@ -76,22 +83,35 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "RegressorChain": {"estimator": LinearRegression()},
     "SelfTrainingClassifier": {"estimator": LogisticRegression()},
-    "StackingClassifier": {"estimators": [("tree", DecisionTreeClassifier(max_depth=2)), ("l", LogisticRegression())]},
-    "StackingRegressor": {"estimators": [("tree", DecisionTreeRegressor(max_depth=2)), ("l", LinearRegression())]},
+    "StackingClassifier": {
+        "estimators": [("tree", DecisionTreeClassifier(max_depth=2)), ("l", LogisticRegression())]
+    },
+    "StackingRegressor": {
+        "estimators": [("tree", DecisionTreeRegressor(max_depth=2)), ("l", LinearRegression())]
+    },
     "TunedThresholdClassifierCV": {"estimator": LogisticRegression()},
-    "VotingClassifier": {"estimators": [("tree", DecisionTreeClassifier(max_depth=2)), ("l", LogisticRegression())]},
-    "VotingRegressor": {"estimators": [("tree", DecisionTreeRegressor(max_depth=2)), ("l", LinearRegression())]},
+    "VotingClassifier": {
+        "estimators": [("tree", DecisionTreeClassifier(max_depth=2)), ("l", LogisticRegression())]
+    },
+    "VotingRegressor": {
+        "estimators": [("tree", DecisionTreeRegressor(max_depth=2)), ("l", LinearRegression())]
+    },
 }
 #: the method and the meaning of those that differ from others of their type
 DECISIONS = ("decision_function", "scores of classes")
 LABELS = ("predict_proba", "probabilities of labels")
 DISTANCES = ("transform", "scores of classes")
 EXCEPTIONS = {
-    **dict.fromkeys(("LinearSVC", "NuSVC", "PassiveAggressiveClassifier", "Perceptron", "SVC"), DECISIONS),
-    **dict.fromkeys(("RidgeClassifier", "RidgeClassifierCV", "SGDClassifier", "OneVsOneClassifier"), DECISIONS),
+    **dict.fromkeys(
+        ("LinearSVC", "NuSVC", "PassiveAggressiveClassifier", "Perceptron", "SVC"), DECISIONS
+    ),
+    **dict.fromkeys(
+        ("RidgeClassifier", "RidgeClassifierCV", "SGDClassifier", "OneVsOneClassifier"), DECISIONS
+    ),
     **dict.fromkeys(("ClassifierChain", "MultiOutputClassifier"), LABELS),
     **dict.fromkeys(
-        ("FixedThresholdClassifier", "TunedThresholdClassifierCV"), ("predict_proba", "probability of class 1")
+        ("FixedThresholdClassifier", "TunedThresholdClassifierCV"),
+        ("predict_proba", "probability of class 1"),
     ),
     **dict.fromkeys(("KMeans", "MiniBatchKMeans"), DISTANCES),
 }
@@ -115,16 +135,28 @@ REFUSED = {
 def choose_target(name: str, kind: str) -> Any:
     if name in ("ClassifierChain", "MultiOutputClassifier"):
         return PAIRS
-    if name in ("CCA", "MultiOutputRegressor", "PLSCanonical", "RegressorChain") or name.startswith("MultiTask"):
+    if name in ("CCA", "MultiOutputRegressor", "PLSCanonical", "RegressorChain") or name.startswith(
+        "MultiTask"
+    ):
         return TWO_NUMBERS
     if kind == "regressor":
         return NUMBERS
-    return THREE if name in ("GaussianProcessClassifier", "SVC", "LinearSVC", "OneVsOneClassifier") else TWO
+    return (
+        THREE
+        if name in ("GaussianProcessClassifier", "SVC", "LinearSVC", "OneVsOneClassifier")
+        else TWO
+    )
 
 
 def list_all() -> Iterator[Any]:
     for name, kind in all_estimators():
-        if name in ("ColumnTransformer", "FeatureUnion", "SelectFromModel", "SequentialFeatureSelector", "SparseCoder"):
+        if name in (
+            "ColumnTransformer",
+            "FeatureUnion",
+            "SelectFromModel",
+            "SequentialFeatureSelector",
+            "SparseCoder",
+        ):
             continue  # they only transform, and need arguments
         yield pytest.param(name, kind, id=name)
 
@@ -160,9 +192,12 @@ def check_answers(estimator: Any, frame: pd.DataFrame = FRAME) -> standfast.Mode
     return model
 
 
-@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # of LocalOutlierFactor, by itself
+# of LocalOutlierFactor, by itself
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 @pytest.mark.parametrize(("name", "kind"), list(list_all()))
-def test_an_estimator_of_scikit_learn_answers_as_its_own_predict(name: str, kind: type[Any]) -> None:
+def test_an_estimator_of_scikit_learn_answers_as_its_own_predict(
+    name: str, kind: type[Any]
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that some will be removed
         estimator = kind(**ARGUMENTS.get(name, {}))
@@ -187,15 +222,21 @@ def test_an_estimator_of_scikit_learn_answers_as_its_own_predict(name: str, kind
 
 def test_a_new_row_cannot_be_asked_of_a_detector_of_the_old_ones() -> None:
     neighbors = pytest.importorskip("sklearn.neighbors")
-    with pytest.raises(ArgumentError, match="LocalOutlierFactor, which predicts nothing for new rows"):
+    with pytest.raises(
+        ArgumentError, match="LocalOutlierFactor, which predicts nothing for new rows"
+    ):
         make_model(neighbors.LocalOutlierFactor().fit(FRAME), TABLE)
 
 
 # Boosters: each loss that they have
 
 LIGHTGBM = {
-    **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape"), "numbers"),
-    **dict.fromkeys(("gamma", "tweedie", "cross_entropy_lambda", "lambdarank", "rank_xendcg"), "numbers"),
+    **dict.fromkeys(
+        ("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape"), "numbers"
+    ),
+    **dict.fromkeys(
+        ("gamma", "tweedie", "cross_entropy_lambda", "lambdarank", "rank_xendcg"), "numbers"
+    ),
     **dict.fromkeys(("binary", "cross_entropy", "multiclass"), "probabilities of classes"),
     "multiclassova": "scores of classes",
 }
@@ -213,9 +254,16 @@ def choose_label(loss: str) -> Any:
 def test_a_booster_of_lightgbm_is_read_as_its_loss_says(loss: str) -> None:
     """The oracle is LightGBM's `predict`: numbers, or probabilities of which the largest is the class."""
     lightgbm = pytest.importorskip("lightgbm")
-    options = {"objective": loss, "verbose": -1, "num_leaves": 7, **({"num_class": 3} if "multi" in loss else {})}
+    options = {
+        "objective": loss,
+        "verbose": -1,
+        "num_leaves": 7,
+        **({"num_class": 3} if "multi" in loss else {}),
+    }
     groups = [30, 30, 30] if "rank" in loss else None
-    booster = lightgbm.train(options, lightgbm.Dataset(FRAME, label=choose_label(loss), group=groups), 8)
+    booster = lightgbm.train(
+        options, lightgbm.Dataset(FRAME, label=choose_label(loss), group=groups), 8
+    )
     predicted = booster.predict(FRAME)
     model = make_model(booster, TABLE)
     assert choose_reading(booster).source.kind == LIGHTGBM[loss]
@@ -235,7 +283,9 @@ def test_a_booster_of_lightgbm_is_read_as_its_loss_says(loss: str) -> None:
 def test_a_classifier_of_lightgbm(loss: str) -> None:
     lightgbm = pytest.importorskip("lightgbm")
     target = THREE if "multi" in loss else TWO
-    check_answers(lightgbm.LGBMClassifier(objective=loss, n_estimators=8, verbose=-1).fit(FRAME, target))
+    check_answers(
+        lightgbm.LGBMClassifier(objective=loss, n_estimators=8, verbose=-1).fit(FRAME, target)
+    )
 
 
 def test_losses_of_which_predict_proba_gives_no_probabilities_are_refused() -> None:
@@ -245,11 +295,15 @@ def test_losses_of_which_predict_proba_gives_no_probabilities_are_refused() -> N
         return 1 / (1 + np.exp(-scores)) - target, np.full(len(scores), 0.25)
 
     mine = lightgbm.LGBMClassifier(objective=loss, n_estimators=3, verbose=-1).fit(FRAME, TWO)
-    with pytest.raises(ArgumentError, match="LGBMClassifier with a loss of probabilities .* got a loss of yours"):
+    with pytest.raises(
+        ArgumentError, match="LGBMClassifier with a loss of probabilities .* got a loss of yours"
+    ):
         make_model(mine, TABLE)
     for objective in ("binary:logitraw", "count:poisson", "reg:squarederror"):
         fitted = xgboost.XGBClassifier(objective=objective, n_estimators=3).fit(FRAME, TWO)
-        with pytest.raises(ArgumentError, match=f"loss of probabilities .* got the loss {objective}"):
+        with pytest.raises(
+            ArgumentError, match=f"loss of probabilities .* got the loss {objective}"
+        ):
             make_model(fitted, TABLE)
 
 
@@ -305,7 +359,9 @@ def test_a_booster_of_xgboost_is_read_as_its_loss_says(loss: str) -> None:
             np.testing.assert_allclose(outputs.softmax(1)[:, 1], predicted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("loss", ["binary:logistic", "reg:logistic", "binary:hinge", "multi:softmax", "multi:softprob"])
+@pytest.mark.parametrize(
+    "loss", ["binary:logistic", "reg:logistic", "binary:hinge", "multi:softmax", "multi:softprob"]
+)
 def test_a_classifier_of_xgboost(loss: str) -> None:
     xgboost = pytest.importorskip("xgboost")
     target = THREE if "multi" in loss else TWO
@@ -353,7 +409,14 @@ CATBOOST_NUMBERS = [
     "Cox",
     "SurvivalAft",
 ]
-CATBOOST_RANKS = ["YetiRank", "PairLogit", "QueryRMSE", "QuerySoftMax", "StochasticRank:metric=DCG", "YetiRankPairwise"]
+CATBOOST_RANKS = [
+    "YetiRank",
+    "PairLogit",
+    "QueryRMSE",
+    "QuerySoftMax",
+    "StochasticRank:metric=DCG",
+    "YetiRankPairwise",
+]
 
 
 @pytest.mark.parametrize("loss", CATBOOST_CLASSES)
@@ -361,13 +424,17 @@ def test_a_classifier_of_catboost_answers_as_its_own_predict(loss: str) -> None:
     """Also `CatBoost` itself, whose `predict` gives the sums of its trees, with the classes of these."""
     catboost = pytest.importorskip("catboost")
     options = {"loss_function": loss, "iterations": 8, "verbose": 0, "allow_writing_files": False}
-    target = PAIRS if loss.startswith(("MultiLog", "MultiCross")) else THREE if "Multi" in loss else TWO
+    target = (
+        PAIRS if loss.startswith(("MultiLog", "MultiCross")) else THREE if "Multi" in loss else TWO
+    )
     fitted = catboost.CatBoostClassifier(**options).fit(FRAME, target)
     model = check_answers(fitted)
     assert choose_reading(fitted).source.kind == CATBOOST_CLASSES[loss]
     plain = make_model(catboost.CatBoost(options).fit(FRAME, target), TABLE)
     assert plain.task.name == model.task.name
-    assert torch.equal(plain.predict(TABLE.rows), model.predict(TABLE.rows).to(plain.predict(TABLE.rows)))
+    assert torch.equal(
+        plain.predict(TABLE.rows), model.predict(TABLE.rows).to(plain.predict(TABLE.rows))
+    )
 
 
 @pytest.mark.parametrize("loss", [*CATBOOST_NUMBERS, *CATBOOST_RANKS])
@@ -387,7 +454,9 @@ def test_a_regressor_of_catboost_answers_with_its_numbers(loss: str) -> None:
 
 def test_the_threshold_of_catboost_counts() -> None:
     catboost = pytest.importorskip("catboost")
-    fitted = catboost.CatBoostClassifier(iterations=8, verbose=0, allow_writing_files=False).fit(FRAME, TWO)
+    fitted = catboost.CatBoostClassifier(iterations=8, verbose=0, allow_writing_files=False).fit(
+        FRAME, TWO
+    )
     fitted.set_probability_threshold(0.8)
     assert check_answers(fitted).task == standfast.tasks.Binary(threshold=0.8, output="probability")
 
@@ -431,7 +500,9 @@ def expect_outputs(kind: str, task: str) -> Any:
         ("scores of classes", "classification"): np.stack([-margin / 2, margin / 2], 1),
         ("scores of classes", "binary"): margin[:, None],
         ("probabilities of labels", "multi_label"): np.log(labels / (1 - labels)),
-        ("probabilities of labels", "multi_label:output=probability"): np.log(labels / (1 - labels)),
+        ("probabilities of labels", "multi_label:output=probability"): np.log(
+            labels / (1 - labels)
+        ),
         ("scores of labels", "multi_label"): SCORES_OF_LABELS.decision_function(FRAME),
         ("numbers", "binary"): number,
         ("numbers", "binary:output=probability"): np.log(number / (1 - number)),
@@ -458,9 +529,17 @@ def test_each_task_reads_what_an_estimator_tells_or_refuses_it(kind: str, task: 
 
 def test_a_refusal_says_what_to_do() -> None:
     for estimator, task, words in (
-        (MARGIN, "binary:output=probability", "CalibratedClassifierCV makes one.*LinearSVC, whose decision_function"),
+        (
+            MARGIN,
+            "binary:output=probability",
+            "CalibratedClassifierCV makes one.*LinearSVC, whose decision_function",
+        ),
         (LINEAR, "classification", "of a regressor, say task='regression:tolerance=2.5'"),
-        (LOGISTIC, "regression:tolerance=1", "an estimator for the task 'regression', got LogisticRegression"),
+        (
+            LOGISTIC,
+            "regression:tolerance=1",
+            "an estimator for the task 'regression', got LogisticRegression",
+        ),
         (OF_LABELS, "classification", "task='multi_label:output=probability' for several labels"),
     ):
         with pytest.raises(ArgumentError, match=words):
@@ -476,12 +555,20 @@ def test_a_binary_task_has_two_classes() -> None:
 
 
 @pytest.mark.parametrize("estimator", [LinearSVC(), RidgeClassifier(), SVC(), LogisticRegression()])
-@pytest.mark.parametrize("names", [("no", "yes"), ("zebra", "ape", "bee"), (7.0, 3.0), (True, False)])
+@pytest.mark.parametrize(
+    "names", [("no", "yes"), ("zebra", "ape", "bee"), (7.0, 3.0), (True, False)]
+)
 def test_classes_have_the_order_and_the_names_of_the_estimator(estimator: Any, names: Any) -> None:
     """In a pipeline and a search: class i of the model is `classes_[i]`."""
     target = np.array(names)[THREE if len(names) == 3 else TWO]
-    name = f"{type(estimator).__name__.lower()}__C" if not isinstance(estimator, RidgeClassifier) else "verbose"
-    search = GridSearchCV(make_pipeline(StandardScaler(), estimator), {name: [0.5]} if name != "verbose" else {})
+    name = (
+        f"{type(estimator).__name__.lower()}__C"
+        if not isinstance(estimator, RidgeClassifier)
+        else "verbose"
+    )
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), estimator), {name: [0.5]} if name != "verbose" else {}
+    )
     fitted = fit(search, FRAME, target)
     model = make_model(fitted, TABLE)
     answers = model.predict(TABLE.rows).numpy()
@@ -496,7 +583,9 @@ def test_scores_of_pairs_of_classes_are_refused() -> None:
         lambda: make_model(fitted, TABLE),
         lambda: standfast.Model.from_callable(fitted.decision_function, (0.0, 9.0), output="logit"),
     ):
-        with pytest.raises(ArgumentError, match=r"'ovr' \(set_params needs no new fit\).* got 'ovo' of SVC"):
+        with pytest.raises(
+            ArgumentError, match=r"'ovr' \(set_params needs no new fit\).* got 'ovo' of SVC"
+        ):
             call()
     check_answers(fitted.set_params(decision_function_shape="ovr"))
     check_answers(SVC(decision_function_shape="ovo").fit(FRAME, TWO))
@@ -504,7 +593,10 @@ def test_scores_of_pairs_of_classes_are_refused() -> None:
 
 def test_a_single_class_is_refused() -> None:
     tree = DecisionTreeClassifier().fit(FRAME, np.zeros(len(FRAME)))
-    with pytest.raises(ArgumentError, match="two classes or more, got DecisionTreeClassifier that was fitted with one"):
+    with pytest.raises(
+        ArgumentError,
+        match="two classes or more, got DecisionTreeClassifier that was fitted with one",
+    ):
         make_model(tree, TABLE)
     with pytest.raises(ArgumentError, match="two classes or more"):
         standfast.Model.from_callable(tree.predict_proba, (0.0, 9.0))
@@ -513,7 +605,9 @@ def test_a_single_class_is_refused() -> None:
         make_model(mixture, TABLE)
 
 
-@pytest.mark.parametrize("estimator", [DecisionTreeClassifier(max_depth=3), KNeighborsClassifier(5), MLPClassifier()])
+@pytest.mark.parametrize(
+    "estimator", [DecisionTreeClassifier(max_depth=3), KNeighborsClassifier(5), MLPClassifier()]
+)
 def test_several_labels_are_found_in_what_an_estimator_predicts(estimator: Any) -> None:
     model = check_answers(fit(estimator, FRAME, PAIRS))
     assert model.task == MultiLabel(output="probability")
@@ -558,7 +652,8 @@ def test_another_answer_than_that_of_predict_is_said() -> None:
     """A threshold that nobody can look up is seen in what it does; a threshold of the user's is the user's will."""
     share = float(((FRAME["a"] / 9 > 0.5) & (FRAME["a"] / 9 < 0.9)).mean())
     with pytest.warns(
-        UserWarning, match=f"{share:.1%} of the reference rows have another answer by predict_proba than"
+        UserWarning,
+        match=f"{share:.1%} of the reference rows have another answer by predict_proba than",
     ):
         make_model(Cautious(), TABLE)
     make_model(Cautious(), TABLE, "binary:output=probability,threshold=0.9")
@@ -569,7 +664,9 @@ def test_no_cause_is_guessed_where_probabilities_and_predict_disagree() -> None:
     fitted = NearestCentroid().fit(FRAME, THREE)
     if not hasattr(fitted, "predict_proba"):
         pytest.skip("NearestCentroid has no predict_proba in this scikit-learn")
-    share = float((fitted.classes_[fitted.predict_proba(FRAME).argmax(1)] != fitted.predict(FRAME)).mean())
+    share = float(
+        (fitted.classes_[fitted.predict_proba(FRAME).argmax(1)] != fitted.predict(FRAME)).mean()
+    )
     assert share > 0
     words = (
         f"^model: {share:.1%} of the reference rows have another answer by predict_proba than by predict of"
@@ -592,7 +689,10 @@ class Undeclared:
 def test_kinds_without_scores_are_no_numbers() -> None:
     assert isinstance(make_model(Undeclared(float), TABLE).task, Regression)
     for kind in (int, bool, str):
-        with pytest.raises(ArgumentError, match="numbers from predict, .* got Undeclared, whose predict gives kinds"):
+        with pytest.raises(
+            ArgumentError,
+            match="numbers from predict, .* got Undeclared, whose predict gives kinds",
+        ):
             make_model(Undeclared(kind), TABLE)
 
 
@@ -601,12 +701,17 @@ def test_kinds_without_scores_are_no_numbers() -> None:
 
 @pytest.mark.parametrize("pos_label", [None, "no", "yes"])
 @pytest.mark.parametrize(
-    ("method", "threshold"), [("predict_proba", 0.2), ("decision_function", 0.7), ("decision_function", -1.2)]
+    ("method", "threshold"),
+    [("predict_proba", 0.2), ("decision_function", 0.7), ("decision_function", -1.2)],
 )
-def test_a_classifier_at_a_threshold_answers_as_its_own_predict(method: Any, threshold: float, pos_label: Any) -> None:
+def test_a_classifier_at_a_threshold_answers_as_its_own_predict(
+    method: Any, threshold: float, pos_label: Any
+) -> None:
     inner = make_pipeline(StandardScaler(), LogisticRegression())
     names = np.array(["no", "yes"])
-    fitted = FixedThresholdClassifier(inner, threshold=threshold, pos_label=pos_label, response_method=method)
+    fitted = FixedThresholdClassifier(
+        inner, threshold=threshold, pos_label=pos_label, response_method=method
+    )
     fitted.fit(FRAME, names[TWO])
     model = make_model(fitted, TABLE)
     assert (names[model.predict(TABLE.rows).numpy()] == fitted.predict(FRAME)).all()
@@ -641,7 +746,9 @@ def test_a_tuned_threshold_is_no_question_of_the_largest_probability() -> None:
     with pytest.raises(ArgumentError, match=words):
         standfast.Model.from_callable(fitted.predict_proba, (0.0, 9.0))
     with pytest.raises(ArgumentError, match="above 0 and below 1, got the threshold 1.5"):
-        make_model(FixedThresholdClassifier(LogisticRegression(), threshold=1.5).fit(FRAME, TWO), TABLE)
+        make_model(
+            FixedThresholdClassifier(LogisticRegression(), threshold=1.5).fit(FRAME, TWO), TABLE
+        )
     one_half = FixedThresholdClassifier(LogisticRegression(), threshold=0.5).fit(FRAME, TWO)
     assert make_model(one_half, TABLE).task == Classification()
 
@@ -672,10 +779,13 @@ def test_predict_of_a_classifier_is_no_probability() -> None:
     """Classes that are numbers with a point are between 0 and 1, as probabilities are."""
     fitted = LogisticRegression().fit(ARRAY, TWO.astype(float))
     with pytest.raises(
-        ArgumentError, match="predict_proba, or decision_function .*, got predict of LogisticRegression"
+        ArgumentError,
+        match="predict_proba, or decision_function .*, got predict of LogisticRegression",
     ):
         standfast.Model.from_callable(fitted.predict, (0.0, 9.0))
-    assert standfast.Model.from_callable(fitted.predict, (0.0, 9.0), task="regression:tolerance=1").task.name
+    assert standfast.Model.from_callable(
+        fitted.predict, (0.0, 9.0), task="regression:tolerance=1"
+    ).task.name
 
 
 def test_a_function_of_vectors_for_texts_is_read_as_vectors() -> None:
@@ -696,10 +806,14 @@ def test_a_stored_estimator_is_read_by_the_same_table(task: str) -> None:
     assert torch.equal(stored.logits(ROWS), function.logits(ROWS))
     margin = LinearSVC().fit(ARRAY, TWO)
     if task == "binary:output=probability":
-        with pytest.raises(ArgumentError, match="path: expected a torch.nn.Module, or predict_proba"):
+        with pytest.raises(
+            ArgumentError, match="path: expected a torch.nn.Module, or predict_proba"
+        ):
             as_module(margin, "path", get(task))
     else:
-        answers = standfast.Model(as_module(margin, "path", get(task)), (0.0, 9.0), task=task).predict(ROWS)
+        answers = standfast.Model(
+            as_module(margin, "path", get(task)), (0.0, 9.0), task=task
+        ).predict(ROWS)
         assert (answers.numpy() == margin.predict(ARRAY)).all()
 
 
@@ -717,7 +831,11 @@ def test_the_tolerance_is_that_of_the_number_that_is_explained() -> None:
 
 
 def test_outliers_and_inliers_have_names() -> None:
-    forest = pytest.importorskip("sklearn.ensemble").IsolationForest(random_state=0, contamination=0.1).fit(FRAME)
+    forest = (
+        pytest.importorskip("sklearn.ensemble")
+        .IsolationForest(random_state=0, contamination=0.1)
+        .fit(FRAME)
+    )
     model = check_answers(forest)
     assert name_classes(forest) == ("outlier", "inlier")
     own = np.array(["outlier", "inlier"])[model.predict(TABLE.rows).numpy()]
@@ -763,7 +881,9 @@ def test_a_threshold_that_was_not_tuned_yet_is_refused_in_words() -> None:
 
 @pytest.mark.parametrize("other", [None, 3, LogisticRegression, lambda frame: frame["a"]])
 def test_what_is_no_estimator_is_refused_in_words(other: Any) -> None:
-    with pytest.raises(ArgumentError, match="model: expected a fitted estimator or pipeline with predict_proba"):
+    with pytest.raises(
+        ArgumentError, match="model: expected a fitted estimator or pipeline with predict_proba"
+    ):
         make_model(other, TABLE)
 
 
@@ -772,7 +892,9 @@ def test_tree_shap_of_a_booster_of_xgboost_adds_up(loss: str) -> None:
     pytest.importorskip("shap")
     xgboost = pytest.importorskip("xgboost")
     rows = xgboost.DMatrix(FRAME, label=choose_label(loss))
-    model = make_model(xgboost.train({"objective": loss, "max_depth": 3, "verbosity": 0}, rows, 8), TABLE)
+    model = make_model(
+        xgboost.train({"objective": loss, "max_depth": 3, "verbosity": 0}, rows, 8), TABLE
+    )
     targets = None if loss.startswith("reg") else torch.ones(6).long()
     maps = standfast.explainers.get("tree_shap")(model, TABLE.rows[:6], targets)
     outputs = model.logits(TABLE.rows[:6])
@@ -810,10 +932,14 @@ def test_a_row_without_an_answer_does_not_stop_the_others() -> None:
     assert (model.predict(other).numpy() == FailingClassifier().predict(TABLE.decode(other))).all()
 
 
-@pytest.mark.parametrize("name", ["sklearn.svm.SVC", "sklearn.cluster.KMeans", "xgboost.XGBClassifier"])
+@pytest.mark.parametrize(
+    "name", ["sklearn.svm.SVC", "sklearn.cluster.KMeans", "xgboost.XGBClassifier"]
+)
 def test_a_class_that_is_derived_is_read_as_its_base(name: str) -> None:
     package, _, base = name.rpartition(".")
-    options: dict[str, Any] = {"XGBClassifier": {"objective": "binary:hinge", "n_estimators": 5}}.get(base, {})
+    options: dict[str, Any] = {
+        "XGBClassifier": {"objective": "binary:hinge", "n_estimators": 5}
+    }.get(base, {})
     derived = type("Mine", (getattr(pytest.importorskip(package), base),), {})(**options)
     check_answers(fit(derived, FRAME, TWO))
     assert choose_reading(derived).source.kind == "scores of classes"

@@ -22,12 +22,23 @@ def tasks() -> Any:
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # shap, as it is imported
-@pytest.mark.parametrize("name", ["regression", "labels", "segmentation", "detection", "trees", "texts"])
+@pytest.mark.parametrize(
+    "name", ["regression", "labels", "segmentation", "detection", "trees", "texts"]
+)
 def test_an_example_has_a_report(name: str, tasks: Any, tmp_path: Path) -> None:
     metrics = {"worst case": "worst_case:budget=20", "curve": "corruption_curve:preset=quick"}
-    found = tasks.run(name, tmp_path, steps=6, metrics=metrics, sanity=False, controls=False, progress=False)
+    found = tasks.run(
+        name, tmp_path, steps=6, metrics=metrics, sanity=False, controls=False, progress=False
+    )
     assert found.failures == []
     assert set(found.frame()["status"]) <= {"ok", "no_answer", "degenerate"}
     page = (tmp_path / f"{name}.html").read_text()
     assert "An answer is kept if it is" in page
-    assert tasks.EXAMPLES.keys() == {"regression", "labels", "segmentation", "detection", "trees", "texts"}
+    assert tasks.EXAMPLES.keys() == {
+        "regression",
+        "labels",
+        "segmentation",
+        "detection",
+        "trees",
+        "texts",
+    }

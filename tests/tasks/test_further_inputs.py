@@ -54,9 +54,22 @@ METRICS = ["max_sensitivity:samples=5", "worst_case:budget=60", "aopc:steps=4,sa
 def test_each_sample_gets_its_own(module: nn.Module, data: Dataset, tmp_path: Path) -> None:
     """As a model for each sample, in which its further inputs are constants."""
     model = standfast.Model(module, (0.0, 1.0), device="cpu", extras=("age", "mask"))
-    explainers = ["saliency", "integrated_gradients", "captum:Saliency", "occlusion", "gradient_shap"]
+    explainers = [
+        "saliency",
+        "integrated_gradients",
+        "captum:Saliency",
+        "occlusion",
+        "gradient_shap",
+    ]
     found = standfast.evaluate(
-        model, explainers, data, METRICS, sanity=False, controls=False, samples_per_job=2, progress=False
+        model,
+        explainers,
+        data,
+        METRICS,
+        sanity=False,
+        controls=False,
+        samples_per_job=2,
+        progress=False,
     )
     assert found.failures == []
     frame, metrics = found.frame(), name_metrics(METRICS, standfast.LinfBall(8 / 255))
@@ -71,8 +84,13 @@ def test_each_sample_gets_its_own(module: nn.Module, data: Dataset, tmp_path: Pa
         one = standfast.Model(module, (0.0, 1.0), device="cpu", forward=alone)
         for explainer, (label, metric) in itertools.product(explainers, metrics.items()):
             seed = torch.Generator().manual_seed(0)
-            expected = metric(one, explainer, data.inputs[row : row + 1], generator=seed).value.tolist()
-            assert frame.filter(sample=row, explainer=explainer, label=label)["value"].to_list() == expected
+            expected = metric(
+                one, explainer, data.inputs[row : row + 1], generator=seed
+            ).value.tolist()
+            assert (
+                frame.filter(sample=row, explainer=explainer, label=label)["value"].to_list()
+                == expected
+            )
 
 
 def test_workers_and_studies(module: nn.Module, data: Dataset, tmp_path: Path) -> None:
@@ -85,11 +103,15 @@ def test_workers_and_studies(module: nn.Module, data: Dataset, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["mixed", "half"])
-def test_further_inputs_of_modules_in_half_precision(kind: str, module: nn.Module, data: Dataset) -> None:
+def test_further_inputs_of_modules_in_half_precision(
+    kind: str, module: nn.Module, data: Dataset
+) -> None:
     options = {"mixed_precision": "bfloat16"} if kind == "mixed" else {}
     inner = module if kind == "mixed" else module.to(torch.bfloat16)
     model = standfast.Model(inner, (0.0, 1.0), device="cpu", extras=("age", "mask"), **options)
-    found = standfast.evaluate(model, "saliency", data, METRICS[:1], sanity=False, controls=False, progress=False)
+    found = standfast.evaluate(
+        model, "saliency", data, METRICS[:1], sanity=False, controls=False, progress=False
+    )
     assert found.failures == []
 
 
@@ -98,7 +120,9 @@ def test_curves_of_unequal_length_are_joined(module: nn.Module, data: Dataset) -
     metrics = {"p": "misinterpretation_probability:event=misclassification,particles=64,first=1"}
     ball = standfast.LinfBall(0.3)
     options = {"sanity": False, "controls": False, "progress": False}
-    found = standfast.evaluate(model, "saliency", data, metrics, neighbourhood=ball, samples_per_job=5, **options)
+    found = standfast.evaluate(
+        model, "saliency", data, metrics, neighbourhood=ball, samples_per_job=5, **options
+    )
     assert found.failures == []
     first = torch.ones(1, 2)
     joined = _join([first, torch.zeros(2, 3)])
@@ -108,7 +132,9 @@ def test_curves_of_unequal_length_are_joined(module: nn.Module, data: Dataset) -
 
 def test_what_is_missing_is_named(module: nn.Module, data: Dataset) -> None:
     model = standfast.Model(module, (0.0, 1.0), device="cpu", extras=("age", "masks"))
-    with pytest.raises(ArgumentError, match="extras: expected one of age, .*'masks' .did you mean 'mask'"):
+    with pytest.raises(
+        ArgumentError, match="extras: expected one of age, .*'masks' .did you mean 'mask'"
+    ):
         standfast.evaluate(model, "saliency", data, METRICS, progress=False)
     with pytest.raises(ModelError, match="expected age, masks beside its input, got none"):
         model.logits(data.inputs)

@@ -63,7 +63,9 @@ def test_gradients_explain_the_score(inputs: Tensor) -> None:
     assert torch.allclose(saliency(vectors, inputs), unit @ weights, atol=1e-5)
     single = linear(1)
     signs = single(inputs).detach().sign()
-    assert torch.allclose(saliency(make_model(single, Binary()), inputs), signs * single.weight.detach())
+    assert torch.allclose(
+        saliency(make_model(single, Binary()), inputs), signs * single.weight.detach()
+    )
 
 
 def test_the_largest_margin_in_a_box(inputs: Tensor) -> None:
@@ -93,11 +95,17 @@ def test_probabilities_of_a_regression_that_moves(inputs: Tensor) -> None:
         result = metric(model, "saliency", inputs[:3], generator=torch.Generator().manual_seed(0))
         assert result.status == ("ok",) * 3
         # 5 standard errors of a run; three runs of two events: a correct method fails once in 300,000 times
-        assert ((result.value - exact).abs() <= 5 * result.std_error).all(), (exact, result.value, result.std_error)
+        assert ((result.value - exact).abs() <= 5 * result.std_error).all(), (
+            exact,
+            result.value,
+            result.std_error,
+        )
         assert (result.std_error < 0.3).all()
 
 
-@pytest.mark.parametrize("task", [Regression(0.3), Binary(), MultiLabel(labels="all"), "multi_label"])
+@pytest.mark.parametrize(
+    "task", [Regression(0.3), Binary(), MultiLabel(labels="all"), "multi_label"]
+)
 def test_the_smallest_change_is_a_distance_from_planes(task: Task | str, inputs: Tensor) -> None:
     """c-Eval of an affine network: the nearest of the planes at which the answer changes, in the free features."""
     module = linear(1 if isinstance(task, Binary) else 3)
@@ -147,8 +155,11 @@ class TwoGroups(nn.Module):
         if self.kind == "boxes":
             box = torch.tensor([[0.0, 0.0, 1.0, 1.0], [5.0, 5.0, 6.0, 6.0]])
             scores = 0.5 + 0.5 * numbers.sigmoid()
-            return [{"boxes": box, "labels": torch.tensor([0, 1]), "scores": each} for each in scores]
-        if self.kind == "pixels":  # the first two pixels are of class 1 or 2, the others of one class each
+            return [
+                {"boxes": box, "labels": torch.tensor([0, 1]), "scores": each} for each in scores
+            ]
+        # the first two pixels are of class 1 or 2, the others of one class each
+        if self.kind == "pixels":
             first = torch.stack([numbers[:, 0] - numbers[:, 1], numbers[:, 1] - numbers[:, 0]], 1)
             middle = torch.stack([first, first], 2)
             ends = torch.tensor([[9.0, -9.0], [-9.0, 9.0]]).expand(len(x), -1, -1)
@@ -167,10 +178,14 @@ class TwoGroups(nn.Module):
         ("numbers", Embedding(least=-0.999), torch.tensor([0.0, 1.0])),
     ],
 )
-def test_what_was_chosen_is_explained_everywhere(kind: str, task: Task, target: Any, inputs: Tensor) -> None:
+def test_what_was_chosen_is_explained_everywhere(
+    kind: str, task: Task, target: Any, inputs: Tensor
+) -> None:
     """In linear layers the gradient of what was chosen hardly turns, while another output has another gradient."""
     model = make_model(TwoGroups(kind), task)
-    metric = standfast.metrics.WorstCase(standfast.LinfBall(1.0), search="random", budget=200, explain="predicted")
+    metric = standfast.metrics.WorstCase(
+        standfast.LinfBall(1.0), search="random", budget=200, explain="predicted"
+    )
     saliency = standfast.explainers.get("saliency", absolute=False)
     result = metric(model, saliency, inputs, target)
     origin = dataclasses.replace(metric, explain="origin")(model, saliency, inputs, target)
@@ -178,7 +193,9 @@ def test_what_was_chosen_is_explained_everywhere(kind: str, task: Task, target: 
     assert "ok" in result.status
     if isinstance(task, Regression | MultiLabel):
         evaluated = torch.tensor([status == "ok" for status in result.status])
-        torch.testing.assert_close(result.similarity[evaluated], torch.ones(int(evaluated.sum())), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            result.similarity[evaluated], torch.ones(int(evaluated.sum())), atol=1e-5, rtol=0
+        )
 
 
 def test_drops_of_a_regression_are_in_tolerances(inputs: Tensor) -> None:
@@ -187,14 +204,18 @@ def test_drops_of_a_regression_are_in_tolerances(inputs: Tensor) -> None:
     metric = standfast.metrics.CorruptionCurve(replacement="constant", fractions=(0.5, 1.0))
     result = metric(make_model(module, Regression(0.5)), "input_x_gradient", inputs)
     parts = (inputs * module.weight.detach()).clamp(min=0).sum(1)
-    torch.testing.assert_close(result.score_drop["top"][:, -1], parts.double() / 0.5, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        result.score_drop["top"][:, -1], parts.double() / 0.5, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_weights_of_masks_by_hand(inputs: Tensor) -> None:
     """Data SenC of a linear regression: closeness of predictions `t / (t + abs(change))`, in a linear network."""
     first, second = torch.tensor([1.0, 2.0]), torch.tensor([1.5, 2.0])
     assert Regression(0.5).measure_closeness(first, second).tolist() == [0.5, 1.0]
-    assert torch.allclose(Classification().measure_closeness(first / 4, second / 4), torch.tensor([0.875, 1.0]))
+    assert torch.allclose(
+        Classification().measure_closeness(first / 4, second / 4), torch.tensor([0.875, 1.0])
+    )
     result = standfast.metrics.DataSensitivityConsistency(masks=64)(
         make_model(linear(1), Regression(0.5)), "input_x_gradient", inputs
     )
@@ -243,7 +264,10 @@ class Detector(nn.Module):
     def forward(self, x: Tensor) -> list[dict[str, Tensor]]:
         numbers = self.layer(x.flatten(1)).reshape(-1, 3, 7).sigmoid()
         corner, size = 4 * numbers[..., :2], 2 + 4 * numbers[..., 2:4]
-        boxes, (scores, labels) = torch.cat([corner, corner + size], 2), (0.5 + numbers[..., 5:] / 2).max(2)
+        boxes, (scores, labels) = (
+            torch.cat([corner, corner + size], 2),
+            (0.5 + numbers[..., 5:] / 2).max(2),
+        )
         return [
             dict(zip(("boxes", "labels", "scores"), row, strict=True))
             for row in zip(boxes, labels, scores, strict=True)
@@ -251,9 +275,12 @@ class Detector(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("module", "task"), [(Segmenter, Segmentation(background=None)), (Detector, Detection(least=0.4, most=3))]
+    ("module", "task"),
+    [(Segmenter, Segmentation(background=None)), (Detector, Detection(least=0.4, most=3))],
 )
-def test_regions_and_boxes_are_kept_by_their_true_overlap(module: type[nn.Module], task: Task) -> None:
+def test_regions_and_boxes_are_kept_by_their_true_overlap(
+    module: type[nn.Module], task: Task
+) -> None:
     torch.manual_seed(0)
     model = standfast.Model(module(), bounds=(0.0, 1.0), device="cpu", task=task)
     images = torch.rand(3, 1, 8, 8)
@@ -301,7 +328,12 @@ def test_every_cell_of_the_table(column: str, name: str) -> None:
     assert set(result.status) <= {"ok", "no_answer", "misclassified", "degenerate"}
     assert "ok" in result.status
     evaluated = torch.tensor([status == "ok" for status in result.status])
-    if name not in ("c_eval", "c_eval_plot", "near_affinity"):  # where no change of the answer may be found
+    # where no change of the answer may be found
+    if name not in (
+        "c_eval",
+        "c_eval_plot",
+        "near_affinity",
+    ):
         assert result.value[evaluated].isfinite().all()
     alone = metric(model, "input_x_gradient", images[1:2])
     torch.testing.assert_close(alone.value, result.value[1:2], rtol=0, atol=0, equal_nan=True)
@@ -329,7 +361,13 @@ def test_a_function_of_arrays_of_any_task(inputs: Tensor) -> None:
 def test_evaluate_with_targets(inputs: Tensor) -> None:
     model = make_model(linear(2), Regression(0.5))
     found = standfast.evaluate(
-        model, ["saliency", "input_x_gradient"], inputs, ["aopc"], targets=1, sanity=False, progress=False
+        model,
+        ["saliency", "input_x_gradient"],
+        inputs,
+        ["aopc"],
+        targets=1,
+        sanity=False,
+        progress=False,
     )
     assert found.failures == []
     assert found.frame()["value"].is_not_nan().all()
@@ -345,7 +383,9 @@ def test_words_of_an_extended_kind(inputs: Tensor) -> None:
             return super().answer(outputs.round(), targets)
 
     model = make_model(linear(1), Grades(tolerance=1.5))
-    result = standfast.metrics.WorstCase(standfast.LinfBall(0.2), budget=60)(model, "saliency", inputs)
+    result = standfast.metrics.WorstCase(standfast.LinfBall(0.2), budget=60)(
+        model, "saliency", inputs
+    )
     assert set(result.status) <= {"ok", "degenerate"}
 
 
@@ -357,11 +397,15 @@ def test_trees_of_a_regressor_are_those_of_shap() -> None:
 
     table = load_diabetes()
     rows = torch.tensor(table.data, dtype=torch.float32)
-    fitted = GradientBoostingRegressor(n_estimators=30, random_state=0).fit(rows[:300].numpy(), table.target[:300])
+    fitted = GradientBoostingRegressor(n_estimators=30, random_state=0).fit(
+        rows[:300].numpy(), table.target[:300]
+    )
     bounds = rows.amin(0), rows.amax(0)
     model = standfast.Model.from_callable(fitted.predict, bounds, task=Regression(20.0))
     maps = standfast.explainers.get("shap:TreeExplainer")(model, rows[300:310])
-    expected = torch.tensor(shap.TreeExplainer(fitted).shap_values(rows[300:310].numpy()), dtype=torch.float32)
+    expected = torch.tensor(
+        shap.TreeExplainer(fitted).shap_values(rows[300:310].numpy()), dtype=torch.float32
+    )
     torch.testing.assert_close(maps, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -370,12 +414,16 @@ def test_changed_inputs_have_an_answer_of_their_own(inputs: Tensor) -> None:
     regression = make_model(linear(1), Regression(0.5))
     found = standfast.metrics.CEval(attack="fmn:steps=30")(regression, "saliency", inputs).frame()
     assert found["answer"].to_list() == pytest.approx(regression.logits(inputs)[:, 0].tolist())
-    assert (found["predicted"] - found["answer"]).abs().to_list() == pytest.approx([0.5] * 5, abs=1e-3)
+    assert (found["predicted"] - found["answer"]).abs().to_list() == pytest.approx(
+        [0.5] * 5, abs=1e-3
+    )
     vectors = make_model(linear(3), Embedding(0.9))
     found = standfast.metrics.CEval(attack="fmn:steps=30")(vectors, "saliency", inputs).frame()
     assert found["answer"].to_list() == pytest.approx([1.0] * 5)
     assert found["predicted"].to_list() == pytest.approx([0.9] * 5, abs=1e-2)
-    classes = standfast.metrics.CEval(attack="fmn:steps=5")(make_model(linear(3), "classification"), "saliency", inputs)
+    classes = standfast.metrics.CEval(attack="fmn:steps=5")(
+        make_model(linear(3), "classification"), "saliency", inputs
+    )
     assert classes.answer is None
     assert not classes.predicted.is_floating_point()
 
@@ -392,12 +440,19 @@ def test_the_report_speaks_of_the_task(inputs: Tensor, tmp_path: Path) -> None:
     metrics = ["aopc:steps=3,samples=1", "corruption_curve:samples=1", "c_eval:preset=quick"]
     for task, score in ((Regression(0.5), "predicted value"), (Binary(), "probability")):
         found = standfast.evaluate(
-            make_model(linear(1), task), "saliency", inputs, metrics, progress=False, out=tmp_path / task.name
+            make_model(linear(1), task),
+            "saliency",
+            inputs,
+            metrics,
+            progress=False,
+            out=tmp_path / task.name,
         )
         assert found.task_words == task.words
         assert found.metrics["aopc"].spec.axis == f"AOPC ({score})"
         page = found.to_html(tmp_path / f"{task.name}.html").read_text()
-        assert ("probability of the answer" in page or "answer&#39;s probability" in page) == (score == "probability")
+        assert ("probability of the answer" in page or "answer&#39;s probability" in page) == (
+            score == "probability"
+        )
         assert '<th scope="col">Same class' not in page
         assert "share of right classes" not in page
 
@@ -412,5 +467,6 @@ def test_no_ratio_is_1_because_the_search_with_all_features_free_was_the_worse_o
         found = standfast.metrics.CEval(attack=attack, fraction=0.34)(model, "random", inputs)
         assert bool(((found.value > 1) | found.censored).all())
         assert found.value[found.censored].tolist() == [1.0] * int(found.censored.sum())
-    least = inputs.norm(dim=1).double() * math.sin(math.acos(0.8))  # to the boundary, at a right angle
+    # to the boundary, at a right angle
+    least = inputs.norm(dim=1).double() * math.sin(math.acos(0.8))
     assert found.c_empty.tolist() == pytest.approx(least.tolist(), rel=1e-3)

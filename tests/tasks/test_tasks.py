@@ -61,7 +61,9 @@ def box_overlap(first: list[float], second: list[float]) -> float:
 def by_hand_classes(clean: list[float], row: list[float], scale: str) -> tuple[float, float]:
     own = clean.index(max(clean))
     values = row if scale == "logit" else softmax(row)
-    return values[own], max(value for number, value in enumerate(values) if number != own) - values[own]
+    return values[own], max(value for number, value in enumerate(values) if number != own) - values[
+        own
+    ]
 
 
 def by_hand_binary(clean: list[float], row: list[float], scale: str) -> tuple[float, float]:
@@ -76,7 +78,9 @@ def by_hand_labels(which: str) -> Callable[..., tuple[float, float]]:
         own = clean.index(max(clean))
         values = row if scale == "logit" else [sigmoid(value) for value in row]
         limit = 0.0 if scale == "logit" else 0.5
-        margins = [-(v - limit) if c >= 0 else v - limit for c, v in zip(clean, values, strict=True)]
+        margins = [
+            -(v - limit) if c >= 0 else v - limit for c, v in zip(clean, values, strict=True)
+        ]
         return values[own], margins[own] if which == "own" else max(margins)
 
     return by_hand
@@ -146,14 +150,17 @@ CASES: dict[str, tuple[Task, Callable[..., Tensor], Callable[..., tuple[float, f
         ZeroShot(VECTORS, temperature=3.0),
         normal(5),
         lambda clean, row, scale: by_hand_classes(
-            *([3 * cosine(each, vector) for vector in VECTORS.tolist()] for each in (clean, row)), scale
+            *([3 * cosine(each, vector) for vector in VECTORS.tolist()] for each in (clean, row)),
+            scale,
         ),
     ),
 }
 
 
 @pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest) -> tuple[Task, Tensor, Tensor, Callable[..., tuple[float, float]]]:
+def case(
+    request: pytest.FixtureRequest,
+) -> tuple[Task, Tensor, Tensor, Callable[..., tuple[float, float]]]:
     """The task, raw clean outputs, raw outputs nearby, and the definitions."""
     task, make, by_hand = CASES[request.param]
     generator = torch.Generator().manual_seed(3)
@@ -166,8 +173,12 @@ def test_scores_and_margins_are_those_of_their_definitions(case: Any, scale: Any
     task, clean, changed, by_hand = case
     before, after = task.read(clean, COUNT), task.read(changed, COUNT)
     answer = task.answer(before)
-    expected = torch.tensor([by_hand(*rows, scale) for rows in zip(clean.tolist(), changed.tolist(), strict=True)])
-    found = torch.stack([measure_score(task, after, answer, scale), measure_margin(task, after, answer, scale)], 1)
+    expected = torch.tensor(
+        [by_hand(*rows, scale) for rows in zip(clean.tolist(), changed.tolist(), strict=True)]
+    )
+    found = torch.stack(
+        [measure_score(task, after, answer, scale), measure_margin(task, after, answer, scale)], 1
+    )
     torch.testing.assert_close(found, expected.double(), rtol=1e-5, atol=1e-6)
 
 
@@ -183,7 +194,8 @@ def test_every_task_keeps_the_contract(case: Any) -> None:
 def test_gradients_are_those_of_finite_differences(case: Any) -> None:
     task, clean, changed, _ = case
     answer = task.answer(task.read(clean, COUNT))
-    fixed = 4 if isinstance(task, Detection) else 0  # boxes stay where they are: their overlap has no gradient
+    # boxes stay where they are: their overlap has no gradient
+    fixed = 4 if isinstance(task, Detection) else 0
     leaf = changed[..., fixed:].clone().requires_grad_(True)
     for scale in ("logit", "probability"):
         for function in (task.score, task.guide):
@@ -215,7 +227,9 @@ def test_targets_choose_what_is_explained() -> None:
     answer = labels.answer(outputs, torch.tensor([1, 1]))
     assert labels.exists(outputs, answer).tolist() == [False, True]  # the first one is off
     vectors = torch.tensor([[0.0, 0.0, 2.0], [0.0, 1.0, 0.0]])
-    assert Embedding(0.5).score(outputs, Embedding(0.5).answer(outputs, vectors))[0] == pytest.approx(0.5 / 5.25**0.5)
+    assert Embedding(0.5).score(outputs, Embedding(0.5).answer(outputs, vectors))[
+        0
+    ] == pytest.approx(0.5 / 5.25**0.5)
     with pytest.raises(ArgumentError, match="classes from 0 to 2"):
         Classification().answer(outputs, torch.tensor([3, 0]))
     with pytest.raises(ArgumentError, match="vectors of shape"):
@@ -227,7 +241,9 @@ def test_answers_that_are_not_there() -> None:
     segments = Segmentation()
     assert segments.exists(empty, segments.answer(empty)).tolist() == [False]
     boxes = Detection(least=0.5)
-    weak = boxes.read([{"boxes": torch.rand(0, 4), "labels": torch.zeros(0).long(), "scores": torch.rand(0)}], 1)
+    weak = boxes.read(
+        [{"boxes": torch.rand(0, 4), "labels": torch.zeros(0).long(), "scores": torch.rand(0)}], 1
+    )
     assert boxes.exists(weak, boxes.answer(weak)).tolist() == [False]
 
 
@@ -247,13 +263,18 @@ def test_boxes_are_kept_by_score_for_each_input_alone(most: int) -> None:
     generator = torch.Generator().manual_seed(2)
     entries = []
     for count in (0, 5, 1, 8, 0, 3):
-        scores = torch.randint(4, (count,), generator=generator) / 4  # some are equal: the first comes first
+        # some are equal: the first comes first
+        scores = torch.randint(4, (count,), generator=generator) / 4
         labels, boxes = torch.arange(count), torch.rand(count, 4, generator=generator)
         entries.append({"boxes": boxes, "labels": labels, "scores": scores})
     found = Detection(most=most).read(entries, len(entries))
     for entry, rows in zip(entries, found.tolist(), strict=True):
-        parts = zip(entry["boxes"].tolist(), entry["labels"].tolist(), entry["scores"].tolist(), strict=True)
-        expected = [[*box, label, score] for box, label, score in sorted(parts, key=lambda part: -part[2])]
+        parts = zip(
+            entry["boxes"].tolist(), entry["labels"].tolist(), entry["scores"].tolist(), strict=True
+        )
+        expected = [
+            [*box, label, score] for box, label, score in sorted(parts, key=lambda part: -part[2])
+        ]
         assert rows == (expected + [[0.0] * 6] * most)[:most]
 
 
@@ -270,16 +291,24 @@ def test_boxes_are_kept_by_score_for_each_input_alone(most: int) -> None:
         (type("Output", (), {"logits": torch.zeros(1), "other": torch.ones(1)})(), "other", 1.0),
     ],
 )
-def test_the_answer_is_found_in_what_a_module_returns(output: Any, where: Any, expected: float) -> None:
+def test_the_answer_is_found_in_what_a_module_returns(
+    output: Any, where: Any, expected: float
+) -> None:
     assert find_output(output, where).tolist() == [expected]
 
 
 def test_outputs_without_an_answer_are_described() -> None:
-    with pytest.raises(ModelError, match=r"a dict with a: a tensor of shape \(2,\), b: a tensor of shape \(3,\)"):
+    with pytest.raises(
+        ModelError, match=r"a dict with a: a tensor of shape \(2,\), b: a tensor of shape \(3,\)"
+    ):
         find_output({"a": torch.ones(2), "b": torch.ones(3)})
     with pytest.raises(ArgumentError, match="output: expected a part of what the module returns"):
         find_output({"a": torch.ones(2)}, "b")
-    for task, raw in ((Regression(1.0), torch.ones(2, 3, 4)), (Binary(), torch.ones(2, 3)), (Detection(), [{}, {}])):
+    for task, raw in (
+        (Regression(1.0), torch.ones(2, 3, 4)),
+        (Binary(), torch.ones(2, 3)),
+        (Detection(), [{}, {}]),
+    ):
         with pytest.raises(ModelError, match="module: expected"):
             task.read(raw, 2)
 
@@ -288,23 +317,35 @@ def test_sure_probabilities_have_logits() -> None:
     for task in (Binary(output="probability"), MultiLabel(output="probability")):
         raw = torch.tensor([[1.0], [0.0], [0.75]])
         found = task.read(raw, 3)[:, 0].double()
-        expected = torch.tensor([-math.log(1e-12), math.log(1e-12), math.log(3)], dtype=torch.float64)
+        expected = torch.tensor(
+            [-math.log(1e-12), math.log(1e-12), math.log(3)], dtype=torch.float64
+        )
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
         assert task.exists(task.read(raw, 3), task.answer(task.read(raw, 3)))[0]
 
 
 def test_boxes_of_whole_numbers_and_many_labels() -> None:
-    entry = {"boxes": torch.tensor([[0, 0, 2, 2]]), "labels": torch.tensor([3001]), "scores": torch.tensor([0.75])}
+    entry = {
+        "boxes": torch.tensor([[0, 0, 2, 2]]),
+        "labels": torch.tensor([3001]),
+        "scores": torch.tensor([0.75]),
+    }
     task = Detection()
     assert task.read([entry], 1)[0, 0].tolist() == [0, 0, 2, 2, 3001, 0.75]
-    half = {**entry, "boxes": entry["boxes"].to(torch.bfloat16), "scores": entry["scores"].to(torch.bfloat16)}
+    half = {
+        **entry,
+        "boxes": entry["boxes"].to(torch.bfloat16),
+        "scores": entry["scores"].to(torch.bfloat16),
+    }
     outputs = task.read([half], 1)
     assert task.describe(task.answer(outputs)).tolist() == [3001]
 
 
 def test_tasks_by_name_and_bad_options() -> None:
     assert get("binary:threshold=0.3,output=probability") == Binary(0.3, "probability")
-    assert Binary(output="probability").read(torch.tensor([0.25]), 1).item() == pytest.approx(-math.log(3))
+    assert Binary(output="probability").read(torch.tensor([0.25]), 1).item() == pytest.approx(
+        -math.log(3)
+    )
     for make in (
         lambda: Regression(0.0),
         lambda: Binary(threshold=1.0),
@@ -324,7 +365,11 @@ def test_tasks_by_name_and_bad_options() -> None:
             expand_targets(bad, 3)
 
 
-BOX = {"boxes": torch.tensor([[1.0, 1.0, 3.0, 4.0]]), "labels": torch.tensor([2]), "scores": torch.tensor([0.9])}
+BOX = {
+    "boxes": torch.tensor([[1.0, 1.0, 3.0, 4.0]]),
+    "labels": torch.tensor([2]),
+    "scores": torch.tensor([0.9]),
+}
 
 
 class Returns(nn.Module):
@@ -344,16 +389,30 @@ class Returns(nn.Module):
         ("binary:output=probability", lambda x: 4 * x[:, 0], "above 1"),
         ("multi_label:output=probability", lambda x: x - 0.5, "below 0"),
         ("detection", lambda x: [{**BOX, "scores": torch.tensor([1.8])} for _ in x], "above 1"),
-        ("detection", lambda x: [{**BOX, "boxes": torch.tensor([[3.0, 1, 1, 4]])} for _ in x], "end before they begin"),
+        (
+            "detection",
+            lambda x: [{**BOX, "boxes": torch.tensor([[3.0, 1, 1, 4]])} for _ in x],
+            "end before they begin",
+        ),
         ("detection", lambda x: [{**BOX, "labels": torch.tensor([1, 2])} for _ in x], "2 labels"),
-        ("detection", lambda x: [{"boxes": BOX["boxes"], "labels": BOX["labels"]} for _ in x], "scores, one .*scores"),
+        (
+            "detection",
+            lambda x: [{"boxes": BOX["boxes"], "labels": BOX["labels"]} for _ in x],
+            "scores, one .*scores",
+        ),
         ("classification", lambda x: [BOX for _ in x], "task='detection'"),
         ("classification", lambda x: {"a": x, "b": x}, r"a: a tensor of shape \(N, 3\)"),
-        ("classification", lambda x: type("Out", (), {"score": x})(), r"score: a tensor of shape \(N, 3\)"),
+        (
+            "classification",
+            lambda x: type("Out", (), {"score": x})(),
+            r"score: a tensor of shape \(N, 3\)",
+        ),
         ("regression:tolerance=1", lambda x: x.argmax(1), r"float\(\)"),
     ],
 )
-def test_outputs_that_a_task_cannot_mean_are_refused(task: str, function: Callable[[Tensor], Any], named: str) -> None:
+def test_outputs_that_a_task_cannot_mean_are_refused(
+    task: str, function: Callable[[Tensor], Any], named: str
+) -> None:
     model = standfast.Model(Returns(function), bounds=(0.0, 1.0), device="cpu", task=task)
     with pytest.raises(ModelError, match=named) as found:
         model.predict(torch.linspace(0.1, 0.9, 12).reshape(4, 3))
@@ -367,14 +426,23 @@ def test_probabilities_and_boxes_in_their_ranges_pass() -> None:
         ("multi_label:output=probability", lambda x: x),
         ("detection", lambda x: [BOX for _ in x]),
     ):
-        assert len(standfast.Model(Returns(function), (0.0, 1.0), device="cpu", task=task).predict(x)) == 2
+        assert (
+            len(standfast.Model(Returns(function), (0.0, 1.0), device="cpu", task=task).predict(x))
+            == 2
+        )
 
 
 def test_an_input_without_boxes_has_no_answer() -> None:
     def detect(x: Tensor) -> list[dict[str, Tensor]]:
-        none = {"boxes": torch.zeros(0, 4), "labels": torch.zeros(0).long(), "scores": torch.zeros(0)}
+        none = {
+            "boxes": torch.zeros(0, 4),
+            "labels": torch.zeros(0).long(),
+            "scores": torch.zeros(0),
+        }
         return [
-            {**BOX, "scores": (each @ torch.tensor([0.2, 0.3, 0.5])).reshape(1)} if each.mean() > 0.5 else none
+            {**BOX, "scores": (each @ torch.tensor([0.2, 0.3, 0.5])).reshape(1)}
+            if each.mean() > 0.5
+            else none
             for each in x
         ]
 
@@ -395,10 +463,14 @@ def test_vectors_of_texts_come_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     np.save("texts.npy", 2 * np.eye(3, dtype=np.float32)[:2])
     np.save("objects.npy", np.array([{}]), allow_pickle=True)
-    model = standfast.Model(Returns(lambda x: x), (0.0, 1.0), device="cpu", task="zero_shot:vectors=texts.npy")
+    model = standfast.Model(
+        Returns(lambda x: x), (0.0, 1.0), device="cpu", task="zero_shot:vectors=texts.npy"
+    )
     x = torch.tensor([[0.6, 0.8, 0.0]])
     assert model.logits(x)[0].tolist() == pytest.approx([60, 80])
     assert model.task == ZeroShot(torch.eye(3)[:2])
     for name in ("objects.npy", "none.npy", "texts.txt"):
         with pytest.raises(ArgumentError, match=r"vectors: expected .*\.npy file"):
-            standfast.Model(Returns(lambda x: x), (0.0, 1.0), device="cpu", task=f"zero_shot:vectors={name}")
+            standfast.Model(
+                Returns(lambda x: x), (0.0, 1.0), device="cpu", task=f"zero_shot:vectors={name}"
+            )

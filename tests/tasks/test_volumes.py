@@ -17,7 +17,13 @@ from standfast.neighbourhoods.light import Brightness, Contrast
 @pytest.fixture(scope="module")
 def model() -> standfast.Model:
     torch.manual_seed(0)
-    layers = [nn.Conv3d(1, 4, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool3d(2), nn.Flatten(), nn.Linear(32, 3)]
+    layers = [
+        nn.Conv3d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool3d(2),
+        nn.Flatten(),
+        nn.Linear(32, 3),
+    ]
     return standfast.Model(nn.Sequential(*layers), bounds=(0.0, 1.0), device="cpu")
 
 
@@ -56,8 +62,12 @@ def test_slices_change_as_images_do(change: Neighbourhood, volumes: Tensor) -> N
     assert torch.equal(grey.perturb(points, problem), changed)
 
 
-@pytest.mark.parametrize("change", [*PLANAR, standfast.LinfBall(0.1)], ids=lambda change: type(change).__name__)
-def test_worst_cases_of_volumes(change: Neighbourhood, model: standfast.Model, volumes: Tensor) -> None:
+@pytest.mark.parametrize(
+    "change", [*PLANAR, standfast.LinfBall(0.1)], ids=lambda change: type(change).__name__
+)
+def test_worst_cases_of_volumes(
+    change: Neighbourhood, model: standfast.Model, volumes: Tensor
+) -> None:
     result = standfast.metrics.WorstCase(change, budget=40)(model, "saliency", volumes)
     assert set(result.status) == {"ok"}
     assert (result.similarity <= 1).all()

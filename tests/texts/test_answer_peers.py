@@ -16,7 +16,9 @@ OURS = "Context : {documents} Query : {question} ? Answer :"
 
 
 def make_model(network: Any) -> standfast.AnswerModel:
-    return standfast.AnswerModel(network, make_tokenizer(chat=False), chat=False, template=OURS, device="cpu")
+    return standfast.AnswerModel(
+        network, make_tokenizer(chat=False), chat=False, template=OURS, device="cpu"
+    )
 
 
 def attribute(network: Any, kind: str, target: str, **options: Any) -> list[float]:

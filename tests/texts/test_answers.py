@@ -62,7 +62,9 @@ def score_slowly(network: Any, text: str, answer: str) -> list[float]:
     scores = []
     for token in tokenizer(answer, add_special_tokens=False)["input_ids"]:
         with torch.no_grad():
-            logits = network(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.int64))
+            logits = network(
+                torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.int64)
+            )
         logits = getattr(logits, "logits", logits)
         scores.append(float(logits[0, -1].double().log_softmax(0)[token]))
         ids = [*ids, token]
@@ -96,8 +98,11 @@ def test_a_statement_is_a_part_of_the_tokens(statement: Any, tokens: Any) -> Non
     prompt = make_prompt(answer=ANSWER, statement=statement)
     each = score_slowly(network, write_context(prompt, [True] * 5), ANSWER)
     outputs = model.logits([prompt])[0]
-    assert outputs[EXPLAINED].item() == pytest.approx(sum(each[token] for token in tokens), abs=1e-4)
-    assert outputs[MEAN].item() == pytest.approx(sum(each) / len(each), abs=1e-5)  # of the whole answer, which is kept
+    assert outputs[EXPLAINED].item() == pytest.approx(
+        sum(each[token] for token in tokens), abs=1e-4
+    )
+    # of the whole answer, which is kept
+    assert outputs[MEAN].item() == pytest.approx(sum(each) / len(each), abs=1e-5)
     assert outputs[TOKENS] == len(tokens)
 
 
@@ -105,17 +110,25 @@ def test_the_generated_answer_is_the_greedy_one() -> None:
     network, tokenizer = make_llama(), make_tokenizer()
     model = make_model(network, longest=9)
     prompt = make_prompt(answer=None)
-    ids = tokenizer(write_context(prompt, [True] * 5), add_special_tokens=False, return_tensors="pt")["input_ids"]
+    ids = tokenizer(
+        write_context(prompt, [True] * 5), add_special_tokens=False, return_tensors="pt"
+    )["input_ids"]
     answer = []
     for _ in range(9):
         with torch.no_grad():
             answer.append(
-                int(network(torch.cat([ids, torch.tensor([answer], dtype=torch.int64)], 1)).logits[0, -1].argmax())
+                int(
+                    network(torch.cat([ids, torch.tensor([answer], dtype=torch.int64)], 1))
+                    .logits[0, -1]
+                    .argmax()
+                )
             )
     with pytest.warns(UserWarning, match="the answer is cut at its most tokens"):
         assert model.answer(prompt) == tokenizer.decode(answer)
     assert model.write(prompt).answer == tuple(answer)
-    peer = network.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=9, pad_token_id=0)
+    peer = network.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=9, pad_token_id=0
+    )
     assert peer[0, ids.shape[1] :].tolist() == answer
 
 
@@ -132,9 +145,15 @@ def test_the_first_tokens_are_kept_just_where_greedy_decoding_says_so() -> None:
     fixed = list(model.write(prompt).answer)
     kept = []
     for row in coalitions.tolist():
-        ids = make_tokenizer()(write_context(prompt, row), add_special_tokens=False, return_tensors="pt")["input_ids"]
+        ids = make_tokenizer()(
+            write_context(prompt, row), add_special_tokens=False, return_tensors="pt"
+        )["input_ids"]
         peer = network.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=2, pad_token_id=0
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=2,
+            pad_token_id=0,
         )
         kept.append(peer[0, ids.shape[1] :].tolist() == fixed)
     assert (margins < 0).tolist() == kept
@@ -146,7 +165,9 @@ def test_a_fall_of_the_mean_log_probability_is_another_answer() -> None:
     task = GeneratedAnswer(tolerance=0.25)
     clean = torch.tensor([[-4.0, -0.5, -1.0, 4.0]])
     answer = task.answer(clean)
-    changed = torch.tensor([[-4.0, -0.74, 9.0, 4.0], [-4.0, -0.76, -9.0, 4.0], [0.0, 0.0, 0.0, 4.0]])
+    changed = torch.tensor(
+        [[-4.0, -0.74, 9.0, 4.0], [-4.0, -0.76, -9.0, 4.0], [0.0, 0.0, 0.0, 4.0]]
+    )
     assert (task.margin(changed, answer.expand(3, -1)) < 0).tolist() == [True, False, True]
     assert GeneratedAnswer().allowed_fall == 0.5
     assert bool(task.exists(clean, answer))
@@ -180,8 +201,15 @@ def read_rows(made: standfast.Model, rows: Tensor) -> Tensor:
 def test_a_row_does_not_depend_on_its_batch(architecture: str, tokens: int | None) -> None:
     """All contexts at once, each alone, in another order, and with other bounds of a batch: the same bits."""
     network = make_llama()
-    if architecture == "GPT2LMHeadModel":  # whose places are learned, so that padding at the left would move them
-        config = {"vocab_size": len(make_tokenizer()), "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 512}
+    # whose places are learned, so that padding at the left would move them
+    if architecture == "GPT2LMHeadModel":
+        config = {
+            "vocab_size": len(make_tokenizer()),
+            "n_embd": 16,
+            "n_layer": 2,
+            "n_head": 2,
+            "n_positions": 512,
+        }
         network = make_gpt2(**config)
     prompt = make_prompt(answer=ANSWER)
     reference, rows = make_model(network).bind(prompt)
@@ -208,14 +236,20 @@ def test_padding_at_the_left_and_a_cache_give_the_same_scores() -> None:
     kept = [[True] * 5, [False, True, False, False, False], [False] * 5]
     found = made.logits(torch.where(torch.tensor(kept), rows, float(GONE)))[:, EXPLAINED]
     answer = tokenizer(ANSWER, add_special_tokens=False)["input_ids"]
-    prompts = [tokenizer(write_context(prompt, row), add_special_tokens=False)["input_ids"] for row in kept]
+    prompts = [
+        tokenizer(write_context(prompt, row), add_special_tokens=False)["input_ids"] for row in kept
+    ]
     longest = max(map(len, prompts))
     ids = torch.tensor([[*[0] * (longest - len(own)), *own, *answer] for own in prompts])
-    mask = torch.tensor([[*[0] * (longest - len(own)), *[1] * (len(own) + len(answer))] for own in prompts])
+    mask = torch.tensor(
+        [[*[0] * (longest - len(own)), *[1] * (len(own) + len(answer))] for own in prompts]
+    )
     places = (mask.cumsum(1) - 1).clamp(min=0)
     with torch.no_grad():
         logits = network(ids, attention_mask=mask, position_ids=places).logits[:, longest - 1 : -1]
-        at_left = logits.log_softmax(2).gather(2, torch.tensor([answer] * 3)[..., None])[..., 0].sum(1)
+        at_left = (
+            logits.log_softmax(2).gather(2, torch.tensor([answer] * 3)[..., None])[..., 0].sum(1)
+        )
         cached = []
         for own in prompts:
             start = network(torch.tensor([own]), use_cache=True)
@@ -276,7 +310,10 @@ def test_shapley_values_of_an_additive_model() -> None:
     model = make_model(BagOfWords(WEIGHTS))
     prompt = make_prompt()
     made, rows = model.bind(prompt)
-    worth = [sum(WEIGHTS.get(word, 0.0) for word in sentence.replace(".", " .").split()) for sentence in SENTENCES]
+    worth = [
+        sum(WEIGHTS.get(word, 0.0) for word in sentence.replace(".", " .").split())
+        for sentence in SENTENCES
+    ]
     around = WEIGHTS["built"]  # of the question
     coalitions = list_coalitions(5)
     scores = made.logits(torch.where(coalitions, rows, float(GONE)))[:, EXPLAINED].double()
@@ -298,7 +335,9 @@ def test_shapley_values_of_an_additive_model() -> None:
 def brute_force_shapley(scores: Tensor, coalitions: Tensor) -> list[float]:
     """By the definition: the mean gain over all orders in which the units come."""
     count = coalitions.shape[1]
-    worth = {tuple(row): float(score) for row, score in zip(coalitions.tolist(), scores, strict=True)}
+    worth = {
+        tuple(row): float(score) for row, score in zip(coalitions.tolist(), scores, strict=True)
+    }
     values = [0.0] * count
     for order in itertools.permutations(range(count)):
         present = [False] * count
@@ -309,7 +348,9 @@ def brute_force_shapley(scores: Tensor, coalitions: Tensor) -> list[float]:
     return values
 
 
-@pytest.mark.parametrize("explainer", ["occlusion", "kernel_shap", "shapley_sampling", "input_x_gradient"])
+@pytest.mark.parametrize(
+    "explainer", ["occlusion", "kernel_shap", "shapley_sampling", "input_x_gradient"]
+)
 def test_the_sentence_that_is_copied_is_named(explainer: str) -> None:
     model = make_model(CopyingModel(), longest=1)
     with pytest.warns(UserWarning, match="cut at its most tokens"):
@@ -323,7 +364,9 @@ def test_the_sentence_that_is_copied_is_named(explainer: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:the answer is cut")
-@pytest.mark.parametrize("explainer", ["saliency", "integrated_gradients:steps=4", "input_x_gradient"])
+@pytest.mark.parametrize(
+    "explainer", ["saliency", "integrated_gradients:steps=4", "input_x_gradient"]
+)
 def test_gradients_by_embeddings_are_those_of_autograd(explainer: str) -> None:
     network = make_llama()
     prompt = make_prompt(answer="by Ann")
@@ -331,7 +374,9 @@ def test_gradients_by_embeddings_are_those_of_autograd(explainer: str) -> None:
     if explainer != "input_x_gradient":
         assert all(map(math.isfinite, found))
         return
-    ids = make_tokenizer()(f"{write_context(prompt, [True] * 5)}by Ann", add_special_tokens=False)["input_ids"]
+    ids = make_tokenizer()(f"{write_context(prompt, [True] * 5)}by Ann", add_special_tokens=False)[
+        "input_ids"
+    ]
     vectors = network.model.embed_tokens(torch.tensor([ids])).detach().requires_grad_(True)
     logits = network(inputs_embeds=vectors).logits[0].log_softmax(1)
     (logits[-3, ids[-2]] + logits[-2, ids[-1]]).backward()
@@ -356,7 +401,10 @@ def test_units_of_a_context() -> None:
     words = [word.text for word in prompt.split("word")]
     assert words[:4] == ["Ann", "built", "it", "."]
     for unit in ("word", "sentence", "passage"):
-        assert "".join(word.gap + word.text for word in prompt.split(unit)) == "\n\n".join(documents)  # type: ignore[arg-type]
+        # type: ignore[arg-type]
+        assert "".join(word.gap + word.text for word in prompt.split(unit)) == "\n\n".join(
+            documents
+        )
 
 
 @pytest.mark.parametrize("granularity", ["word", "sentence", "passage"])
@@ -373,7 +421,9 @@ def test_a_system_prompt_and_a_plain_prompt() -> None:
     written = model.write(make_prompt(system="it is"))
     assert written.before == "system : it is ? user : Context: "
     assert written.after == "\n\nQuery: Who built the bridge ? Answer : "
-    plain = standfast.AnswerModel(BagOfWords(WEIGHTS), make_tokenizer(chat=False), chat=False, device="cpu")
+    plain = standfast.AnswerModel(
+        BagOfWords(WEIGHTS), make_tokenizer(chat=False), chat=False, device="cpu"
+    )
     written = plain.write(make_prompt(system="it is"))
     assert written.before == "it is\n\nContext: "
     assert written.after == "\n\nQuery: Who built the bridge\n\nAnswer:"
@@ -388,18 +438,22 @@ def test_a_slip_in_a_sentence_is_one_in_one_of_its_words() -> None:
     region = typos.around(row)
     points = torch.linspace(0.51, 0.99, 200, dtype=torch.float64)[:, None]
     changed = {
-        decode_word(code).text for code in region.perturb(points, torch.zeros(200, dtype=torch.int64))[:, 0].tolist()
+        decode_word(code).text
+        for code in region.perturb(points, torch.zeros(200, dtype=torch.int64))[:, 0].tolist()
     }
     assert changed == {f"Ann {slip} it." for slip in typos.candidates("built")}
     deletion = standfast.neighbourhoods.Deletion(rate=0.5).around(row)
     left = {
-        decode_word(code).text for code in deletion.perturb(points, torch.zeros(200, dtype=torch.int64))[:, 0].tolist()
+        decode_word(code).text
+        for code in deletion.perturb(points, torch.zeros(200, dtype=torch.int64))[:, 0].tolist()
     }
     assert left == {"built it.", "Ann it.", "Ann built.", "Ann built it"}
 
 
 def make_without_chat() -> Any:
-    return standfast.AnswerModel(BagOfWords(WEIGHTS), make_tokenizer(chat=False), device="cpu").write(make_prompt())
+    return standfast.AnswerModel(
+        BagOfWords(WEIGHTS), make_tokenizer(chat=False), device="cpu"
+    ).write(make_prompt())
 
 
 def make_forgetful() -> Any:
@@ -411,34 +465,66 @@ def make_forgetful() -> Any:
 def make_strict() -> Any:
     tokenizer = pickle.loads(pickle.dumps(make_tokenizer()))
     tokenizer.chat_template = "{{ raise_exception('no system role') }}"
-    return standfast.AnswerModel(BagOfWords(WEIGHTS), tokenizer, device="cpu").write(make_prompt(system="it is"))
+    return standfast.AnswerModel(BagOfWords(WEIGHTS), tokenizer, device="cpu").write(
+        make_prompt(system="it is")
+    )
 
 
 class Silent(BagOfWords):
     """It ends every answer at once."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return super().forward(input_ids, attention_mask) + 1e5 * (torch.arange(len(self.words.weight)) == 1)
+        return super().forward(input_ids, attention_mask) + 1e5 * (
+            torch.arange(len(self.words.weight)) == 1
+        )
 
 
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
-    "no documents": (lambda: standfast.Prompt("Who?", []), ArgumentError, "documents: expected at least one text"),
-    "an empty document": (lambda: standfast.Prompt("Who?", ["a", " "]), ArgumentError, "documents: .*got ' '$"),
-    "no question": (lambda: standfast.Prompt(" ", ["a"]), ArgumentError, "question: expected a text"),
-    "an empty answer": (lambda: make_prompt(answer=""), ArgumentError, "answer: expected a text .*got ''$"),
+    "no documents": (
+        lambda: standfast.Prompt("Who?", []),
+        ArgumentError,
+        "documents: expected at least one text",
+    ),
+    "an empty document": (
+        lambda: standfast.Prompt("Who?", ["a", " "]),
+        ArgumentError,
+        "documents: .*got ' '$",
+    ),
+    "no question": (
+        lambda: standfast.Prompt(" ", ["a"]),
+        ArgumentError,
+        "question: expected a text",
+    ),
+    "an empty answer": (
+        lambda: make_prompt(answer=""),
+        ArgumentError,
+        "answer: expected a text .*got ''$",
+    ),
     "another statement": (
         lambda: make_prompt(answer="by Ann", statement="by Bob"),
         ArgumentError,
         "statement: expected a part of the answer 'by Ann', got 'by Bob'",
     ),
-    "no such sentence": (lambda: make_prompt(answer="by Ann", statement=2), ArgumentError, "statement: .*one of the 1"),
+    "no such sentence": (
+        lambda: make_prompt(answer="by Ann", statement=2),
+        ArgumentError,
+        "statement: .*one of the 1",
+    ),
     "no chat template": (
         make_without_chat,
         ArgumentError,
         r"tokenizer: expected one with a chat template .*chat=False",
     ),
-    "no documents in the template": (make_forgetful, ArgumentError, "tokenizer: .*writes the documents once.*0 times"),
-    "no such role": (make_strict, ArgumentError, "tokenizer: .*takes the roles system, user, got TemplateError"),
+    "no documents in the template": (
+        make_forgetful,
+        ArgumentError,
+        "tokenizer: .*writes the documents once.*0 times",
+    ),
+    "no such role": (
+        make_strict,
+        ArgumentError,
+        "tokenizer: .*takes the roles system, user, got TemplateError",
+    ),
     "an answer that ends at once": (
         lambda: make_model(Silent(WEIGHTS)).answer(make_prompt(answer=None)),
         ModelError,
@@ -454,24 +540,34 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
         ArgumentError,
         "template: expected a text with {documents} and {question} once each",
     ),
-    "a task of classes": (lambda: make_model(task="classification"), ArgumentError, "task: expected 'answer'"),
+    "a task of classes": (
+        lambda: make_model(task="classification"),
+        ArgumentError,
+        "task: expected 'answer'",
+    ),
     "a question alone": (
         lambda: standfast.explain(make_model(BagOfWords(WEIGHTS)), "occlusion", "Who built it"),
         ArgumentError,
         "documents: expected a list of texts, which is the context of the question, got none",
     ),
     "texts": (
-        lambda: standfast.evaluate(make_model(BagOfWords(WEIGHTS)), "occlusion", ["a text"], "aopc", progress=False),
+        lambda: standfast.evaluate(
+            make_model(BagOfWords(WEIGHTS)), "occlusion", ["a text"], "aopc", progress=False
+        ),
         ArgumentError,
         "inputs: expected a Prompt, or several",
     ),
     "a function": (
-        lambda: standfast.explain(make_model(BagOfWords(WEIGHTS)), lambda predict, texts, targets: [], make_prompt()),
+        lambda: standfast.explain(
+            make_model(BagOfWords(WEIGHTS)), lambda predict, texts, targets: [], make_prompt()
+        ),
         ArgumentError,
         "explainer: expected an explainer of standfast for answers",
     ),
     "no logits of tokens": (
-        lambda: make_model(make_network("BertForSequenceClassification", "bytes")).logits([make_prompt()]),
+        lambda: make_model(make_network("BertForSequenceClassification", "bytes")).logits(
+            [make_prompt()]
+        ),
         ModelError,
         r"model: expected a language model, with logits \(N, T, V\)",
     ),
@@ -487,9 +583,14 @@ def test_bad_input_is_one_clear_sentence(case: str) -> None:
 
 
 def test_whole_answers_as_labels_are_told_of_answers() -> None:
-    with pytest.warns(UserWarning, match=r"beginnings of answers are compared.*standfast\.AnswerModel"):
+    with pytest.warns(
+        UserWarning, match=r"beginnings of answers are compared.*standfast\.AnswerModel"
+    ):
         standfast.CausalModel(
-            make_llama(), make_tokenizer(), labels=("the bridge is old", "Bob said that"), device="cpu"
+            make_llama(),
+            make_tokenizer(),
+            labels=("the bridge is old", "Bob said that"),
+            device="cpu",
         )
 
 
@@ -504,10 +605,16 @@ def test_where_a_statement_stands() -> None:
 
 
 def test_evaluate_takes_prompts_of_different_lengths() -> None:
-    prompts = [make_prompt(answer="by Ann"), make_prompt(SENTENCES[:4], answer="Bob"), make_prompt(SENTENCES[1:])]
+    prompts = [
+        make_prompt(answer="by Ann"),
+        make_prompt(SENTENCES[:4], answer="Bob"),
+        make_prompt(SENTENCES[1:]),
+    ]
     metrics = ["aopc", "worst_case:budget=20"]
     options: dict[str, Any] = {"sanity": False, "progress": False}
-    found = standfast.evaluate(make_model(), ["occlusion", "kernel_shap"], prompts, metrics, **options)
+    found = standfast.evaluate(
+        make_model(), ["occlusion", "kernel_shap"], prompts, metrics, **options
+    )
     assert found.failures == []
     alone = standfast.evaluate(make_model(), ["occlusion"], prompts[1:2], metrics, **options)
     for name in ("aopc (delete)", "worst_case:budget=20"):
@@ -516,7 +623,9 @@ def test_evaluate_takes_prompts_of_different_lengths() -> None:
 
 def read_values(found: standfast.Results, label: str, sample: int) -> list[float]:
     rows = found.samples
-    is_asked = (rows["label"] == label) & (rows["explainer"] == "occlusion") & (rows["sample"] == sample)
+    is_asked = (
+        (rows["label"] == label) & (rows["explainer"] == "occlusion") & (rows["sample"] == sample)
+    )
     values: list[float] = rows.filter(is_asked)["value"].to_list()
     assert len(values) == 1
     return values
@@ -635,7 +744,9 @@ def test_a_network_of_inference_mode_and_networks_with_other_embeddings() -> Non
         def __init__(self) -> None:
             super().__init__()
             self.words = nn.Module()
-            self.words.forward = lambda ids: nn.functional.one_hot(ids, len(make_tokenizer())).float()
+            self.words.forward = lambda ids: nn.functional.one_hot(
+                ids, len(make_tokenizer())
+            ).float()
 
     expected = standfast.explain(make_model(CopyingModel()), "occlusion", make_prompt())
     for network in (WithPlaces(), OneHot()):
@@ -653,7 +764,8 @@ def test_memory_is_bounded_over_all_prompts() -> None:
     memory.find(2)  # the other one is forgotten first
     memory.add(5, {bytes([5, row]): torch.zeros(4) for row in range(3)})
     assert [len(memory.find(group)) for group in (2, 3, 5)] == [3, 0, 3]
-    memory.add(6, {bytes([6, row]): torch.zeros(4) for row in range(99)})  # more than there is room for
+    # more than there is room for
+    memory.add(6, {bytes([6, row]): torch.zeros(4) for row in range(99)})
     assert memory.taken <= 5000
     model = make_model(CopyingModel())
     boxes = []
@@ -671,12 +783,18 @@ def make_letters() -> Any:
     """A tokenizer of letters that begins each text with a blank, as those of Llama 2 and Mistral do."""
     tk = pytest.importorskip("tokenizers", reason="needs tokenizers")
     letters = sorted({*"▁\n?.:", *"".join(WORDS), *"useraitn"})
-    vocabulary = {letter: place for place, letter in enumerate(["<pad>", "<end>", "<unk>", *letters])}
+    vocabulary = {
+        letter: place for place, letter in enumerate(["<pad>", "<end>", "<unk>", *letters])
+    }
     tokenizer = tk.Tokenizer(tk.models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
     tokenizer.pre_tokenizer = tk.pre_tokenizers.Metaspace(prepend_scheme="always")
     tokenizer.decoder = tk.decoders.Metaspace(prepend_scheme="always")
     wrapped = transformers().PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", unk_token="<unk>", model_max_length=512
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<end>",
+        unk_token="<unk>",
+        model_max_length=512,
     )
     wrapped.chat_template = "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
     return wrapped
@@ -714,7 +832,10 @@ def test_a_trained_network_answers_anew() -> None:
 
 def test_an_answer_that_the_window_cuts_is_told() -> None:
     model = make_model(make_llama(max_position_embeddings=60), longest=64)
-    with pytest.warns(UserWarning, match="the answer is cut after .* tokens, since the model takes 60 with its prompt"):
+    with pytest.warns(
+        UserWarning,
+        match="the answer is cut after .* tokens, since the model takes 60 with its prompt",
+    ):
         model.answer(make_prompt(answer=None))
 
 
@@ -743,13 +864,21 @@ def test_models_that_write_prompts_in_other_words_are_other_models() -> None:
 
     usual = describe()
     assert describe(make_prompt(answer="Bob")) == usual
-    for options in ({"template": "{documents}\n\nQuery: {question}"}, {"chat": False}, {"task": "answer:first=1"}):
+    for options in (
+        {"template": "{documents}\n\nQuery: {question}"},
+        {"chat": False},
+        {"task": "answer:first=1"},
+    ):
         assert describe(**options) != usual
 
 
 def test_questions_and_short_contexts_are_told_in_words_of_the_user() -> None:
     model = make_model()
-    with pytest.raises(ArgumentError, match="documents: expected one question beside them, or a list of standfast"):
+    with pytest.raises(
+        ArgumentError, match="documents: expected one question beside them, or a list of standfast"
+    ):
         standfast.explain(model, "occlusion", ["Who?", "Why?"], documents=["It is old."])
     with pytest.raises(ArgumentError, match="at least 2 .* parts of a context, got 1"):
-        standfast.explain(model, "context_cite", standfast.Prompt("Who?", ["it is old."], answer="Ann"))
+        standfast.explain(
+            model, "context_cite", standfast.Prompt("Who?", ["it is old."], answer="Ann")
+        )

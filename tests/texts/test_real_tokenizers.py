@@ -27,13 +27,21 @@ from standfast.question.texts import fit_explainer
 from standfast.texts import write_text
 
 KINDS = list(SPECIALS)
-CHANGES: list[TextChange] = [Casing(0.5), Deletion(0.5), Punctuation(0.5), Typos(0.5), Deletion(0.99)]
+CHANGES: list[TextChange] = [
+    Casing(0.5),
+    Deletion(0.5),
+    Punctuation(0.5),
+    Typos(0.5),
+    Deletion(0.99),
+]
 # words of the tokenizers and others, letters with accents and of other scripts, marks, and what looks like a mask
 PIECES = some.sampled_from(
     ["film", "unbelievably", "isn't", "it", "Élan", "你好", "🎬", "?", "...", "[MASK]", "שלום", "a"]
 )
 STRINGS = some.lists(PIECES, min_size=1, max_size=9).map(" ".join)
-LISTS = some.lists(STRINGS | some.text(min_size=1, max_size=12).filter(str.strip), min_size=1, max_size=3)
+LISTS = some.lists(
+    STRINGS | some.text(min_size=1, max_size=12).filter(str.strip), min_size=1, max_size=3
+)
 
 
 class Watched(nn.Module):
@@ -59,7 +67,9 @@ class Watched(nn.Module):
 @settings(max_examples=25, deadline=None)
 @given(texts=LISTS, number=some.integers(0, 3), seed=some.integers(0, 2**30))
 @example(texts=["a"], number=4, seed=0)  # nothing but special tokens is left
-def test_special_tokens_and_padding_never_move(kind: str, texts: list[str], number: int, seed: int) -> None:
+def test_special_tokens_and_padding_never_move(
+    kind: str, texts: list[str], number: int, seed: int
+) -> None:
     """The network is asked for what the tokenizer alone makes of the changed strings, and for padding behind it."""
     network, tokenizer = Watched(kind), train_tokenizer(kind)
     model = standfast.TextModel(network, tokenizer, device="cpu")
@@ -69,7 +79,9 @@ def test_special_tokens_and_padding_never_move(kind: str, texts: list[str], numb
         region = CHANGES[number].around(rows)
     except ArgumentError:
         assume(False)
-    points = torch.rand(rows.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    points = torch.rand(
+        rows.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     changed = region.perturb(points, torch.arange(len(rows)))
     assert not changed[rows == 0].any()
     network.asked.clear()
@@ -94,7 +106,8 @@ def test_special_tokens_and_padding_are_never_explained(kind: str, texts: list[s
     model = standfast.TextModel(network, tokenizer, device="cpu")
     rows = model.encode(texts)
     explainers = {
-        name: fit_explainer(name) for name in ("input_x_gradient", "occlusion", "integrated_gradients:steps=4")
+        name: fit_explainer(name)
+        for name in ("input_x_gradient", "occlusion", "integrated_gradients:steps=4")
     }
     for name, explainer in explainers.items():
         maps = explainer(model.make_model(rows), rows, 1)
@@ -132,12 +145,20 @@ def test_special_tokens_and_padding_are_never_counted(kind: str) -> None:
         strings = []
         for count in range(8):
             gone = order[:count]
-            parts = [(" " if put else "", put) if k in gone else (gaps[k], words[k]) for k in range(7)]
+            parts = [
+                (" " if put else "", put) if k in gone else (gaps[k], words[k]) for k in range(7)
+            ]
             strings.append("".join(gap + word for gap, word in parts if word).strip())
         falls = []
         for text in strings:
             ids = torch.tensor([tokenizer.encode(text).ids])
-            falls.append(float(network(ids, attention_mask=torch.ones_like(ids)).logits.softmax(1)[0, predicted]))
+            falls.append(
+                float(
+                    network(ids, attention_mask=torch.ones_like(ids)).logits.softmax(1)[
+                        0, predicted
+                    ]
+                )
+            )
         slow = sum(falls[0] - fall for fall in falls) / 8
         frame = found.frame().filter(sample=0)
         (own,) = [row["value"] for row in frame.to_dicts() if removal in row["label"]]
@@ -148,7 +169,9 @@ def test_special_tokens_and_padding_are_never_counted(kind: str) -> None:
 def test_both_packages_give_the_same(kind: str) -> None:
     """The tokenizer alone, and as transformers has it."""
     network, texts = train_bert(kind), list(read_reviews()[0][:6])
-    one, other = (standfast.TextModel(network, own) for own in (train_tokenizer(kind), wrap_tokenizer(kind)))
+    one, other = (
+        standfast.TextModel(network, own) for own in (train_tokenizer(kind), wrap_tokenizer(kind))
+    )
     assert one.split(texts) == other.split(texts)
     assert torch.equal(one.logits(texts), other.logits(texts))
     found = wrap_tokenizer(kind)(texts, padding=True, return_tensors="pt")
@@ -161,7 +184,10 @@ def test_both_packages_give_the_same(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_label_of_one_word(kind: str) -> None:
     """Of a `BertForTokenClassification`: the logits of the word's first token."""
-    network, tokenizer = make_network("BertForTokenClassification", kind, num_labels=3), train_tokenizer(kind)
+    network, tokenizer = (
+        make_network("BertForTokenClassification", kind, num_labels=3),
+        train_tokenizer(kind),
+    )
     text = "An unbelievably dull film"
     logits = standfast.TextModel(network, tokenizer, word=2).logits(
         [text, "a dull film about nothing at all, is it not?"]
@@ -169,12 +195,17 @@ def test_the_label_of_one_word(kind: str) -> None:
     encoded = tokenizer.encode(text)
     place = encoded.word_ids.index(2)
     ids = torch.tensor([encoded.ids])
-    torch.testing.assert_close(logits[0], network(ids).logits[0, place].detach(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        logits[0], network(ids).logits[0, place].detach(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_causal_model_reads_its_prompt() -> None:
     """A Llama, asked for "yes" or "no": the logits after the prompt with the text in it."""
-    network, tokenizer = make_network("LlamaForCausalLM", "bytes"), train_tokenizer("bytes", end=False)
+    network, tokenizer = (
+        make_network("LlamaForCausalLM", "bytes"),
+        train_tokenizer("bytes", end=False),
+    )
     template = "Is this good? {text} Answer:"
     model = standfast.CausalModel(network, tokenizer, template=template)
     texts = ["A dull film.", "An unbelievably great and moving picture, isn't it?"]
@@ -182,31 +213,47 @@ def test_a_causal_model_reads_its_prompt() -> None:
     for own, text in zip(model.logits(texts), texts, strict=True):
         ids = torch.tensor([tokenizer.encode(template.replace("{text}", text)).ids])
         with torch.no_grad():
-            torch.testing.assert_close(own, network(ids).logits[0, -1, numbers], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(
+                own, network(ids).logits[0, -1, numbers], rtol=1e-4, atol=1e-5
+            )
     explained = standfast.explain(model, "occlusion", texts)
     assert [word for word, _ in explained[0]] == ["A", "dull", "film", "."]
-    with pytest.raises(ArgumentError, match="tokenizer: expected one that adds no token at the end"):
+    with pytest.raises(
+        ArgumentError, match="tokenizer: expected one that adds no token at the end"
+    ):
         standfast.CausalModel(network, train_tokenizer("bytes"), template=template)
 
 
 @pytest.mark.parametrize(
     "explainer",
     [
-        *("saliency", "input_x_gradient", "smoothgrad:samples=3", "integrated_gradients:steps=4", "attention_rollout"),
+        *(
+            "saliency",
+            "input_x_gradient",
+            "smoothgrad:samples=3",
+            "integrated_gradients:steps=4",
+            "attention_rollout",
+        ),
         *("attention_relevance", "fullgrad", "gradcam", "deeplift", "gradient_shap", "attn_lrp"),
     ],
 )
-def test_maps_do_not_depend_on_how_far_texts_are_filled_up(explainer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maps_do_not_depend_on_how_far_texts_are_filled_up(
+    explainer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     network, tokenizer = train_bert("wordpiece"), train_tokenizer("wordpiece")
     texts = list(read_reviews()[0][:3])
     found = []
     for step in (1, 24):
         monkeypatch.setattr("standfast.texts.network._STEP", step)
         with warnings.catch_warnings(action="ignore"):
-            pairs = standfast.explain(standfast.TextModel(network, tokenizer, device="cpu"), explainer, texts, 1)
+            pairs = standfast.explain(
+                standfast.TextModel(network, tokenizer, device="cpu"), explainer, texts, 1
+            )
         found.append(torch.tensor([value for each in pairs for _, value in each]))
     assert found[0].abs().max() > 1e-5  # behind a layer normalisation, gradients sum to 0
-    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-4 * float(found[0].abs().max()))
+    torch.testing.assert_close(
+        found[0], found[1], rtol=1e-3, atol=1e-4 * float(found[0].abs().max())
+    )
 
 
 def test_the_token_for_padding_is_not_looked_at_within_a_text() -> None:

@@ -51,7 +51,8 @@ def test_logits_are_those_of_the_tokens(bag: BagOfWords, around: tuple[int, ...]
 
 
 @pytest.mark.parametrize(
-    "explainer", ["occlusion", "kernel_shap:samples=200", "integrated_gradients:steps=8", "input_x_gradient"]
+    "explainer",
+    ["occlusion", "kernel_shap:samples=200", "integrated_gradients:steps=8", "input_x_gradient"],
 )
 def test_attributions_of_words_are_their_numbers(bag: BagOfWords, explainer: str) -> None:
     """Of a linear model each word adds the numbers of its tokens; padding and special tokens have none."""
@@ -60,7 +61,10 @@ def test_attributions_of_words_are_their_numbers(bag: BagOfWords, explainer: str
     for text, pairs in zip(TEXTS, found, strict=True):
         for word, value in pairs:
             if explainer == "occlusion":  # of the probability
-                whole, rest = (torch.tensor(weigh(bag, text) + 0.0 + bag.weights[1] + bag.weights[2]), weigh(bag, word))
+                whole, rest = (
+                    torch.tensor(weigh(bag, text) + 0.0 + bag.weights[1] + bag.weights[2]),
+                    weigh(bag, word),
+                )
                 expected = (torch.sigmoid(whole) - torch.sigmoid(whole - rest)).item()
             else:
                 expected = weigh(bag, word)
@@ -97,7 +101,9 @@ def test_the_worst_case_over_swaps_is_that_of_all_texts(bag: BagOfWords) -> None
     metric = standfast.metrics.WorstCase(changes, event="misclassification", **options)
     found = metric(model.make_model(rows), "random", rows)
     assert float(found.margin[0]) == pytest.approx(-min(margins), abs=1e-4)
-    maps = torch.tensor([[weigh(bag, word) for word in re.findall(r"\w+|,", text)] for text in every])
+    maps = torch.tensor(
+        [[weigh(bag, word) for word in re.findall(r"\w+|,", text)] for text in every]
+    )
     near = torch.cosine_similarity(maps[:1], maps)[torch.tensor(margins) > 0].min()
     metric = standfast.metrics.WorstCase(
         changes, event="changed_explanation", similarity="cosine", absolute=False, **options
@@ -112,15 +118,21 @@ def test_the_probability_is_that_of_all_texts(bag: BagOfWords) -> None:
     model = standfast.TextModel(bag, PieceTokenizer())
     rate, text = 0.4, TEXTS[1]
     sign = 1 if weigh(bag, text) > 0 else -1
-    exact = sum(chance for chance, other in enumerate_swaps(text, rate) if sign * weigh(bag, other) < 0)
+    exact = sum(
+        chance for chance, other in enumerate_swaps(text, rate) if sign * weigh(bag, other) < 0
+    )
     rows = model.encode([text])
     region = TokenSwaps(rate, TABLE).around(rows)
     draws = region.sample(4000, region.streams(0))[0]
-    logits = model.make_model(rows).logits(region.perturb(draws, torch.zeros(len(draws), dtype=torch.int64)))
+    logits = model.make_model(rows).logits(
+        region.perturb(draws, torch.zeros(len(draws), dtype=torch.int64))
+    )
     hits = int((sign * (logits[:, 1] - logits[:, 0]) < 0).sum())
     assert 0.01 < exact < 0.99
     assert stats.binomtest(hits, 4000, exact).pvalue > 1e-3
-    metric = standfast.metrics.MisinterpretationProbability(TokenSwaps(rate, TABLE), event="misclassification")
+    metric = standfast.metrics.MisinterpretationProbability(
+        TokenSwaps(rate, TABLE), event="misclassification"
+    )
     held = 0
     for seed in range(12):
         generator = torch.Generator().manual_seed(seed)
@@ -131,12 +143,20 @@ def test_the_probability_is_that_of_all_texts(bag: BagOfWords) -> None:
 
 def test_results_of_a_text_do_not_depend_on_the_others(bag: BagOfWords) -> None:
     model = standfast.TextModel(bag, PieceTokenizer((1,)))
-    metrics = [standfast.metrics.MaxSensitivity(Deletion(0.4), samples=20), "aopc", "worst_case:budget=40"]
+    metrics = [
+        standfast.metrics.MaxSensitivity(Deletion(0.4), samples=20),
+        "aopc",
+        "worst_case:budget=40",
+    ]
     options: dict[str, Any] = {"sanity": False, "progress": False, "controls": False}
     asked = ["saliency", "occlusion"]
-    together = standfast.evaluate(model, asked, TEXTS, metrics, neighbourhood=Deletion(0.3), **options)
+    together = standfast.evaluate(
+        model, asked, TEXTS, metrics, neighbourhood=Deletion(0.3), **options
+    )
     for number, text in enumerate(TEXTS):
-        alone = standfast.evaluate(model, asked, [text], metrics, neighbourhood=Deletion(0.3), **options)
+        alone = standfast.evaluate(
+            model, asked, [text], metrics, neighbourhood=Deletion(0.3), **options
+        )
         own = together.frame().filter(sample=number).sort("label", "explainer")
         other = alone.frame().sort("label", "explainer")
         assert own["value"].to_list() == other["value"].to_list()
@@ -164,8 +184,12 @@ def test_what_stands_in_the_place_of_words(bag: BagOfWords, removal: Any) -> Non
     fill = model.make_fill(rows, removal)
     if removal == "delete":
         assert set(fill.flatten().tolist()) == {GONE}
-        without = torch.where(torch.tensor([False, True, False] + [False] * (rows.shape[1] - 3)), fill, rows[:1])
-        assert model.make_model(rows).logits(without)[0, 1].item() == pytest.approx(weigh(bag, "a film"), abs=1e-5)
+        without = torch.where(
+            torch.tensor([False, True, False] + [False] * (rows.shape[1] - 3)), fill, rows[:1]
+        )
+        assert model.make_model(rows).logits(without)[0, 1].item() == pytest.approx(
+            weigh(bag, "a film"), abs=1e-5
+        )
     else:
         assert set(fill.flatten().tolist()) <= set(rows.flatten().tolist())
         assert len(fill) > 8
@@ -173,7 +197,9 @@ def test_what_stands_in_the_place_of_words(bag: BagOfWords, removal: Any) -> Non
 
 def test_a_prompt_stays_and_labels_are_classes() -> None:
     network, tokenizer = Recurrent(), PieceTokenizer((1,))
-    model = standfast.CausalModel(network, tokenizer, labels=("yes", "no"), template="a film , {text} , great ?")
+    model = standfast.CausalModel(
+        network, tokenizer, labels=("yes", "no"), template="a film , {text} , great ?"
+    )
     ids, _ = tokenizer.find_words("a film , dull story , great ?")
     with torch.no_grad():
         after = network(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool))[0, -1]
@@ -185,7 +211,9 @@ def test_a_prompt_stays_and_labels_are_classes() -> None:
     score = network.head(network.mix(embedded)[0])[0, -1, PIECES.index("yes")]
     (gradient,) = torch.autograd.grad(score, embedded)
     by_token = (gradient * embedded).sum(2)[0]
-    torch.testing.assert_close(torch.tensor([v for _, v in found[0]]), by_token[4:6], rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        torch.tensor([v for _, v in found[0]]), by_token[4:6], rtol=1e-3, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,11 +238,21 @@ def test_the_answer_of_one_word() -> None:
     changed = rows.clone()
     changed[0, 0] = GONE
     ids = [tokenizer.find_words(text)[0] for text in ("boring great film", "great film")]
-    expected = [network(torch.tensor([own]), torch.ones(1, len(own), dtype=torch.bool))[0, -1] for own in ids]
+    expected = [
+        network(torch.tensor([own]), torch.ones(1, len(own), dtype=torch.bool))[0, -1]
+        for own in ids
+    ]
     found = model.make_model(rows).logits(torch.cat([rows, changed]))
     torch.testing.assert_close(found, torch.stack(expected), rtol=1e-5, atol=1e-5)
     values = standfast.explain(model, "saliency", ["boring great film , story"])[0]
-    assert [value > 0 for _, value in values] == [True, True, True, False, False]  # what comes later is not read
+    # what comes later is not read
+    assert [value > 0 for _, value in values] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_units_of_explanations(bag: BagOfWords) -> None:
@@ -224,7 +262,9 @@ def test_units_of_explanations(bag: BagOfWords) -> None:
         *("Bor", "ing", "film", ".", "A", "dull", "story"),
     ]
     sentences = standfast.TextModel(bag, PieceTokenizer(), granularity="sentence")
-    values = [value for _, value in standfast.explain(sentences, "input_x_gradient", [text], targets=1)[0]]
+    values = [
+        value for _, value in standfast.explain(sentences, "input_x_gradient", [text], targets=1)[0]
+    ]
     first, second = weigh(bag, "Boring film."), weigh(bag, "A dull story")
     assert values == pytest.approx([first] * 3 + [second] * 3, abs=1e-4)
 
@@ -241,7 +281,9 @@ def test_functions_of_the_users_get_strings(bag: BagOfWords) -> None:
     found = standfast.explain(model, lengths, ["a dull film", "dull"])
     assert [[value for _, value in pairs] for pairs in found] == [[1, 4, 4], [4]]
     with pytest.raises(ModelError, match="a number for each word"):
-        standfast.explain(model, lambda predict, texts, classes: [[1.0]] * len(texts), ["a dull film"])
+        standfast.explain(
+            model, lambda predict, texts, classes: [[1.0]] * len(texts), ["a dull film"]
+        )
 
 
 class WrongTwin(nn.Module):
@@ -256,7 +298,9 @@ class WrongTwin(nn.Module):
         return self.words
 
     def forward(self, ids: Tensor, attention_mask: Tensor) -> Tensor:
-        found: Tensor = self.head(((self.words(ids) + self.more(ids)) * attention_mask[..., None]).sum(1))
+        found: Tensor = self.head(
+            ((self.words(ids) + self.more(ids)) * attention_mask[..., None]).sum(1)
+        )
         return found
 
 
@@ -278,11 +322,16 @@ def test_what_does_not_go_in(bag: BagOfWords) -> None:
         ("removal", lambda: standfast.TextModel(bag, PieceTokenizer(), removal="mask")),
         (
             "neighbourhood",
-            lambda: standfast.evaluate(model, "occlusion", TEXTS, "worst_case", neighbourhood=standfast.LinfBall(0.1)),
+            lambda: standfast.evaluate(
+                model, "occlusion", TEXTS, "worst_case", neighbourhood=standfast.LinfBall(0.1)
+            ),
         ),
         ("metrics", lambda: standfast.evaluate(model, "occlusion", TEXTS, "local_lipschitz")),
         ("metrics", lambda: standfast.evaluate(model, "occlusion", TEXTS, "c_eval")),
-        ("reference", lambda: standfast.evaluate(model, "occlusion", TEXTS, "aopc", reference=TEXTS)),
+        (
+            "reference",
+            lambda: standfast.evaluate(model, "occlusion", TEXTS, "aopc", reference=TEXTS),
+        ),
     ]
     for argument, call in cases:
         with pytest.raises(ArgumentError) as caught:
@@ -296,13 +345,18 @@ def test_removal_is_said_beside_each_metric_that_removes(bag: BagOfWords) -> Non
     assert found.manifest["about"]["removal"] == {"aopc (delete)": "delete"}
 
 
-def test_a_process_that_has_not_read_the_texts_knows_their_words(bag: BagOfWords, tmp_path: Path) -> None:
+def test_a_process_that_has_not_read_the_texts_knows_their_words(
+    bag: BagOfWords, tmp_path: Path
+) -> None:
     model = standfast.TextModel(bag, PieceTokenizer((1,)))
     rows = model.encode(TEXTS)
     made = model.make_model(rows)
     (tmp_path / "model.pickle").write_bytes(pickle.dumps((made, rows)))
     code = "import pickle, sys; model, rows = pickle.load(open(sys.argv[1], 'rb')); print(model.logits(rows).tolist())"
-    where = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(text_networks.__file__).parent), *sys.path])}
+    where = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(text_networks.__file__).parent), *sys.path]),
+    }
     command = [sys.executable, "-c", code, str(tmp_path / "model.pickle")]
     there = subprocess.run(command, capture_output=True, text=True, check=True, env=where)
     assert json.loads(there.stdout) == made.logits(rows).tolist()
@@ -312,7 +366,9 @@ def test_a_process_that_has_not_read_the_texts_knows_their_words(bag: BagOfWords
 def test_columns_of_frames_are_texts_and_frames_are_not(bag: BagOfWords, library: str) -> None:
     frame = pytest.importorskip(library).DataFrame({"text": TEXTS, "label": [0, 1, 0]})
     model = standfast.TextModel(bag, PieceTokenizer())
-    assert standfast.explain(model, "occlusion", frame["text"]) == standfast.explain(model, "occlusion", TEXTS)
+    assert standfast.explain(model, "occlusion", frame["text"]) == standfast.explain(
+        model, "occlusion", TEXTS
+    )
     with pytest.raises(ArgumentError, match="a column of a data frame"):
         standfast.explain(model, "occlusion", frame)
     options: dict[str, Any] = {"sanity": False, "progress": False, "controls": False}
@@ -343,17 +399,23 @@ def test_a_text_near_another_has_some_of_its_words(bag: BagOfWords) -> None:
 
 
 def test_the_checks_of_explainers_are_measured_on_texts() -> None:
-    model = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    model = standfast.TextModel(
+        standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors()
+    )
     texts, _ = standfast.data.film_reviews()
     asked = {
         "gradient": "input_x_gradient",
         "constant": lambda predict, texts, _: [[*range(len(t.split()))] for t in texts],
     }
     words = [
-        " ".join(word.text for word in standfast.texts.split_words(text) if word.text.isalpha()) for text in texts[:40]
+        " ".join(word.text for word in standfast.texts.split_words(text) if word.text.isalpha())
+        for text in texts[:40]
     ]
     found = standfast.evaluate(model, asked, words, "aopc", controls=False, progress=False)
-    states = {key[2]: {check.question: check.state for check in each.checks} for key, each in found.sanity.items()}
+    states = {
+        key[2]: {check.question: check.state for check in each.checks}
+        for key, each in found.sanity.items()
+    }
     for question in ("finite", "input", "model", "learned", "removal"):
         assert states["gradient"][question] == "passed"
     assert states["constant"]["input"] == "failed"
@@ -423,7 +485,9 @@ def test_a_network_without_a_mask_gets_no_padding() -> None:
 @pytest.mark.parametrize("explainer", ["occlusion", "kernel_shap:samples=64", "input_x_gradient"])
 def test_every_explainer_sums_over_sentences(bag: BagOfWords, explainer: str) -> None:
     text = "Boring film. A dull story"
-    words = standfast.explain(standfast.TextModel(bag, PieceTokenizer()), explainer, [text], targets=1)[0]
+    words = standfast.explain(
+        standfast.TextModel(bag, PieceTokenizer()), explainer, [text], targets=1
+    )[0]
     model = standfast.TextModel(bag, PieceTokenizer(), granularity="sentence")
     found = [value for _, value in standfast.explain(model, explainer, [text], targets=1)[0]]
     sums = [sum(value for _, value in part) for part in (words[:3], words[3:])]
@@ -445,7 +509,9 @@ def test_the_word_of_the_answer_stays_and_is_there() -> None:
     assert caught.value.argument == "word"
     model = standfast.TextModel(network, tokenizer, word=2)
     rows = model.encode(["boring great film , story"])
-    changed = Deletion(0.9).around(rows).perturb(torch.full(rows.shape, 0.99).double(), torch.tensor([0]))
+    changed = (
+        Deletion(0.9).around(rows).perturb(torch.full(rows.shape, 0.99).double(), torch.tensor([0]))
+    )
     assert (changed == GONE)[0].tolist() == [True, True, False, True, True]
     with pytest.raises(ArgumentError) as caught:
         standfast.TextModel(network, tokenizer, word=2, removal="delete")
@@ -460,7 +526,9 @@ def test_words_that_are_retrieved_are_not_one_constant(bag: BagOfWords) -> None:
         assert caught.value.argument == "removal"
     padding = standfast.TextModel(bag, PieceTokenizer(), removal="delete")
     explainer = "integrated_gradients:steps=4"
-    assert standfast.explain(model, explainer, TEXTS) == standfast.explain(padding, explainer, TEXTS)
+    assert standfast.explain(model, explainer, TEXTS) == standfast.explain(
+        padding, explainer, TEXTS
+    )
     assert len(standfast.explain(model, "kernel_shap:samples=30", TEXTS)) == 3
 
 
@@ -484,11 +552,15 @@ def test_functions_get_what_the_task_reads(bag: BagOfWords, task: str, expected:
         return [[0.0, 1.0, 2.0][: len(text.split())] for text in texts]
 
     standfast.explain(model, keep, ["a dull film"])
-    torch.testing.assert_close(seen[0].flatten()[-1], expected(torch.tensor(weigh(bag, "a dull film"))).double())
+    torch.testing.assert_close(
+        seen[0].flatten()[-1], expected(torch.tensor(weigh(bag, "a dull film"))).double()
+    )
 
 
 def test_a_data_set_with_a_column_of_texts(bag: BagOfWords) -> None:
     datasets = pytest.importorskip("datasets")
     model = standfast.TextModel(bag, PieceTokenizer())
-    found = standfast.explain(model, "occlusion", datasets.Dataset.from_dict({"text": TEXTS, "label": [0, 1, 0]}))
+    found = standfast.explain(
+        model, "occlusion", datasets.Dataset.from_dict({"text": TEXTS, "label": [0, 1, 0]})
+    )
     assert found == standfast.explain(model, "occlusion", TEXTS)

@@ -13,7 +13,12 @@ from torch import Tensor
 
 import standfast
 
-TEXTS = ["A dull film.", "An unbelievably great and moving picture, isn't it?", "dreadful", read_reviews()[0][7]]
+TEXTS = [
+    "A dull film.",
+    "An unbelievably great and moving picture, isn't it?",
+    "dreadful",
+    read_reviews()[0][7],
+]
 
 
 def sum_words(tokens: Tensor, encoded: Any, words: list[str], text: str) -> list[float]:
@@ -40,7 +45,8 @@ def test_integrated_gradients_are_those_of_captum(kind: str, removal: str) -> No
         warnings.simplefilter("ignore")
         explained = standfast.explain(model, explainer, TEXTS, targets=1)
     peer = captum.LayerIntegratedGradients(
-        lambda ids: network(ids, attention_mask=torch.ones_like(ids)).logits, network.bert.embeddings.word_embeddings
+        lambda ids: network(ids, attention_mask=torch.ones_like(ids)).logits,
+        network.bert.embeddings.word_embeddings,
     )
     for text, own in zip(TEXTS, explained, strict=True):
         encoded = tokenizer.encode(text)
@@ -50,7 +56,10 @@ def test_integrated_gradients_are_those_of_captum(kind: str, removal: str) -> No
         tokens = peer.attribute(ids, base, target=1, n_steps=8).sum(2)[0].double()
         expected = sum_words(tokens, encoded, [word for word, _ in own], text)
         np.testing.assert_allclose(
-            [value for _, value in own], expected, rtol=1e-3, atol=1e-6 + 1e-4 * max(map(abs, expected))
+            [value for _, value in own],
+            expected,
+            rtol=1e-3,
+            atol=1e-6 + 1e-4 * max(map(abs, expected)),
         )
 
 
@@ -60,7 +69,9 @@ def test_gradient_times_input_is_that_of_captum() -> None:
     model = standfast.TextModel(network, tokenizer, device="cpu")
     layer = network.bert.embeddings.word_embeddings
     peer = captum.LayerGradientXActivation(lambda ids: network(ids).logits, layer)
-    for text, own in zip(TEXTS, standfast.explain(model, "input_x_gradient", TEXTS, targets=0), strict=True):
+    for text, own in zip(
+        TEXTS, standfast.explain(model, "input_x_gradient", TEXTS, targets=0), strict=True
+    ):
         encoded = tokenizer.encode(text)
         tokens = peer.attribute(torch.tensor([encoded.ids]), target=0).sum(2)[0].detach().double()
         expected = sum_words(tokens, encoded, [word for word, _ in own], text)
@@ -77,18 +88,25 @@ def test_shapley_values_are_those_of_shap() -> None:
 
         def ask(kept: Any, words: list[str] = words) -> Any:
             strings = [
-                " ".join(word if own else "[MASK]" for word, own in zip(words, row, strict=True)) for row in kept
+                " ".join(word if own else "[MASK]" for word, own in zip(words, row, strict=True))
+                for row in kept
             ]
             encoded = [tokenizer.encode(string).ids for string in strings]
             with torch.no_grad():
-                return np.array([network(torch.tensor([ids])).logits[0, 1].item() for ids in encoded])
+                return np.array(
+                    [network(torch.tensor([ids])).logits[0, 1].item() for ids in encoded]
+                )
 
-        (own,) = standfast.explain(model, standfast.explainers.get("kernel_shap", samples=200), [text], targets=1)
+        (own,) = standfast.explain(
+            model, standfast.explainers.get("kernel_shap", samples=200), [text], targets=1
+        )
         assert [word for word, _ in own] == words
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             peer = shap.KernelExplainer(ask, np.zeros((1, len(words))))
-            expected = peer.shap_values(np.ones((1, len(words))), nsamples=200, l1_reg=False, silent=True)[0]
+            expected = peer.shap_values(
+                np.ones((1, len(words))), nsamples=200, l1_reg=False, silent=True
+            )[0]
         np.testing.assert_allclose([value for _, value in own], expected, rtol=1e-3, atol=1e-4)
 
 
@@ -107,9 +125,13 @@ def test_shap_explains_by_its_own_words() -> None:
     explained = standfast.explain(model, explain_by_shap, TEXTS[:2], targets=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = shap.Explainer(lambda strings: model.logits([*map(str, strings)]).softmax(1).numpy(), masker)(TEXTS[:2])
+        found = shap.Explainer(
+            lambda strings: model.logits([*map(str, strings)]).softmax(1).numpy(), masker
+        )(TEXTS[:2])
     for text, own, values in zip(TEXTS[:2], explained, found.values, strict=True):
         encoded = train_tokenizer("wordpiece").encode(text)
-        expected = sum_words(torch.from_numpy(values[:, 1]).double(), encoded, [word for word, _ in own], text)
+        expected = sum_words(
+            torch.from_numpy(values[:, 1]).double(), encoded, [word for word, _ in own], text
+        )
         np.testing.assert_allclose([value for _, value in own], expected, rtol=1e-3, atol=1e-5)
     assert max(abs(value) for own in explained for _, value in own) > 1e-2

@@ -60,7 +60,9 @@ def test_sums_over_sentences() -> None:
     assert sum_sentences(maps, rows)[0].tolist() == [6.0] * 3 + [22.0] * 4 + [8.0]
 
 
-def slow_owners(spans: list[tuple[int, int]], starts: list[int], ends: list[int]) -> list[list[int]]:
+def slow_owners(
+    spans: list[tuple[int, int]], starts: list[int], ends: list[int]
+) -> list[list[int]]:
     """For each token the words of which it has a character; else the next word that there is, or the last."""
     there = [k for k in range(len(starts)) if ends[k] > starts[k]]
     found = []
@@ -74,8 +76,12 @@ def slow_owners(spans: list[tuple[int, int]], starts: list[int], ends: list[int]
 @st.composite
 def written_texts(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
     """Codes of words, some left out, and a cut of their string into tokens at any places."""
-    words = draw(st.lists(st.sampled_from(["a", "dull", "film", "boring", "!", ""]), min_size=1, max_size=7))
-    gaps = draw(st.lists(st.sampled_from(["", " ", "  "]), min_size=len(words), max_size=len(words)))
+    words = draw(
+        st.lists(st.sampled_from(["a", "dull", "film", "boring", "!", ""]), min_size=1, max_size=7)
+    )
+    gaps = draw(
+        st.lists(st.sampled_from(["", " ", "  "]), min_size=len(words), max_size=len(words))
+    )
     codes = [encode_word(Word(word, gap)) for word, gap in zip(words, gaps, strict=True)]
     length = len(write_text(codes).text)
     cuts = sorted(draw(st.sets(st.integers(0, length), max_size=12)) | {0, length})
@@ -84,14 +90,20 @@ def written_texts(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int]]]:
 
 @settings(deadline=None, max_examples=300)
 @given(written_texts())
-def test_tokens_belong_to_words_as_a_slow_loop_says(drawn: tuple[list[int], list[tuple[int, int]]]) -> None:
+def test_tokens_belong_to_words_as_a_slow_loop_says(
+    drawn: tuple[list[int], list[tuple[int, int]]],
+) -> None:
     codes, spans = drawn
     written = write_text(codes)
     values = torch.arange(1.0, len(spans) + 3, dtype=torch.float64)[None]
-    tokens = Tokens(range(len(spans) + 2), [(0, 0), *spans, (0, 0)], [True, *[False] * len(spans), True])
+    tokens = Tokens(
+        range(len(spans) + 2), [(0, 0), *spans, (0, 0)], [True, *[False] * len(spans), True]
+    )
     reading = assign_tokens(tokens, written, 0, None)
     there = written.ends > written.starts
-    found = Batch([0], [reading], len(spans) + 2, None).sum_tokens(values, True, there[None], len(codes))[0]
+    found = Batch([0], [reading], len(spans) + 2, None).sum_tokens(
+        values, True, there[None], len(codes)
+    )[0]
     expected = np.zeros(len(codes))
     owners = slow_owners(spans, written.starts.tolist(), written.ends.tolist())
     for number, own in enumerate(owners if there.any() else []):
@@ -105,7 +117,9 @@ def test_a_text_of_too_many_tokens_loses_its_end_or_its_beginning() -> None:
     written = write_text([encode_word(Word(word, " ")) for word in ("a", "b", "c", "d")])
     spans = [(0, 0), (0, 1), (2, 3), (4, 5), (6, 7), (0, 0)]
     tokens = Tokens([90, 1, 2, 3, 4, 91], spans, [True, False, False, False, False, True])
-    short: dict[bool, Reading] = {end: assign_tokens(tokens, written, 0, 4, keeps_end=end) for end in (False, True)}
+    short: dict[bool, Reading] = {
+        end: assign_tokens(tokens, written, 0, 4, keeps_end=end) for end in (False, True)
+    }
     assert short[False].ids.tolist() == [90, 1, 2, 91]
     assert short[True].ids.tolist() == [90, 3, 4, 91]
     assert short[True].owners[:, 0].tolist() == [2, 3]

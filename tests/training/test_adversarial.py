@@ -24,7 +24,14 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def pgd(module: nn.Module, inputs: Tensor, labels: Tensor, ball: Ball, generator: torch.Generator, **options) -> Tensor:
+def pgd(
+    module: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    ball: Ball,
+    generator: torch.Generator,
+    **options,
+) -> Tensor:
     return Pgd(ball, **options)(module, inputs, labels, generator)
 
 
@@ -44,7 +51,10 @@ def losses(module: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
 def test_the_projection_is_the_nearest_point() -> None:
     """It equals the Karush-Kuhn-Tucker point, found by bisection on the multiplier in double precision."""
     generator = seeded()
-    delta = torch.randn(200, 3, 5, generator=generator, dtype=torch.float64) * torch.logspace(-1, 2, 200)[:, None, None]
+    delta = (
+        torch.randn(200, 3, 5, generator=generator, dtype=torch.float64)
+        * torch.logspace(-1, 2, 200)[:, None, None]
+    )
     below = -torch.rand(200, 3, 5, generator=generator, dtype=torch.float64)
     above = torch.rand(200, 3, 5, generator=generator, dtype=torch.float64)
     above[:, 0], below[:, 1] = 0.0, -math.inf  # such as black pixels, and no bound
@@ -55,7 +65,9 @@ def test_the_projection_is_the_nearest_point() -> None:
         middle = (low + high) / 2
         too_far = length(torch.clamp(middle[:, None, None] * delta, below, above), ball) > 1
         low, high = torch.where(too_far, low, middle), torch.where(too_far, middle, high)
-    torch.testing.assert_close(nearest, torch.clamp(low[:, None, None] * delta, below, above), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(
+        nearest, torch.clamp(low[:, None, None] * delta, below, above), atol=1e-6, rtol=1e-6
+    )
     assert 20 < (length(nearest, ball) > 1 - 1e-6).sum() < 200  # both cases
 
 
@@ -71,14 +83,18 @@ def test_a_ball_of_radius_0_is_its_centre() -> None:
     for ball in (L2Ball(0.0), LinfBall(0.0)):
         inputs = torch.rand(3, 4, generator=seeded())
         labels = torch.tensor([0, 1, 2])
-        assert torch.equal(pgd(nn.Identity(), inputs, labels, ball, steps=2, step=0.1, generator=seeded()), inputs)
+        assert torch.equal(
+            pgd(nn.Identity(), inputs, labels, ball, steps=2, step=0.1, generator=seeded()), inputs
+        )
 
 
 # the ascent
 
 
 @each_ball
-def test_perturbed_digits_are_in_the_ball_and_bounds_and_have_a_larger_loss(ball: Ball, digits: data.Dataset) -> None:
+def test_perturbed_digits_are_in_the_ball_and_bounds_and_have_a_larger_loss(
+    ball: Ball, digits: data.Dataset
+) -> None:
     module, inputs, labels = zoo.load("lenet5-mnist"), digits.inputs[:60], digits.labels[:60]
     attack = Pgd(ball, steps=7, step=ball.radius / 4, bounds=(0.0, 1.0))
     perturbed = attack(module, inputs, labels, seeded())
@@ -87,10 +103,13 @@ def test_perturbed_digits_are_in_the_ball_and_bounds_and_have_a_larger_loss(ball
     assert perturbed.max() <= 1
     distance = length(perturbed - inputs, ball)
     assert (distance <= ball.radius * (1 + 1e-5)).all()
-    assert (distance > 0.98 * ball.radius).all()  # it reaches the sphere, although most pixels are at a bound
+    # it reaches the sphere, although most pixels are at a bound
+    assert (distance > 0.98 * ball.radius).all()
     assert (losses(module, perturbed, labels) > losses(module, inputs, labels)).all()
     assert accuracy(module, perturbed, labels) < 0.6 < accuracy(module, inputs, labels)
-    random = inputs + project_offset(torch.randn(inputs.shape, generator=seeded()), ball, -inputs, 1 - inputs)
+    random = inputs + project_offset(
+        torch.randn(inputs.shape, generator=seeded()), ball, -inputs, 1 - inputs
+    )
     assert losses(module, perturbed, labels).mean() > 3 * losses(module, random, labels).mean()
 
 
@@ -102,7 +121,9 @@ def test_on_a_linear_model_the_ascent_ends_at_the_exact_maximum() -> None:
     options = {"steps": 60, "step": 0.4, "generator": seeded(1)}
     expected = inputs + 0.7 * w / w.norm(dim=1, keepdim=True)
     torch.testing.assert_close(pgd(module, inputs, labels, L2Ball(0.7), **options), expected)
-    torch.testing.assert_close(pgd(module, inputs, labels, LinfBall(0.7), **options), inputs + 0.7 * w.sign())
+    torch.testing.assert_close(
+        pgd(module, inputs, labels, LinfBall(0.7), **options), inputs + 0.7 * w.sign()
+    )
 
 
 def test_with_a_feature_at_its_bound_the_other_features_use_the_whole_ball() -> None:
@@ -111,13 +132,26 @@ def test_with_a_feature_at_its_bound_the_other_features_use_the_whole_ball() -> 
     with torch.no_grad():
         module.weight.copy_(torch.tensor([[-3.0, -4.0, -12.0], [3.0, 4.0, 12.0]]))
     inputs, labels = torch.tensor([[0.2, 0.2, 1.0]]), torch.tensor([0])
-    ended = pgd(module, inputs, labels, L2Ball(0.5), steps=100, step=0.5, bounds=(0.0, 1.0), generator=seeded())
+    ended = pgd(
+        module,
+        inputs,
+        labels,
+        L2Ball(0.5),
+        steps=100,
+        step=0.5,
+        bounds=(0.0, 1.0),
+        generator=seeded(),
+    )
     torch.testing.assert_close(ended, torch.tensor([[0.5, 0.6, 1.0]]))
 
 
 def test_the_start_is_uniform_in_the_ball() -> None:
     """Measured by the distance from the centre; with a tiny step the ascent ends where it starts."""
-    module, inputs, labels = nn.Linear(3, 2), torch.zeros(4000, 3), torch.zeros(4000, dtype=torch.int64)
+    module, inputs, labels = (
+        nn.Linear(3, 2),
+        torch.zeros(4000, 3),
+        torch.zeros(4000, dtype=torch.int64),
+    )
     options = {"steps": 1, "step": 1e-9, "generator": seeded()}
     for ball in (L2Ball(2.0), LinfBall(2.0)):
         shares = (length(pgd(module, inputs, labels, ball, **options), ball) / 2.0) ** 3
@@ -129,7 +163,11 @@ def test_the_start_is_uniform_in_the_ball() -> None:
 
 @each_ball
 def test_results_depend_on_the_generator_only(ball: Ball) -> None:
-    module, inputs, labels = nn.Linear(5, 3), torch.rand(8, 5, generator=seeded()), torch.arange(8) % 3
+    module, inputs, labels = (
+        nn.Linear(5, 3),
+        torch.rand(8, 5, generator=seeded()),
+        torch.arange(8) % 3,
+    )
     state = torch.get_rng_state()
     attack = Pgd(ball, steps=1, step=0.01)
     first = attack(module, inputs, labels, seeded())
@@ -144,7 +182,10 @@ def test_an_input_does_not_depend_on_the_others() -> None:
     options = {"ball": L2Ball(0.5), "steps": 50, "step": 0.5}
     together = pgd(module, inputs, labels, generator=seeded(), **options)
     alone = torch.cat(
-        [pgd(module, inputs[i : i + 1], labels[i : i + 1], generator=seeded(), **options) for i in range(6)]
+        [
+            pgd(module, inputs[i : i + 1], labels[i : i + 1], generator=seeded(), **options)
+            for i in range(6)
+        ]
     )
     torch.testing.assert_close(together, alone)
 
@@ -156,8 +197,13 @@ def test_a_step_has_its_length_even_if_the_gradient_is_tiny() -> None:
         module.weight.copy_(torch.tensor([[15.0, 0, 0, 0], [-15.0, 0, 0, 0]]))
     inputs, labels = torch.tensor([[2.0, 0, 0, 0]]), torch.tensor([0])
     assert 0 < module(inputs).softmax(1)[0, 1] < 1e-25
-    ends = [pgd(module, inputs, labels, L2Ball(0.5), steps=1, step=step, generator=seeded()) for step in (0.01, 0.03)]
-    torch.testing.assert_close(ends[1] - ends[0], torch.tensor([[-0.02, 0, 0, 0]]), atol=1e-6, rtol=0)
+    ends = [
+        pgd(module, inputs, labels, L2Ball(0.5), steps=1, step=step, generator=seeded())
+        for step in (0.01, 0.03)
+    ]
+    torch.testing.assert_close(
+        ends[1] - ends[0], torch.tensor([[-0.02, 0, 0, 0]]), atol=1e-6, rtol=0
+    )
 
 
 class Spy(nn.Module):
@@ -165,7 +211,9 @@ class Spy(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
+        self.layers = nn.Sequential(
+            nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3)
+        )
         self.modes: list[bool] = []
 
     def forward(self, inputs: Tensor) -> Tensor:

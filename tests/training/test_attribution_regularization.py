@@ -71,7 +71,9 @@ def test_a_linear_network_by_quadrature() -> None:
     weight, bias = (parameter.detach().numpy() for parameter in module.parameters())
     inputs, perturbed = pair()
     found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=6001).detach()
-    for x, end, label, row in zip(inputs.flatten(1), perturbed.flatten(1), LABELS, found.flatten(1), strict=True):
+    for x, end, label, row in zip(
+        inputs.flatten(1), perturbed.flatten(1), LABELS, found.flatten(1), strict=True
+    ):
         way = (end - x).numpy()
 
         def gradient(a: float, x: Tensor = x, way=way, label: int = int(label)):
@@ -89,7 +91,10 @@ def test_a_quadratic_loss_is_exact_with_any_number_of_points(points: int) -> Non
     """The gradient is linear on the segment, for which the trapezoid rule is exact."""
     a, b = torch.tensor([[2.0, 0.7], [0.7, -1.0]]).double(), torch.tensor([0.3, 0.9]).double()
     module = Quadratic(a, b, 9.0)
-    x, end = torch.rand(4, 2, generator=seeded()).double(), torch.rand(4, 2, generator=seeded(1)).double()
+    x, end = (
+        torch.rand(4, 2, generator=seeded()).double(),
+        torch.rand(4, 2, generator=seeded(1)).double(),
+    )
     path = compute_loss_path(module, x, end, torch.zeros(4, dtype=torch.int64), points=points)
     torch.testing.assert_close(path.attributions, (end - x) * ((x + end) / 2 @ a + b))
     torch.testing.assert_close(path.losses[:, 0], module.value(x))
@@ -105,7 +110,11 @@ def test_equal_to_captums_integrated_gradients_of_the_loss(activation: type[nn.M
     theirs = IntegratedGradients(lambda x, labels: losses_of(module, x, labels))
 
     def captum(steps: int, method: str) -> Tensor:
-        arguments = {"additional_forward_args": (LABELS.repeat(1),), "n_steps": steps, "method": method}
+        arguments = {
+            "additional_forward_args": (LABELS.repeat(1),),
+            "n_steps": steps,
+            "method": method,
+        }
         return theirs.attribute(perturbed.clone(), inputs, **arguments).detach()
 
     for steps in (2, 5, 30):
@@ -122,9 +131,13 @@ def test_with_known_gradients_the_inputs_are_not_forwarded() -> None:
     (at_inputs,) = torch.autograd.grad(losses_of(module, x, LABELS).sum(), x)
     for points in (2, 3, 9):
         rows: list[int] = []
-        handle = module.register_forward_hook(lambda *arguments, rows=rows: rows.append(len(arguments[-1])))
+        handle = module.register_forward_hook(
+            lambda *arguments, rows=rows: rows.append(len(arguments[-1]))
+        )
         whole = compute_loss_path(module, inputs, perturbed, LABELS, points=points)
-        spared = compute_loss_path(module, inputs, perturbed, LABELS, points=points, at_inputs=at_inputs)
+        spared = compute_loss_path(
+            module, inputs, perturbed, LABELS, points=points, at_inputs=at_inputs
+        )
         handle.remove()
         assert rows == [5 * points, 5 * (points - 1)]
         torch.testing.assert_close(whole.attributions, spared.attributions)
@@ -177,17 +190,29 @@ def test_the_derivative_by_the_perturbed_input(activation: type[nn.Module]) -> N
     """The derivative of ||IG||_1 equals finite differences for each feature; also with rectifiers away from kinks."""
     module, (inputs, perturbed) = network(activation), pair()
     end = perturbed.clone().requires_grad_()
-    (found,) = torch.autograd.grad(compute_loss_path(module, inputs, end, LABELS, points=4).norms().sum(), end)
+    (found,) = torch.autograd.grad(
+        compute_loss_path(module, inputs, end, LABELS, points=4).norms().sum(), end
+    )
     for index in range(6):
-        shift = torch.zeros(6, dtype=torch.float64).index_fill(0, torch.tensor(index), 1e-6).reshape(2, 3)
+        shift = (
+            torch.zeros(6, dtype=torch.float64)
+            .index_fill(0, torch.tensor(index), 1e-6)
+            .reshape(2, 3)
+        )
         above, below = (
-            compute_loss_path(module, inputs, perturbed + sign * shift, LABELS, points=4).norms().detach()
+            compute_loss_path(module, inputs, perturbed + sign * shift, LABELS, points=4)
+            .norms()
+            .detach()
             for sign in (1, -1)
         )
-        torch.testing.assert_close(found.flatten(1)[:, index], (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(
+            found.flatten(1)[:, index], (above - below) / 2e-6, rtol=1e-6, atol=1e-8
+        )
 
 
-@pytest.mark.parametrize("scheme", [IgNorm(weight=0.7, points=5, steps=1), IgSumNorm(weight=0.7, points=5, steps=1)])
+@pytest.mark.parametrize(
+    "scheme", [IgNorm(weight=0.7, points=5, steps=1), IgSumNorm(weight=0.7, points=5, steps=1)]
+)
 def test_the_derivative_by_the_parameters(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
     """The derivative of the schemes' loss at a fixed x' equals finite differences."""
     module, (inputs, perturbed) = network(), pair()
@@ -198,7 +223,9 @@ def test_the_derivative_by_the_parameters(scheme: Scheme, monkeypatch: pytest.Mo
         return part.loss
 
     parameters = list(module.parameters())
-    for parameter, gradient in zip(parameters, torch.autograd.grad(loss(), parameters), strict=True):
+    for parameter, gradient in zip(
+        parameters, torch.autograd.grad(loss(), parameters), strict=True
+    ):
         index, values = int(gradient.abs().argmax()), []
         with torch.no_grad():
             flat = parameter.view(-1)
@@ -206,13 +233,17 @@ def test_the_derivative_by_the_parameters(scheme: Scheme, monkeypatch: pytest.Mo
                 flat[index] += shift
                 values.append(float(loss().detach()))
             flat[index] += 1e-6
-        assert (values[0] - values[1]) / 2e-6 == pytest.approx(float(gradient.flatten()[index]), rel=1e-5)
+        assert (values[0] - values[1]) / 2e-6 == pytest.approx(
+            float(gradient.flatten()[index]), rel=1e-5
+        )
 
 
 # the ascent
 
 
-def slow_ascent(ascent: AttributionAscent, module: nn.Module, inputs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
+def slow_ascent(
+    ascent: AttributionAscent, module: nn.Module, inputs: Tensor, labels: Tensor, start: Tensor
+) -> Tensor:
     """The ascent by loops over rows and points, with the derivative of the whole objective."""
     worst = []
     for x, label, end in zip(inputs, labels, start, strict=True):
@@ -220,12 +251,16 @@ def slow_ascent(ascent: AttributionAscent, module: nn.Module, inputs: Tensor, la
         def loss(z: Tensor, label: Tensor = label) -> Tensor:
             return F.cross_entropy(module(z[None]), label[None])
 
-        def objective(end: Tensor, x: Tensor = x, loss: Callable[[Tensor], Tensor] = loss) -> Tensor:
+        def objective(
+            end: Tensor, x: Tensor = x, loss: Callable[[Tensor], Tensor] = loss
+        ) -> Tensor:
             total = torch.zeros_like(x)
             for k in range(ascent.points):
                 point = x + k / (ascent.points - 1) * (end - x)
                 half = 0.5 if k in (0, ascent.points - 1) else 1.0
-                total = total + half * torch.autograd.functional.jacobian(loss, point, create_graph=True)
+                total = total + half * torch.autograd.functional.jacobian(
+                    loss, point, create_graph=True
+                )
             attributions = (end - x) * total / (ascent.points - 1)
             return ascent.loss_weight * loss(end) + ascent.norm_weight * attributions.abs().sum()
 
@@ -233,7 +268,9 @@ def slow_ascent(ascent: AttributionAscent, module: nn.Module, inputs: Tensor, la
             end = end.detach().requires_grad_()
             (derivative,) = torch.autograd.grad(objective(end), end)
             lower, upper = ascent.bounds
-            end = torch.clamp(end + ascent.step * derivative.sign(), x - ascent.radius, x + ascent.radius)
+            end = torch.clamp(
+                end + ascent.step * derivative.sign(), x - ascent.radius, x + ascent.radius
+            )
             end = end.clamp(lower, upper).detach()
         worst.append(end)
     return torch.stack(worst)
@@ -243,17 +280,23 @@ def starts(ascent: AttributionAscent, inputs: Tensor) -> Tensor:
     """The starts as the ascent draws them: uniform between the larger lower limit and the smaller upper limit."""
     lower = (inputs - ascent.radius).clamp(min=ascent.bounds[0])
     upper = (inputs + ascent.radius).clamp(max=ascent.bounds[1])
-    return lower + torch.rand(inputs.shape, generator=seeded(3), dtype=inputs.dtype) * (upper - lower)
+    return lower + torch.rand(inputs.shape, generator=seeded(3), dtype=inputs.dtype) * (
+        upper - lower
+    )
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.1), (0.0, 1.0), (1.0, 4.0), (1.0, 0.0)])
 @pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
-def test_the_ascent_equals_the_formula(activation: type[nn.Module], weights: tuple[float, float]) -> None:
+def test_the_ascent_equals_the_formula(
+    activation: type[nn.Module], weights: tuple[float, float]
+) -> None:
     module = network(activation)
     inputs = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64)
     ascent = AttributionAscent(0.3, 4, 0.15, 3, *weights, bounds=(0.0, 1.0))
     found = ascent.ascend(module, inputs, LABELS, seeded(3))
-    torch.testing.assert_close(found, slow_ascent(ascent, module, inputs, LABELS, starts(ascent, inputs)))
+    torch.testing.assert_close(
+        found, slow_ascent(ascent, module, inputs, LABELS, starts(ascent, inputs))
+    )
 
 
 def test_a_separable_quadratic_has_its_maximum_at_the_limits() -> None:
@@ -264,7 +307,8 @@ def test_a_separable_quadratic_has_its_maximum_at_the_limits() -> None:
     ascent = AttributionAscent(0.2, 20, 0.05, 3, 1.0, 0.1, (0.0, 1.0))
     end = ascent.ascend(module, x, labels, seeded())
     torch.testing.assert_close(end[:, :3], torch.tensor([[0.7, 0.7, 0.3]]).double())
-    free = AttributionAscent(0.2, 20, 0.05, 3, 0.0, 1.0)  # the limits of the bounds, and the maximum of the loss
+    # the limits of the bounds, and the maximum of the loss
+    free = AttributionAscent(0.2, 20, 0.05, 3, 0.0, 1.0)
     for seed in range(4):
         end = free.ascend(module, x, labels, seeded(seed))
         norm = compute_loss_attributions(module, x, end, labels, points=2).detach().abs().sum()
@@ -277,7 +321,10 @@ def test_no_feature_starts_where_the_norm_has_its_kink() -> None:
     b = torch.linspace(0.1, 1, 500, dtype=torch.float64)
     ascent = AttributionAscent(0.3, 10, 0.1, 2, 0.0, 1.0, (0.0, 1.0))
     end = ascent.ascend(
-        Quadratic(torch.zeros(500, 500).double(), b, 9.0), x, torch.zeros(4, dtype=torch.int64), seeded()
+        Quadratic(torch.zeros(500, 500).double(), b, 9.0),
+        x,
+        torch.zeros(4, dtype=torch.int64),
+        seeded(),
     )
     torch.testing.assert_close(end, torch.full_like(x, 0.3))
 
@@ -287,7 +334,9 @@ def test_the_ascent_stays_in_ball_and_bounds_and_changes_nothing_else() -> None:
     module[1].eval()
     inputs, bounds = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64), (0.0, 1.0)
     modes: list[bool] = []
-    module.register_forward_pre_hook(lambda part, _: modes.append(any(each.training for each in part.modules())))
+    module.register_forward_pre_hook(
+        lambda part, _: modes.append(any(each.training for each in part.modules()))
+    )
     before, state = inputs.clone(), torch.get_rng_state()
     for limits in (bounds, (torch.zeros(()), torch.ones(2, 3, dtype=torch.float64))):
         ascent = AttributionAscent(0.4, 6, 0.2, 3, bounds=limits)

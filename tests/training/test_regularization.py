@@ -22,7 +22,14 @@ def seeded(seed: int = 0) -> torch.Generator:
 def network(activation: type[nn.Module], seed: int = 0) -> nn.Module:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        layers = [nn.Conv1d(1, 4, 3), activation(), nn.Flatten(), nn.Linear(16, 8), activation(), nn.Linear(8, 3)]
+        layers = [
+            nn.Conv1d(1, 4, 3),
+            activation(),
+            nn.Flatten(),
+            nn.Linear(16, 8),
+            activation(),
+            nn.Linear(8, 3),
+        ]
         return nn.Sequential(*layers).double()
 
 
@@ -65,7 +72,8 @@ def test_squared_hessian_norms_are_unbiased(activation: type[nn.Module]) -> None
     each = many.compute_hessian_norms(1, seeded()).detach().reshape(probes, 6) ** 2
     error = each.std(dim=0) / math.sqrt(probes)
     assert bool(((each.mean(dim=0) - expected**2).abs() < 4.5 * error).all())
-    assert bool((error < 0.06 * expected**2).all())  # otherwise the assertion above would be trivial
+    # otherwise the assertion above would be trivial
+    assert bool((error < 0.06 * expected**2).all())
     together = differentiate_loss(module, inputs(), LABELS).compute_hessian_norms(500, seeded(1))
     torch.testing.assert_close(together, expected, rtol=0.15, atol=0)
 
@@ -80,7 +88,10 @@ def test_rows_do_not_mix() -> None:
     for training, alike in ((False, True), (True, False)):
         module.train(training)
         one, two = (differentiate_loss(module, x, LABELS) for x in (inputs(), other))
-        assert torch.allclose(one.compute_gradient_norms()[:3], two.compute_gradient_norms()[:3]) is alike
+        assert (
+            torch.allclose(one.compute_gradient_norms()[:3], two.compute_gradient_norms()[:3])
+            is alike
+        )
         first, second = (each.compute_hessian_norms(1, seeded())[:3] for each in (one, two))
         assert torch.allclose(first, second) is alike
 
@@ -91,7 +102,10 @@ def test_the_gradient_for_training_is_right() -> None:
 
     def penalty() -> Tensor:
         derivatives = differentiate_loss(module, inputs(), LABELS)
-        return derivatives.compute_gradient_norms().mean() + derivatives.compute_hessian_norms(3, seeded(5)).mean()
+        return (
+            derivatives.compute_gradient_norms().mean()
+            + derivatives.compute_hessian_norms(3, seeded(5)).mean()
+        )
 
     parameters = list(module.parameters())
     found = torch.autograd.grad(penalty(), parameters, allow_unused=True)
@@ -105,7 +119,9 @@ def test_the_gradient_for_training_is_right() -> None:
                 with torch.enable_grad():
                     values.append(float(penalty().detach()))
             flat[index] += step
-        assert (values[0] - values[1]) / (2 * step) == pytest.approx(float(gradient.flatten()[index]), rel=1e-5)
+        assert (values[0] - values[1]) / (2 * step) == pytest.approx(
+            float(gradient.flatten()[index]), rel=1e-5
+        )
 
 
 def test_at_zero_the_derivative_is_zero_and_not_nan() -> None:
@@ -114,7 +130,10 @@ def test_at_zero_the_derivative_is_zero_and_not_nan() -> None:
         module.weight.zero_()
     x, labels = torch.ones(2, 3), torch.tensor([0, 1])
     derivatives = differentiate_loss(module, x, labels)
-    loss = derivatives.compute_gradient_norms().sum() + derivatives.compute_hessian_norms(2, seeded()).sum()
+    loss = (
+        derivatives.compute_gradient_norms().sum()
+        + derivatives.compute_hessian_norms(2, seeded()).sum()
+    )
     assert float(loss.detach()) == 0
     torch.autograd.backward(loss)
     assert bool(torch.isfinite(module.weight.grad).all())

@@ -40,7 +40,9 @@ ALL = [
     Adversarial(radius=0.1, steps=3, clean_share=0.25),
     Adversarial(radius=0.15, norm="l2", steps=2, step=0.1, warm_up=1.5),
     IgNorm(radius=0.1, weight=0.5, steps=2, points=4, points_in_attack=3),
-    IgSumNorm(radius=0.15, weight=0.3, steps=3, step=0.05, points=3, points_in_attack=2, warm_up=1.5),
+    IgSumNorm(
+        radius=0.15, weight=0.3, steps=3, step=0.05, points=3, points_in_attack=2, warm_up=1.5
+    ),
 ]
 each_scheme = pytest.mark.parametrize("scheme", ALL, ids=spell_scheme)
 
@@ -61,7 +63,9 @@ def blobs() -> Blobs:
     return (centres[labels] + 0.08 * torch.randn(90, 4, generator=seeded(1))).clamp(0, 1), labels
 
 
-def batch_of(module: nn.Module, blobs: Blobs, precision: torch.dtype = torch.float32, epoch: float = 1.0) -> Batch:
+def batch_of(
+    module: nn.Module, blobs: Blobs, precision: torch.dtype = torch.float32, epoch: float = 1.0
+) -> Batch:
     return Batch(module, *blobs, seeded(7), epoch, (0.0, 1.0), precision)
 
 
@@ -94,11 +98,15 @@ def compute_by_formula(scheme: Scheme, module: nn.Module, inputs: Tensor, labels
         return F.cross_entropy(module(at), labels) + scheme.weight * norms.mean()
     if isinstance(scheme, Adversarial):
         ball = (LinfBall if scheme.norm == "linf" else L2Ball)(share * scheme.radius)
-        worst = Pgd(ball, scheme.steps, share * length, (0.0, 1.0))(module, inputs, labels, generator)
+        worst = Pgd(ball, scheme.steps, share * length, (0.0, 1.0))(
+            module, inputs, labels, generator
+        )
         clean, perturbed = (F.cross_entropy(module(x), labels) for x in (inputs, worst))
         return scheme.clean_share * clean + (1 - scheme.clean_share) * perturbed
     probes = getattr(scheme, "probes", 1)
-    drawn = [torch.randint(2, inputs.shape, generator=generator, dtype=torch.int8) for _ in range(probes)]
+    drawn = [
+        torch.randint(2, inputs.shape, generator=generator, dtype=torch.int8) for _ in range(probes)
+    ]
     signs = torch.stack([2.0 * heads - 1 for heads in drawn], dim=1)  # (N, probes, 4)
     for row, label, vectors in zip(inputs, labels, signs, strict=True):
 
@@ -110,7 +118,10 @@ def compute_by_formula(scheme: Scheme, module: nn.Module, inputs: Tensor, labels
         total = loss(row)
         if isinstance(scheme, GradientHessian):
             total = total + scheme.gradient_weight * gradient.norm()
-            total = total + scheme.hessian_weight * (vectors @ hessian).square().sum(dim=1).mean().sqrt()
+            total = (
+                total
+                + scheme.hessian_weight * (vectors @ hessian).square().sum(dim=1).mean().sqrt()
+            )
         losses.append(total)
     return torch.stack(losses).mean()
 
@@ -133,9 +144,19 @@ def test_shares_add_up_and_training_learns(scheme: Scheme, blobs: Blobs) -> None
     module = network()
     assert sum(part.share for part in scheme.parts(batch_of(module, blobs))) == pytest.approx(1)
     read_option: list[float] = []
-    options = {"epochs": 12, "batch_size": 15, "learning_rate": 0.03, "generator": seeded(), "bounds": (0.0, 1.0)}
+    options = {
+        "epochs": 12,
+        "batch_size": 15,
+        "learning_rate": 0.03,
+        "generator": seeded(),
+        "bounds": (0.0, 1.0),
+    }
     train_classifier(
-        module, *blobs, scheme=scheme, progress=lambda epoch: read_option.append(epoch.accuracy), **options
+        module,
+        *blobs,
+        scheme=scheme,
+        progress=lambda epoch: read_option.append(epoch.accuracy),
+        **options,
     )
     assert read_option[-1] > read_option[0]
     assert accuracy(module, *blobs) > 0.95
@@ -146,14 +167,18 @@ def test_natural_is_training_without_a_scheme(blobs: Blobs) -> None:
     options = {"epochs": 2, "batch_size": 32}
     first = train_classifier(network(), *blobs, generator=seeded(), **options)
     second = train_classifier(network(), *blobs, generator=seeded(), scheme=Natural(), **options)
-    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
+    )
 
 
 def test_a_weight_of_zero_is_natural_training(blobs: Blobs) -> None:
     module = network()
     _, expected = gradient_of(module, Natural(), batch_of(module, blobs))
     for scheme in (GradientHessian(0.0, 0.0), IgNorm(weight=0)):
-        torch.testing.assert_close(gradient_of(module, scheme, batch_of(module, blobs))[1], expected)
+        torch.testing.assert_close(
+            gradient_of(module, scheme, batch_of(module, blobs))[1], expected
+        )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +189,9 @@ def test_a_weight_of_zero_is_natural_training(blobs: Blobs) -> None:
         (AttributionAscent, IgSumNorm(radius=0.3, steps=5, step=0.15, warm_up=2)),
     ],
 )
-def test_the_radius_warms_up(kind: Any, scheme: Scheme, blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_radius_warms_up(
+    kind: Any, scheme: Scheme, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Radius and step increase linearly over the first two epochs, batch by batch."""
     seen: list[tuple[float, float]] = []
     ascend = kind.ascend
@@ -202,7 +229,9 @@ def test_no_scheme_runs_more_forward_passes_than_it_needs(blobs: Blobs) -> None:
 
 @pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
 @each_scheme
-def test_mixed_precision_computes_nearly_the_same(scheme: Scheme, precision: torch.dtype, blobs: Blobs) -> None:
+def test_mixed_precision_computes_nearly_the_same(
+    scheme: Scheme, precision: torch.dtype, blobs: Blobs
+) -> None:
     """The forward pass runs in mixed precision, parameters stay float32, the gradient is close to that of float32."""
     module, kinds = network(), []
     module[0].register_forward_hook(lambda *arguments: kinds.append(arguments[-1].dtype))
@@ -223,7 +252,13 @@ def test_mixed_precision_computes_nearly_the_same(scheme: Scheme, precision: tor
 def test_gradients_that_overflow_are_skipped(blobs: Blobs) -> None:
     """With float16 the scale of the loss starts too high: steps are skipped, it is halved, training continues."""
     training = Training(
-        network(), *blobs, epochs=1, batch_size=1, generator=seeded(), scheme=Natural(), precision=torch.float16
+        network(),
+        *blobs,
+        epochs=1,
+        batch_size=1,
+        generator=seeded(),
+        scheme=Natural(),
+        precision=torch.float16,
     )
     before = [parameter.clone() for parameter in training.module.parameters()]
     training.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
@@ -240,11 +275,21 @@ def test_gradients_that_overflow_are_skipped(blobs: Blobs) -> None:
 def test_training_on_a_gpu(scheme: Scheme, precision: torch.dtype, blobs: Blobs) -> None:
     """On the device, continued after an epoch, in every precision."""
     inputs, labels = (tensor.cuda() for tensor in blobs)
-    options = {"epochs": 12, "batch_size": 15, "learning_rate": 0.03, "scheme": scheme, "bounds": (0.0, 1.0)}
-    first = Training(network().cuda(), inputs, labels, generator=seeded(), precision=precision, **options)
+    options = {
+        "epochs": 12,
+        "batch_size": 15,
+        "learning_rate": 0.03,
+        "scheme": scheme,
+        "bounds": (0.0, 1.0),
+    }
+    first = Training(
+        network().cuda(), inputs, labels, generator=seeded(), precision=precision, **options
+    )
     kept: list[dict[str, object]] = []
     first.run(lambda epoch: kept.append(copy.deepcopy(first.state_dict())))
-    second = Training(network().cuda(), inputs, labels, generator=seeded(), precision=precision, **options)
+    second = Training(
+        network().cuda(), inputs, labels, generator=seeded(), precision=precision, **options
+    )
     second.load_state_dict(kept[0])
     second.run()
     for module in (first.module, second.module):
@@ -255,10 +300,21 @@ def test_training_on_a_gpu(scheme: Scheme, precision: torch.dtype, blobs: Blobs)
 
 
 def test_schemes_are_built_by_name_and_options() -> None:
-    assert schemes.names() == ["calibrated", "gradient_hessian", "ig_norm", "ig_sum_norm", "natural", "pgd"]
+    assert schemes.names() == [
+        "calibrated",
+        "gradient_hessian",
+        "ig_norm",
+        "ig_sum_norm",
+        "natural",
+        "pgd",
+    ]
     assert build(schemes, "natural") == Natural()
-    assert build(schemes, "pgd:radius=0.1,steps=3,norm=l2") == Adversarial(radius=0.1, steps=3, norm="l2")
-    assert build(schemes, "ig_sum_norm:radius=0.1,points_in_attack=3") == IgSumNorm(radius=0.1, points_in_attack=3)
+    assert build(schemes, "pgd:radius=0.1,steps=3,norm=l2") == Adversarial(
+        radius=0.1, steps=3, norm="l2"
+    )
+    assert build(schemes, "ig_sum_norm:radius=0.1,points_in_attack=3") == IgSumNorm(
+        radius=0.1, points_in_attack=3
+    )
     assert build(schemes, "gradient_hessian", {"probes": 2}) == GradientHessian(probes=2)
     for scheme in ALL:
         assert build(schemes, spell_scheme(scheme)) == scheme
@@ -275,7 +331,9 @@ def test_options_are_checked() -> None:
     def refuse(scheme: str, **wrong: list[object]) -> None:
         assert_refused(lambda **options: build(schemes, scheme, options), **wrong)
 
-    refuse("gradient_hessian", hessian_weight=[-1], gradient_weight=[True, "heavy"], probes=[0, 1.5])
+    refuse(
+        "gradient_hessian", hessian_weight=[-1], gradient_weight=[True, "heavy"], probes=[0, 1.5]
+    )
     refuse("pgd", radius=[0], norm=["l1"], steps=[0], step=[0], clean_share=[2], warm_up=[-1])
     refuse("ig_norm", weight=[-1], points=[1], radius=[-1])
     refuse("ig_sum_norm", points_in_attack=[1.5], steps=[0], step=[0], warm_up=["soon"])
@@ -297,7 +355,9 @@ def test_a_continued_training_ends_with_the_same_bits(scheme: Scheme, blobs: Blo
     """Dropout, batch statistics, the optimiser's state and all random numbers continue as without a stop."""
 
     def start() -> Training:
-        body = nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(0.2), nn.Linear(12, 3))
+        body = nn.Sequential(
+            nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(0.2), nn.Linear(12, 3)
+        )
         generator = seeded(3)
         module = initialize(body, generator)
         optimizer = "radam" if isinstance(scheme, Natural) else "adamw"
@@ -319,7 +379,9 @@ def test_a_continued_training_ends_with_the_same_bits(scheme: Scheme, blobs: Blo
 
 def test_steps_are_reported(blobs: Blobs) -> None:
     read_option: list[tuple[int, int]] = []
-    training = Training(network(), *blobs, epochs=2, batch_size=40, generator=seeded(), scheme=Natural())
+    training = Training(
+        network(), *blobs, epochs=2, batch_size=40, generator=seeded(), scheme=Natural()
+    )
     training.run(step=lambda done, total: read_option.append((done, total)))
     assert read_option == [(done, 6) for done in range(1, 7)]
     assert math.ceil(90 / 40) == training.batches

@@ -21,7 +21,12 @@ from standfast.data import Dataset, synthetic_waves
 from standfast.errors import ArgumentError, ModelError
 from standfast.registry import build
 from standfast.training.calibration import Calibrated
-from standfast.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
+from standfast.training.classifier import (
+    accuracy,
+    initialize,
+    random_noise_blocks,
+    train_classifier,
+)
 from standfast.training.objective import Batch
 from standfast.training.schemes import Natural, schemes, spell_scheme
 from standfast.zoo import architectures
@@ -45,14 +50,23 @@ def test_radam_equals_its_formula() -> None:
     module, inputs, labels = problem()
     ours = initialize(nn.Linear(3, 2), generator(2))
     rate, decay, epochs = 0.05, 0.1, 8
-    shared: dict[str, Any] = {"epochs": epochs, "batch_size": 60, "learning_rate": rate, "weight_decay": decay}
+    shared: dict[str, Any] = {
+        "epochs": epochs,
+        "batch_size": 60,
+        "learning_rate": rate,
+        "weight_decay": decay,
+    }
     train_classifier(module, inputs, labels, generator=generator(), optimizer="radam", **shared)
-    moments = {name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in ours.named_parameters()}
+    moments = {
+        name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in ours.named_parameters()
+    }
     longest = 2 / (1 - 0.999) - 1
     for step in range(1, epochs + 1):
         ours.zero_grad()
         F.cross_entropy(ours(inputs), labels).backward()
-        lr = rate * (1.0 if step == 1 else 0.5 * (1 + math.cos(math.pi * (step - 2) / (epochs - 1))))
+        lr = rate * (
+            1.0 if step == 1 else 0.5 * (1 + math.cos(math.pi * (step - 2) / (epochs - 1)))
+        )
         length = longest - 2 * step * 0.999**step / (1 - 0.999**step)
         with torch.no_grad():
             for name, parameter in ours.named_parameters():
@@ -77,7 +91,9 @@ def test_radam_equals_its_formula() -> None:
 @pytest.mark.parametrize("block", [1, 7, 21])
 def test_the_share_that_is_replaced(block: int) -> None:
     """The mean and spread of the share, away from the ends, are those of a uniform share in [0, most]."""
-    made = random_noise_blocks(torch.zeros(4000, 1, 160), generator(), block=block, most=0.6, chance=1.0)
+    made = random_noise_blocks(
+        torch.zeros(4000, 1, 160), generator(), block=block, most=0.6, chance=1.0
+    )
     inner = (made != 0).float()[:, 0, block:-block]
     assert float(inner.mean()) == pytest.approx(0.3, abs=0.015)
     places = inner.mean(0)
@@ -97,7 +113,9 @@ def test_noise_is_standard_normal_and_other_steps_do_not_change() -> None:
     x = 100 + torch.arange(300.0).expand(500, 2, 300)
     made = random_noise_blocks(x, generator(), chance=0.25)
     changed = made != x
-    assert abs(float(changed.any(2).any(1).float().mean()) - 0.25) < 4 * math.sqrt(0.25 * 0.75 / 500)
+    assert abs(float(changed.any(2).any(1).float().mean()) - 0.25) < 4 * math.sqrt(
+        0.25 * 0.75 / 500
+    )
     values = made[changed]
     assert float(values.mean()) == pytest.approx(0, abs=0.05)
     assert float(values.std()) == pytest.approx(1, abs=0.05)
@@ -108,7 +126,9 @@ def test_noise_is_standard_normal_and_other_steps_do_not_change() -> None:
 
 def test_options_of_noise_blocks() -> None:
     series = torch.zeros(2, 1, 9)
-    assert_refused(partial(random_noise_blocks, series, generator()), block=[4], most=[1.0], chance=[1.5])
+    assert_refused(
+        partial(random_noise_blocks, series, generator()), block=[4], most=[1.0], chance=[1.5]
+    )
     assert_refused(partial(random_noise_blocks, generator=generator()), inputs=[series[..., None]])
 
 
@@ -121,7 +141,9 @@ class Recording(Natural):
     extras = ("f_norm", "number")
 
     def parts(self, batch: Batch) -> Any:
-        read_option.append((batch.extra("f_norm"), batch.extra("number"), batch.inputs.detach().clone()))
+        read_option.append(
+            (batch.extra("f_norm"), batch.extra("number"), batch.inputs.detach().clone())
+        )
         return super().parts(batch)
 
 
@@ -133,7 +155,14 @@ def test_a_scheme_gets_its_values_in_the_order_of_the_batch() -> None:
     module, inputs, labels = problem(50)
     extras = {"f_norm": inputs.sum(1), "number": torch.arange(50), "more": torch.zeros(3)}
     train_classifier(
-        module, inputs, labels, epochs=2, generator=generator(), batch_size=16, scheme=Recording(), extras=extras
+        module,
+        inputs,
+        labels,
+        epochs=2,
+        generator=generator(),
+        batch_size=16,
+        scheme=Recording(),
+        extras=extras,
     )
     assert [len(seen) for _, _, seen in read_option] == [16, 16, 16, 2] * 2
     for sums, numbers, seen in read_option:
@@ -148,7 +177,9 @@ def test_values_that_a_scheme_needs_must_be_there() -> None:
         train_classifier(module, inputs, labels, **start)
     with pytest.raises(ArgumentError, match=r"extras\['f_norm'\]: expected .* got extras place"):
         train_classifier(module, inputs, labels, extras={"place": labels}, **start)
-    with pytest.raises(ArgumentError, match=r"extras\['f_norm'\]: expected shape \(60, ...\), got \(59,\)"):
+    with pytest.raises(
+        ArgumentError, match=r"extras\['f_norm'\]: expected shape \(60, ...\), got \(59,\)"
+    ):
         train_classifier(module, inputs, labels, extras={"f_norm": torch.zeros(59)}, **start)
     with pytest.raises(ArgumentError, match=r"extras\['f_norm'\]: expected values"):
         list(Calibrated().parts(Batch(module, inputs, labels, generator(), 1.0)))
@@ -165,8 +196,13 @@ def test_the_calibrated_loss_equals_both_forms_of_the_paper(weight: float) -> No
     batch = Batch(module, inputs, labels, generator(), 1.0, extras={"f_norm": wanted})
     (part,) = Calibrated(weight).parts(batch)
     shares = module(inputs).softmax(1)
-    entropy = -torch.stack([shares[i, label].log() for i, label in enumerate(labels.tolist())]).mean()
-    for loss in (((shares[:, 0] - (1 - wanted)) ** 2).mean(), ((shares[:, 1] - wanted) ** 2).mean()):
+    entropy = -torch.stack(
+        [shares[i, label].log() for i, label in enumerate(labels.tolist())]
+    ).mean()
+    for loss in (
+        ((shares[:, 0] - (1 - wanted)) ** 2).mean(),
+        ((shares[:, 1] - wanted) ** 2).mean(),
+    ):
         assert torch.allclose(part.loss, entropy + weight * loss, atol=1e-6)
     assert torch.equal(part.logits, module(inputs))
 
@@ -184,12 +220,16 @@ def test_the_minimum_of_the_loss(place: float, weight: float) -> None:
     logits = torch.stack([torch.zeros_like(logit), logit], dim=1).requires_grad_()
     labels = torch.full((len(logit),), int(place >= 0.5))
     extras = {"f_norm": torch.full_like(logit, place)}
-    (part,) = Calibrated(weight).parts(Batch(Same(), logits, labels, generator(), 1.0, extras=extras))
+    (part,) = Calibrated(weight).parts(
+        Batch(Same(), logits, labels, generator(), 1.0, extras=extras)
+    )
     (slopes,) = torch.autograd.grad(part.loss, logits)
     least = slopes[:, 1].cumsum(0).argmin()
     own = max(place, 1 - place)  # the target of the sample's own class
     best = 1.0 if weight == 0 else min(1.0, (own + math.sqrt(own**2 + 2 / weight)) / 2)
-    assert float(logit[least].sigmoid()) == pytest.approx(best if place >= 0.5 else 1 - best, abs=1e-3)
+    assert float(logit[least].sigmoid()) == pytest.approx(
+        best if place >= 0.5 else 1 - best, abs=1e-3
+    )
     assert weight > 1 or best == 1
 
 
@@ -212,14 +252,18 @@ def test_options_of_the_scheme() -> None:
 
 def small_waves(split: str, download: bool) -> Dataset:
     made = synthetic_waves({"train": 64, "test": 32}[split], steps=60, block=20, seed=len(split))
-    return Dataset(f"small_waves:{split}", made.inputs, made.labels, made.classes, made.bounds, made.extras)
+    return Dataset(
+        f"small_waves:{split}", made.inputs, made.labels, made.classes, made.bounds, made.extras
+    )
 
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(architectures._entries, "little_cnn", partial(SeriesCNN, width=4, hidden=4))
     for split in ("train", "test"):
-        monkeypatch.setitem(data.datasets._entries, f"small_waves:{split}", partial(small_waves, split))
+        monkeypatch.setitem(
+            data.datasets._entries, f"small_waves:{split}", partial(small_waves, split)
+        )
 
 
 def plan(**changes: Any) -> Plan:
@@ -243,12 +287,17 @@ def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
     (tmp_path / "ucr").mkdir()
     numbers = np.random.default_rng(0)
-    series = {f"X_{split}": numbers.normal(size=(24, 3, 20)).astype(np.float32) for split in ("train", "test")}
+    series = {
+        f"X_{split}": numbers.normal(size=(24, 3, 20)).astype(np.float32)
+        for split in ("train", "test")
+    }
     labels = {f"y_{split}": np.arange(24) % 3 for split in ("train", "test")}
     np.savez(tmp_path / "ucr" / "Made.npz", **series, **labels, classes=np.array(["a", "b", "c"]))
     made = train.fit(Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out")
     assert made.weights.name == "little_cnn-ucr-Made-natural.safetensors"
-    assert train.fit(Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out").was_there
+    assert train.fit(
+        Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out"
+    ).was_there
     card = made.card
     assert (card["num_classes"], card["in_channels"]) == (3, 3)
     assert card["data"].startswith("ucr:Made, 24 training and 24 test series")

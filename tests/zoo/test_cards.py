@@ -36,7 +36,14 @@ SCHEMES = {
     "-pgd045": "adversarial: ",
     "-pgd075": "adversarial: ",
 }
-LEAST_ACCURACY = {"cifar10": 0.65, "gtsrb": 0.82, "fashion": 0.75, "sentences": 0.75, "waves": 0.9, "mnist": 0.95}
+LEAST_ACCURACY = {
+    "cifar10": 0.65,
+    "gtsrb": 0.82,
+    "fashion": 0.75,
+    "sentences": 0.75,
+    "waves": 0.9,
+    "mnist": 0.95,
+}
 KEYS = {"data", "scheme", "epochs", "seed", "versions", "script", "licence"}
 each = pytest.mark.parametrize("name", zoo.names())
 
@@ -59,7 +66,8 @@ def load_test_set(name: str) -> data.Dataset:
         test = load(where)
     except data.MissingDataError as missing:
         pytest.skip(str(missing))
-    if "gtsrb" in name and f"{len(test):,} test images" not in zoo.card(name)["data"]:  # it comes in two sizes
+    # it comes in two sizes
+    if "gtsrb" in name and f"{len(test):,} test images" not in zoo.card(name)["data"]:
         pytest.skip(f"the card's accuracy is on other data, here are {len(test)} test images")
     return test
 
@@ -81,14 +89,25 @@ def test_the_weights_are_those_of_the_card(name: str) -> None:
         assert torch.equal(tensor, stored[key].to(tensor.dtype))
     scheme = next((start for end, start in SCHEMES.items() if name.endswith(end)), "natural: ")
     assert card["scheme"].startswith(scheme)
-    assert card["test_accuracy"] > next(least for part, least in LEAST_ACCURACY.items() if part in name)
+    assert card["test_accuracy"] > next(
+        least for part, least in LEAST_ACCURACY.items() if part in name
+    )
 
 
 @pytest.mark.parametrize("family", ["lenet5-mnist", "lenet5-tanh-mnist"])
 def test_the_schemes_of_a_table_differ_in_nothing_else(family: str) -> None:
     schemes = ("plain", "gradient", "hessian", "gradient-hessian", "pgd", "pgd-linf01")
     cards = [zoo.card(f"{family}-{scheme}") for scheme in schemes]
-    for key in ("architecture", "data", "epochs", "batch_size", "learning_rate", "weight_decay", "seed", "versions"):
+    for key in (
+        "architecture",
+        "data",
+        "epochs",
+        "batch_size",
+        "learning_rate",
+        "weight_decay",
+        "seed",
+        "versions",
+    ):
         assert len({str(card[key]) for card in cards}) == 1, key
 
 
@@ -103,7 +122,11 @@ def test_the_accuracy_is_that_of_the_card(name: str, whole: bool) -> None:
     assert measured == pytest.approx(expected, abs=error)
 
 
-ATTACKED = [name for name in zoo.names() if "fashion" in name or name.endswith(("ig-sum-norm", "pgd045", "pgd075"))]
+ATTACKED = [
+    name
+    for name in zoo.names()
+    if "fashion" in name or name.endswith(("ig-sum-norm", "pgd045", "pgd075"))
+]
 
 
 @pytest.mark.parametrize("name", ATTACKED)
@@ -114,5 +137,9 @@ def test_the_accuracy_under_attack_is_that_of_the_card(name: str) -> None:
     test = load_test_set(name)
     attack = Pgd(ball(radius), steps=20, step=0.15 * radius, bounds=(0.0, 1.0))
     inputs, labels = test.inputs[:250], test.labels[:250]
-    found = robust_accuracy(zoo.load(name), inputs, labels, attack, generator=torch.Generator().manual_seed(0))
-    assert found == pytest.approx(expected, abs=min(0.05, 4 * (expected * (1 - expected) / 500) ** 0.5))
+    found = robust_accuracy(
+        zoo.load(name), inputs, labels, attack, generator=torch.Generator().manual_seed(0)
+    )
+    assert found == pytest.approx(
+        expected, abs=min(0.05, 4 * (expected * (1 - expected) / 500) ** 0.5)
+    )

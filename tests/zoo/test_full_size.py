@@ -21,7 +21,12 @@ STUDY = Path(__file__).parents[2] / "examples" / "imagenet_full.yaml"
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "ResNet-50": (
         "ResNetConfig",
-        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "bottleneck"},
+        {
+            "embedding_size": 8,
+            "hidden_sizes": [8, 16],
+            "depths": [1, 1],
+            "layer_type": "bottleneck",
+        },
     ),
     "ViT-B/16": (
         "ViTConfig",
@@ -36,7 +41,14 @@ NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "Swin-T": (
         "SwinConfig",
-        {"embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 2, "image_size": 32, "patch_size": 4},
+        {
+            "embed_dim": 8,
+            "depths": [1, 1],
+            "num_heads": [2, 2],
+            "window_size": 2,
+            "image_size": 32,
+            "patch_size": 4,
+        },
     ),
     "ConvNeXt-T": ("ConvNextConfig", {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2}),
 }
@@ -49,7 +61,9 @@ def write_network(folder: Path, name: str, tiny: bool) -> dict[str, Any]:
         transformers = pytest.importorskip("transformers")
     kind, options = NETWORKS[name]
     own = folder / name.replace("/", "")
-    getattr(transformers, kind)(**(options if tiny else {}), num_labels=10 if tiny else 1000).save_pretrained(own)
+    getattr(transformers, kind)(
+        **(options if tiny else {}), num_labels=10 if tiny else 1000
+    ).save_pretrained(own)
     side = 32 if tiny else 224
     processor = {
         "image_processor_type": "ViTImageProcessor",
@@ -64,7 +78,9 @@ def write_network(folder: Path, name: str, tiny: bool) -> dict[str, Any]:
     return {f"transformers:{own}": {"pretrained": False}}
 
 
-def read_study(folder: Path, network: str, images: int, tiny: bool, file: Path = STUDY) -> dict[str, Any]:
+def read_study(
+    folder: Path, network: str, images: int, tiny: bool, file: Path = STUDY
+) -> dict[str, Any]:
     """An example with one network with random weights and with noise for photos."""
     side = 32 if tiny else 224
     (folder / "full_size_noise.py").write_text(
@@ -82,7 +98,9 @@ def read_study(folder: Path, network: str, images: int, tiny: bool, file: Path =
 
 def estimate(study: Mapping[str, Any], folder: Path) -> Estimate:
     return estimate_plan(
-        make_plan(study_from({**study, "sanity": False, "controls": False}, folder).grid()), set(), seconds=15.0
+        make_plan(study_from({**study, "sanity": False, "controls": False}, folder).grid()),
+        set(),
+        seconds=15.0,
     )
 
 
@@ -103,9 +121,13 @@ def test_the_study_on_tiny_networks(network: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "network"), [("vit", "ViT-B/16"), ("resnet", "ResNet-50")])
 def test_the_explainers_of_one_kind_of_network(name: str, network: str, tmp_path: Path) -> None:
-    study = read_study(tmp_path, network, 2, tiny=True, file=STUDY.with_name(f"imagenet_full_{name}.yaml"))
+    study = read_study(
+        tmp_path, network, 2, tiny=True, file=STUDY.with_name(f"imagenet_full_{name}.yaml")
+    )
     assert study["metrics"] == YAML(typ="safe", pure=True).load(STUDY.read_text())["metrics"]
-    lines = estimate({**study, "metrics": {"log-odds": study["metrics"]["log-odds"]}}, tmp_path).lines
+    lines = estimate(
+        {**study, "metrics": {"log-odds": study["metrics"]["log-odds"]}}, tmp_path
+    ).lines
     assert [(line.explainer, line.error) for line in lines if line.error] == []
     assert len(lines) == len(study["explainers"])
 
@@ -115,7 +137,10 @@ def test_the_explainers_of_one_kind_of_network(name: str, network: str, tmp_path
 def test_the_study_at_full_size(network: str, tmp_path: Path) -> None:
     """A metric of queries, one of second derivatives and one of masked weights: each runs, and fits 24 GB with room."""
     study = read_study(tmp_path, network, 2, tiny=False)
-    some = {name: study["metrics"][name] for name in ("max sensitivity", "attack on the map", "parameter SenC")}
+    some = {
+        name: study["metrics"][name]
+        for name in ("max sensitivity", "attack on the map", "parameter SenC")
+    }
     found = estimate({**study, "explainers": ["saliency"], "metrics": some}, tmp_path)
     assert [(line.label, line.error) for line in found.lines if line.error] == []
     assert found.evaluations >= 2 * (51 + 109 + 1001)

@@ -43,7 +43,10 @@ def test_a_timm_model_has_its_normalisation_before_it(timm: SimpleNamespace) -> 
     module = zoo.load("timm:tiny")
     assert torch.equal(torch.random.get_rng_state(), state)
     assert not module.training
-    mean, std = torch.tensor([0.5, 0.4, 0.3]).reshape(3, 1, 1), torch.tensor([0.2, 0.2, 0.1]).reshape(3, 1, 1)
+    mean, std = (
+        torch.tensor([0.5, 0.4, 0.3]).reshape(3, 1, 1),
+        torch.tensor([0.2, 0.2, 0.1]).reshape(3, 1, 1),
+    )
     with torch.random.fork_rng():
         expected = net().eval()((x - mean) / std)
     assert torch.allclose(module(x), expected)
@@ -51,7 +54,9 @@ def test_a_timm_model_has_its_normalisation_before_it(timm: SimpleNamespace) -> 
     assert torch.allclose(loaded.logits(x), expected)
 
 
-def test_random_weights_need_no_download_and_are_always_the_same(timm: SimpleNamespace, tmp_path: Path) -> None:
+def test_random_weights_need_no_download_and_are_always_the_same(
+    timm: SimpleNamespace, tmp_path: Path
+) -> None:
     state = torch.random.get_rng_state()
     first, second = (zoo.load("timm:tiny", pretrained=False) for _ in range(2))
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -61,7 +66,9 @@ def test_random_weights_need_no_download_and_are_always_the_same(timm: SimpleNam
     ours = [zoo.load("lenet5-mnist", pretrained=False)(torch.ones(1, 1, 28, 28)) for _ in range(2)]
     assert torch.equal(*ours)
     assert not torch.equal(ours[0], zoo.load("lenet5-mnist")(torch.ones(1, 1, 28, 28)))
-    (tmp_path / "hub_random.py").write_text("import torch\ndef load():\n    return torch.rand(2, 3, 2, 2)\n")
+    (tmp_path / "hub_random.py").write_text(
+        "import torch\ndef load():\n    return torch.rand(2, 3, 2, 2)\n"
+    )
     study = {
         "data": {"noise": {"function": "hub_random:load"}},
         "models": {"random": {"timm:tiny": {"pretrained": False}}, "trained": "timm:tiny"},
@@ -69,14 +76,19 @@ def test_random_weights_need_no_download_and_are_always_the_same(timm: SimpleNam
         "metrics": ["log_odds"],
     }
     grid = study_from(study, tmp_path).grid()
-    built = {name: source.model(grid.data["noise"], "cpu").module(x) for name, source in grid.models.items()}
+    built = {
+        name: source.model(grid.data["noise"], "cpu").module(x)
+        for name, source in grid.models.items()
+    }
     assert torch.equal(built["random"], first(x))
     assert torch.equal(built["trained"], trained(x))
     assert grid.models["random"].about == {"name": "timm:tiny", "pretrained": False}
     assert grid.models["trained"].about == {"name": "timm:tiny"}
 
 
-def test_a_torchvision_model_has_its_normalisation_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torchvision_model_has_its_normalisation_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scaling = SimpleNamespace(mean=[0.5, 0.5, 0.5], std=[0.25, 0.25, 0.25], crop_size=[2])
     weights = SimpleNamespace(DEFAULT=SimpleNamespace(transforms=lambda: scaling))
     models = SimpleNamespace(
@@ -94,10 +106,19 @@ def test_a_torchvision_model_has_its_normalisation_before_it(monkeypatch: pytest
 
 def test_images_of_another_kind_are_refused() -> None:
     module = Normalised(nn.Conv2d(3, 2, 1), (0.5,) * 3, (0.5,) * 3, (3, 224, 224))
-    assert module(torch.rand(1, 3, 64, 64)).shape == (1, 2, 64, 64)  # a convolutional network accepts other sizes
-    assert not {key for key in module.state_dict() if "mean" in key or "std" in key}  # no part of the weights
+    # a convolutional network accepts other sizes
+    assert module(torch.rand(1, 3, 64, 64)).shape == (
+        1,
+        2,
+        64,
+        64,
+    )
+    # no part of the weights
+    assert not {key for key in module.state_dict() if "mean" in key or "std" in key}
     for shape in ((2, 1, 224, 224), (3, 224, 224), (2, 4, 224, 224)):
-        with pytest.raises(ModelError, match=r"expected images of shape \(N, 3, 224, 224\), got \("):
+        with pytest.raises(
+            ModelError, match=r"expected images of shape \(N, 3, 224, 224\), got \("
+        ):
             module(torch.rand(shape))
 
     class Transformer(nn.Module):
@@ -106,19 +127,27 @@ def test_images_of_another_kind_are_refused() -> None:
             return x.mean((2, 3))
 
     fixed = Normalised(Transformer(), (0.5,) * 3, (0.5,) * 3, (3, 224, 224))
-    with pytest.raises(ModelError, match=r"images of shape \(N, 3, 224, 224\), got \(1, 3, 32, 32\): Input height"):
+    with pytest.raises(
+        ModelError, match=r"images of shape \(N, 3, 224, 224\), got \(1, 3, 32, 32\): Input height"
+    ):
         fixed(torch.rand(1, 3, 32, 32))
 
 
-def test_errors_name_what_is_missing(timm: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnknownNameError, match="timm model: expected one of large, tiny, got 'tinny' .did you mean"):
+def test_errors_name_what_is_missing(
+    timm: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        UnknownNameError, match="timm model: expected one of large, tiny, got 'tinny' .did you mean"
+    ):
         zoo.load("timm:tinny")
 
     def offline(name: str, pretrained: bool = False) -> nn.Module:
         raise OSError("no route to host")
 
     timm.create_model = offline
-    with pytest.raises(StandfastError, match="model timm:tiny: its weights cannot be loaded: OSError: no route"):
+    with pytest.raises(
+        StandfastError, match="model timm:tiny: its weights cannot be loaded: OSError: no route"
+    ):
         zoo.load("timm:tiny")
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'standfast\[hub\]'"):

@@ -46,7 +46,9 @@ class StandIn(nn.Module):
 
     def forward(self, pixel_values: Tensor, labels: Tensor | None = None) -> SimpleNamespace:
         if pixel_values.shape[2:] != (16, 16):
-            raise ValueError(f"Input image size {tuple(pixel_values.shape[2:])} doesn't match model (16, 16).")
+            raise ValueError(
+                f"Input image size {tuple(pixel_values.shape[2:])} doesn't match model (16, 16)."
+            )
         return SimpleNamespace(logits=self.classifier(pixel_values.flatten(1)))
 
 
@@ -66,16 +68,22 @@ def test_the_processors_arithmetic_is_put_before_the_model() -> None:
         (PROCESSOR | {"do_normalize": False}, x),
     ):
         model = standfast.zoo.from_transformers(network, processor, device="cpu")
-        torch.testing.assert_close(model.logits(x), network(expected).logits.detach(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            model.logits(x), network(expected).logits.detach(), rtol=1e-4, atol=1e-4
+        )
     assert model.module.input_size == (3, 16, 16)
     assert (model.bounds[0].item(), model.bounds[1].item()) == (0.0, 1.0)
     cropped = PROCESSOR | {"do_center_crop": True, "crop_size": {"height": 12, "width": 10}}
     assert standfast.zoo.from_transformers(network, cropped).module.input_size == (3, 12, 10)
     edge = PROCESSOR | {"size": {"shortest_edge": 16}}
     assert standfast.zoo.from_transformers(network, edge).module.input_size is None
-    with pytest.raises(ModelError, match=r"expected images of shape \(N, 3, 16, 16\), got .* doesn't match model"):
+    with pytest.raises(
+        ModelError, match=r"expected images of shape \(N, 3, 16, 16\), got .* doesn't match model"
+    ):
         model.logits(rand(2, 3, 8, 8))
-    with pytest.raises(ArgumentError, match="processor: expected an image processor with image_std"):
+    with pytest.raises(
+        ArgumentError, match="processor: expected an image processor with image_std"
+    ):
         standfast.zoo.from_transformers(network, {"image_mean": MEAN})
     with pytest.raises(ArgumentError, match="as many numbers"):
         standfast.zoo.from_transformers(network, {"image_mean": MEAN, "image_std": [1.0]})
@@ -91,7 +99,12 @@ def transformers() -> Any:
 def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny vision transformer with random weights."""
     package = transformers()
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+    }
     config = package.ViTConfig(**sizes, image_size=16, patch_size=4, num_labels=5)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -120,12 +133,19 @@ def test_a_vision_transformer_from_its_folder(vit: Path) -> None:
         expected = network(**processor(list(images), return_tensors="pt")).logits
     torch.testing.assert_close(model.logits(x), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(
-        standfast.zoo.from_transformers(network, processor, device="cpu").logits(x), expected, rtol=1e-4, atol=1e-5
+        standfast.zoo.from_transformers(network, processor, device="cpu").logits(x),
+        expected,
+        rtol=1e-4,
+        atol=1e-5,
     )
     gradients = standfast.explainers.get("saliency", absolute=False)(model, x, 2)
-    leaf = ((x - torch.tensor(MEAN).reshape(3, 1, 1)) / torch.tensor(STD).reshape(3, 1, 1)).requires_grad_(True)
+    leaf = (
+        (x - torch.tensor(MEAN).reshape(3, 1, 1)) / torch.tensor(STD).reshape(3, 1, 1)
+    ).requires_grad_(True)
     (outside,) = torch.autograd.grad(network(pixel_values=leaf).logits[:, 2].sum(), leaf)
-    torch.testing.assert_close(gradients, outside / torch.tensor(STD).reshape(3, 1, 1), rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(
+        gradients, outside / torch.tensor(STD).reshape(3, 1, 1), rtol=1e-3, atol=1e-6
+    )
 
 
 def test_random_weights_need_only_the_configuration(vit: Path, tmp_path: Path) -> None:
@@ -137,11 +157,14 @@ def test_random_weights_need_only_the_configuration(vit: Path, tmp_path: Path) -
     with torch.no_grad():
         torch.rand(1)
         drawn = zoo.load(f"transformers:{tmp_path}", pretrained=False)(x)
-        assert torch.equal(drawn, zoo.load(f"transformers:{vit}")(x))  # its weights were drawn with the same seed
+        # its weights were drawn with the same seed
+        assert torch.equal(drawn, zoo.load(f"transformers:{vit}")(x))
 
 
 def test_a_study_takes_a_model_in_its_folder(vit: Path, tmp_path: Path) -> None:
-    (tmp_path / "hub_photos.py").write_text("import torch\ndef load():\n    return torch.rand(2, 3, 16, 16)\n")
+    (tmp_path / "hub_photos.py").write_text(
+        "import torch\ndef load():\n    return torch.rand(2, 3, 16, 16)\n"
+    )
     (tmp_path / "mine").symlink_to(vit)
     study = {
         "data": {"noise": {"function": "hub_photos:load"}},
@@ -154,12 +177,16 @@ def test_a_study_takes_a_model_in_its_folder(vit: Path, tmp_path: Path) -> None:
     assert found.manifest["models"]["vit"]["name"] == "transformers:mine"
 
 
-def test_weights_that_cannot_be_loaded(vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_cannot_be_loaded(
+    vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = transformers()
     with pytest.raises(StandfastError, match="its weights cannot be loaded"):
         zoo.load(f"transformers:{tmp_path / 'nowhere' / 'at' / 'all'}")
     other = tmp_path / "bert"
-    package.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1).save_pretrained(other)
+    package.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1).save_pretrained(
+        other
+    )
     (other / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
     with pytest.raises(ArgumentError, match="model: expected an image classifier of transformers"):
         zoo.load(f"transformers:{other}")
@@ -171,7 +198,12 @@ def test_weights_that_cannot_be_loaded(vit: Path, tmp_path: Path, monkeypatch: p
 # explainers of attention
 
 
-SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
 SIZES |= {"num_labels": 4, "initializer_range": 0.4}  # attention that is far from uniform
 OF_IMAGES = {"ViT": "ViTForImageClassification", "DeiT": "DeiTForImageClassification"}
 OF_IMAGES |= {"DeiT, two tokens": "DeiTForImageClassificationWithTeacher"}
@@ -190,7 +222,9 @@ def make_of_texts(name: str, attention: str) -> zoo.EmbeddedText:
     if name == "BERT":
         config = transformers().BertConfig(vocab_size=30, attn_implementation=attention, **SIZES)
         return zoo.TransformersText(transformers().BertForSequenceClassification(config).eval())
-    config = transformers().GPT2Config(vocab_size=30, n_embd=16, n_layer=2, n_head=2, num_labels=4, pad_token_id=0)
+    config = transformers().GPT2Config(
+        vocab_size=30, n_embd=16, n_layer=2, n_head=2, num_labels=4, pad_token_id=0
+    )
     config._attn_implementation = attention
     return zoo.TransformersText(transformers().GPT2ForSequenceClassification(config).eval())
 
@@ -207,13 +241,21 @@ def explain_slowly(out: Any, deciding: list[int]) -> tuple[Tensor, ...]:
 def test_attention_of_image_models(name: str) -> None:
     """Fused, against the weights that the same network returns with attention written out."""
     network, x = make_of_images(name, "sdpa"), rand(2, 3, 8, 8)
-    model = standfast.Model(network, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits)
-    maps = [standfast.explainers.get(kind, interpolation="nearest")(model, x, 1) for kind in EXPLAINERS]
+    model = standfast.Model(
+        network, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits
+    )
+    maps = [
+        standfast.explainers.get(kind, interpolation="nearest")(model, x, 1) for kind in EXPLAINERS
+    ]
     eager, special = make_of_images(name, "eager"), 1 if name == "ViT" else 2
     for i in range(2):
         out = eager(x[i : i + 1], output_attentions=True)
-        for found, slow in zip(maps, explain_slowly(out, [0, 1] if "two" in name else [0]), strict=True):
-            torch.testing.assert_close(found[i, 0, ::4, ::4], slow[special:].reshape(2, 2), rtol=1e-5, atol=1e-6)
+        for found, slow in zip(
+            maps, explain_slowly(out, [0, 1] if "two" in name else [0]), strict=True
+        ):
+            torch.testing.assert_close(
+                found[i, 0, ::4, ::4], slow[special:].reshape(2, 2), rtol=1e-5, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("name", ["BERT", "GPT2"])
@@ -227,20 +269,30 @@ def test_attention_of_text_models(name: str) -> None:
     model = standfast.Model(text, text.bounds())
     maps = [zoo.token_relevance(standfast.explainers.get(kind)(model, x, 1)) for kind in EXPLAINERS]
     for i in range(2):
-        given = {"inputs_embeds": x[i : i + 1].transpose(1, 2), "attention_mask": text.present(x[i : i + 1]).long()}
+        given = {
+            "inputs_embeds": x[i : i + 1].transpose(1, 2),
+            "attention_mask": text.present(x[i : i + 1]).long(),
+        }
         out = eager(**given, output_attentions=True)
-        for found, slow in zip(maps, explain_slowly(out, [0] if name == "BERT" else [5]), strict=True):
+        for found, slow in zip(
+            maps, explain_slowly(out, [0] if name == "BERT" else [5]), strict=True
+        ):
             torch.testing.assert_close(found[i], slow, rtol=1e-5, atol=1e-6)
             assert (found[i][ids[i] == 0] == 0).all()  # padding gets nothing
     cam = standfast.explainers.get("gradcam", relu=False)
     layer = "bert.encoder.layer.0.output.LayerNorm" if name == "BERT" else "transformer.h.1.ln_1"
-    assert torch.equal(cam(model, x, 1), dataclasses.replace(cam, layer=f"model.{layer}")(model, x, 1))
+    assert torch.equal(
+        cam(model, x, 1), dataclasses.replace(cam, layer=f"model.{layer}")(model, x, 1)
+    )
 
 
 def test_integrated_gradients_by_embeddings_equal_captum() -> None:
     """With the tokens of the text present on the whole path, from the embedding of the padding."""
     text = make_of_texts("BERT", "sdpa")
-    model, ids = text.model, torch.randint(1, 30, (2, 6), generator=torch.Generator().manual_seed(0))
+    model, ids = (
+        text.model,
+        torch.randint(1, 30, (2, 6), generator=torch.Generator().manual_seed(0)),
+    )
     ids[1, 4:] = 0
 
     def forward(ids: Tensor, present: Tensor) -> Tensor:
@@ -257,11 +309,24 @@ def test_integrated_gradients_by_embeddings_equal_captum() -> None:
 
 def test_gradcam_of_swin_takes_the_last_normalisation_before_the_last_attention() -> None:
     torch.manual_seed(0)
-    sizes = {"image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 2], "num_heads": [2, 2]}
-    network = transformers().SwinForImageClassification(transformers().SwinConfig(window_size=2, **sizes)).eval()
-    model = standfast.Model(network, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits)
+    sizes = {
+        "image_size": 16,
+        "patch_size": 2,
+        "embed_dim": 8,
+        "depths": [1, 2],
+        "num_heads": [2, 2],
+    }
+    network = (
+        transformers()
+        .SwinForImageClassification(transformers().SwinConfig(window_size=2, **sizes))
+        .eval()
+    )
+    model = standfast.Model(
+        network, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits
+    )
     x, found = rand(2, 3, 16, 16), []
-    layer = network.swin.encoder.layers[1].blocks[1].layernorm_before  # of a grid of 4 x 4, as (N, 16, K)
+    # of a grid of 4 x 4, as (N, 16, K)
+    layer = network.swin.encoder.layers[1].blocks[1].layernorm_before
     layer.register_forward_hook(lambda own, args, out: found.append(out))
     score = network(x.clone().requires_grad_(True)).logits[:, 1].sum()
     (gradient,) = torch.autograd.grad(score, found[0])
@@ -269,7 +334,9 @@ def test_gradcam_of_swin_takes_the_last_normalisation_before_the_last_attention(
     maps = standfast.explainers.get("gradcam", relu=False, interpolation="nearest")(model, x, 1)
     torch.testing.assert_close(maps[..., ::4, ::4], slow, rtol=1e-4, atol=1e-7)
     for name in EXPLAINERS:
-        with pytest.raises(ModelError, match="got attention within 16 windows of each input in layer 1 of 3"):
+        with pytest.raises(
+            ModelError, match="got attention within 16 windows of each input in layer 1 of 3"
+        ):
             standfast.explainers.get(name)(model, x, 1)
 
 
@@ -284,15 +351,25 @@ def test_relevance_by_rules_does_not_depend_on_how_attention_is_written(name: st
             model = standfast.Model(text, text.bounds())
         else:
             x = rand(2, 3, 8, 8)
-            options = {"depths": [2], "num_heads": [2], "window_size": 2, "initializer_range": 0.4, "num_labels": 4}
+            options = {
+                "depths": [2],
+                "num_heads": [2],
+                "window_size": 2,
+                "initializer_range": 0.4,
+                "num_labels": 4,
+            }
             swin = transformers().SwinConfig(
                 image_size=8, patch_size=2, embed_dim=4, attn_implementation=attention, **options
             )
             torch.manual_seed(0)
             network = (
-                transformers().SwinForImageClassification(swin) if name == "Swin" else make_of_images(name, attention)
+                transformers().SwinForImageClassification(swin)
+                if name == "Swin"
+                else make_of_images(name, attention)
             )
-            model = standfast.Model(network, (0.0, 1.0), device="cpu", forward=lambda own, x: own(x).logits)
+            model = standfast.Model(
+                network, (0.0, 1.0), device="cpu", forward=lambda own, x: own(x).logits
+            )
         found.append(standfast.explainers.get("attn_lrp")(model, x, 1))
         with model.session():
             _, logits = standfast.explainers.get("attn_lrp").attribute(model, x, None)
@@ -308,14 +385,25 @@ def test_relevance_by_rules_does_not_depend_on_how_attention_is_written(name: st
 # texts
 
 
-SMALL = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 3}
+SMALL = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_labels": 3,
+}
 SMALL |= {"intermediate_size": 24, "initializer_range": 0.5, "pad_token_id": 0}
 DECODER = SMALL | {"num_key_value_heads": 1}
 OF_TEXTS: dict[str, dict[str, Any]] = {
     "Bert": SMALL,
     "Electra": SMALL | {"embedding_size": 8},
     "Roberta": SMALL | {"max_position_embeddings": 20},  # positions are counted without padding
-    "Esm": SMALL | {"max_position_embeddings": 20, "mask_token_id": 1},  # weights of embeddings depend on the mask
+    "Esm": SMALL
+    # weights of embeddings depend on the mask
+    | {
+        "max_position_embeddings": 20,
+        "mask_token_id": 1,
+    },
     "Longformer": SMALL | {"attention_window": 4, "max_position_embeddings": 20},  # pads on its own
     "XLNet": {
         "vocab_size": 40,
@@ -326,7 +414,14 @@ OF_TEXTS: dict[str, dict[str, Any]] = {
         "pad_token_id": 0,
         "num_labels": 3,
     },
-    "GPT2": {"vocab_size": 40, "n_embd": 16, "n_layer": 2, "n_head": 2, "num_labels": 3, "pad_token_id": 0},
+    "GPT2": {
+        "vocab_size": 40,
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 2,
+        "num_labels": 3,
+        "pad_token_id": 0,
+    },
     "OPT": SMALL | {"ffn_dim": 24, "word_embed_proj_dim": 16, "max_position_embeddings": 20},
     "Llama": DECODER,
     "Qwen2": DECODER,
@@ -364,7 +459,8 @@ def test_logits_of_embeddings_are_those_of_token_ids(name: str) -> None:
             expected = model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
             x = text.embed(tokens)
             assert torch.equal(text(x), expected), case
-            found = standfast.Model(text, text.bounds(), device="cpu").logits(x)  # within the bounds
+            # within the bounds
+            found = standfast.Model(text, text.bounds(), device="cpu").logits(x)
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert not model.get_input_embeddings()._forward_hooks
     assert torch.equal(copy.deepcopy(text)(x), text(x))
@@ -373,9 +469,17 @@ def test_logits_of_embeddings_are_those_of_token_ids(name: str) -> None:
 
 def test_gradients_of_a_decoder_are_those_of_its_own_embeddings() -> None:
     """And padding, which the model does not read, has none."""
-    model, tokens, outputs = make_text_model("Llama"), torch.tensor(BATCHES["padding at the end"]), []
-    hook = model.get_input_embeddings().register_forward_hook(lambda layer, args, out: outputs.append(out))
-    model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits[:, 1].sum().backward(inputs=outputs)
+    model, tokens, outputs = (
+        make_text_model("Llama"),
+        torch.tensor(BATCHES["padding at the end"]),
+        [],
+    )
+    hook = model.get_input_embeddings().register_forward_hook(
+        lambda layer, args, out: outputs.append(out)
+    )
+    model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits[:, 1].sum().backward(
+        inputs=outputs
+    )
     hook.remove()
     text = zoo.TransformersText(model)
     explainer = standfast.explainers.get("saliency", absolute=False)
@@ -391,7 +495,9 @@ def test_pairs_of_sentences(name: str) -> None:
     tokens = torch.tensor([[4, 8, 15, 16, 23, 2], [7, 9, 11, 2, 0, 0]])
     types = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 1]])  # those of padding say nothing
     with torch.no_grad():
-        own = network(input_ids=tokens, attention_mask=(tokens != 0).long(), token_type_ids=types).logits
+        own = network(
+            input_ids=tokens, attention_mask=(tokens != 0).long(), token_type_ids=types
+        ).logits
         single = network(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
     assert not torch.allclose(own, single, atol=1e-2)
     x = text.embed(tokens, token_types=types)
@@ -399,9 +505,14 @@ def test_pairs_of_sentences(name: str) -> None:
     model = standfast.Model(text, text.bounds(margin=1.0), device="cpu")
     torch.testing.assert_close(model.logits(x), own, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(model.logits(text.embed(tokens)), single, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(text.embed(tokens, token_types=torch.zeros_like(tokens)), text.embed(tokens))
+    torch.testing.assert_close(
+        text.embed(tokens, token_types=torch.zeros_like(tokens)), text.embed(tokens)
+    )
     for wrong in (types + 1, types - 1, types[:, :3], types.float()):
-        with pytest.raises(ArgumentError, match=r"token_types: expected whole numbers from 0 to 1 of shape \(2, 6\)"):
+        with pytest.raises(
+            ArgumentError,
+            match=r"token_types: expected whole numbers from 0 to 1 of shape \(2, 6\)",
+        ):
             text.embed(tokens, token_types=wrong)
 
 
@@ -411,7 +522,9 @@ def test_another_padding_than_the_models_own() -> None:
     text = zoo.TransformersText(model, padding=5)
     tokens = torch.tensor([[4, 8, 15], [7, 0, 0]])
     with torch.no_grad():
-        expected = model(input_ids=tokens, attention_mask=torch.tensor([[1, 1, 1], [1, 0, 0]])).logits
+        expected = model(
+            input_ids=tokens, attention_mask=torch.tensor([[1, 1, 1], [1, 0, 0]])
+        ).logits
         assert torch.equal(text(text.embed(tokens.masked_fill(tokens == 0, 5))), expected)
 
 
@@ -424,12 +537,27 @@ def test_token_types_that_are_not_added_are_refused(name: str) -> None:
 
 def test_text_models_that_say_something_else_of_embeddings() -> None:
     for padding in (None, 0):
-        with pytest.raises(ModelError, match=r"GPT2ForSequenceClassification .* config\.pad_token_id"):
+        with pytest.raises(
+            ModelError, match=r"GPT2ForSequenceClassification .* config\.pad_token_id"
+        ):
             zoo.TransformersText(make_text_model("GPT2", pad_token_id=None), padding=padding)
     package = transformers()
-    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "eos_token_id": 2, "pad_token_id": 0}
-    bart = package.BartForSequenceClassification(package.BartConfig(vocab_size=40, **sizes, **heads))
+    sizes = {
+        "d_model": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_ffn_dim": 8,
+        "decoder_ffn_dim": 8,
+    }
+    heads = {
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+    }
+    bart = package.BartForSequenceClassification(
+        package.BartConfig(vocab_size=40, **sizes, **heads)
+    )
     with pytest.raises(ModelError, match=r"BartForSequenceClassification .* EmbeddedText"):
         zoo.TransformersText(bart)
     with pytest.raises(ArgumentError, match="model: expected a sequence classifier"):

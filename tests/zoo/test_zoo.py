@@ -12,7 +12,14 @@ from standfast import data, zoo
 from standfast.errors import ArgumentError, ModelError, UnknownNameError
 from standfast.neighbourhoods import LinfBall
 from standfast.training.adversarial import Pgd, robust_accuracy
-from standfast.training.classifier import Epoch, accuracy, initialize, random_flip, random_shift, train_classifier
+from standfast.training.classifier import (
+    Epoch,
+    accuracy,
+    initialize,
+    random_flip,
+    random_shift,
+    train_classifier,
+)
 
 # weights and card
 
@@ -54,7 +61,11 @@ def test_an_unknown_model_is_refused():
 
 
 def test_the_batch_statistics_are_those_of_training():
-    norms = [part for part in zoo.load("resnet18w16-cifar10").modules() if isinstance(part, nn.BatchNorm2d)]
+    norms = [
+        part
+        for part in zoo.load("resnet18w16-cifar10").modules()
+        if isinstance(part, nn.BatchNorm2d)
+    ]
     assert len(norms) == 20
     for norm in norms:
         assert norm.num_batches_tracked > 1000
@@ -74,7 +85,9 @@ def test_the_schemes_increase_robustness():
     for name in ("plain", "hessian", "gradient-hessian", "pgd", "pgd-linf01"):
         module = zoo.load(f"lenet5-mnist-{name}")
         generator = torch.Generator().manual_seed(0)
-        found[name] = robust_accuracy(module, digits.inputs, digits.labels, attack, generator=generator)
+        found[name] = robust_accuracy(
+            module, digits.inputs, digits.labels, attack, generator=generator
+        )
     assert found["plain"] + 0.1 < found["hessian"]
     assert found["plain"] + 0.1 < found["gradient-hessian"]
     assert found["hessian"] + 0.05 < found["pgd"]
@@ -105,7 +118,9 @@ def network() -> nn.Sequential:
 def trained(blobs: Blobs, seed: int = 0, **options) -> nn.Sequential:
     generator = torch.Generator().manual_seed(seed)
     arguments = {"epochs": 10, "batch_size": 32, "learning_rate": 0.02} | options
-    return train_classifier(initialize(network(), generator), *blobs, generator=generator, **arguments)
+    return train_classifier(
+        initialize(network(), generator), *blobs, generator=generator, **arguments
+    )
 
 
 def weights(module: nn.Module) -> torch.Tensor:
@@ -118,7 +133,9 @@ def test_training_leaves_data_modes_gradients_and_random_numbers(blobs):
     module[2].train()
     state, generator = torch.get_rng_state(), torch.Generator().manual_seed(0)
     with torch.no_grad():
-        returned = train_classifier(initialize(module, generator), *blobs, epochs=1, generator=generator)
+        returned = train_classifier(
+            initialize(module, generator), *blobs, epochs=1, generator=generator
+        )
     assert torch.equal(torch.get_rng_state(), state)
     assert returned is module
     assert [part.training for part in module.modules()] == [False, False, False, True, False]
@@ -131,7 +148,9 @@ def test_dropout_is_on_in_training_and_off_in_accuracy(blobs):
     modes = []
     module = network()
     module[2].register_forward_hook(lambda part, *_: modes.append(part.training))
-    train_classifier(module, *blobs, epochs=1, batch_size=300, generator=torch.Generator().manual_seed(0))
+    train_classifier(
+        module, *blobs, epochs=1, batch_size=300, generator=torch.Generator().manual_seed(0)
+    )
     accuracy(module, *blobs)
     assert modes == [True, False]
     assert module.training
@@ -183,7 +202,8 @@ def test_every_epoch_sees_every_sample_once(blobs):
 def test_the_learning_rate_warms_up_and_falls_to_zero():
     """With a constant gradient, the length of a step of Adam is the learning rate."""
 
-    class Drift(nn.Module):  # logits (w, -w), labels 0: the gradient keeps its sign and hardly changes
+    # logits (w, -w), labels 0: the gradient keeps its sign and hardly changes
+    class Drift(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.w = nn.Parameter(torch.zeros(()))
@@ -195,7 +215,9 @@ def test_the_learning_rate_warms_up_and_falls_to_zero():
     path: list[float] = []
     module, generator = Drift(), torch.Generator().manual_seed(0)
     data_set = torch.zeros(100, 1), torch.zeros(100, dtype=torch.int64)
-    train_classifier(module, *data_set, epochs=1, batch_size=1, learning_rate=1e-3, generator=generator)
+    train_classifier(
+        module, *data_set, epochs=1, batch_size=1, learning_rate=1e-3, generator=generator
+    )
     steps = torch.tensor([*path, module.w.item()], dtype=torch.float64).diff() / 1e-3
     warm_up = torch.arange(1, 11, dtype=torch.float64) / 10
     cosine = 0.5 * (1 + torch.cos(torch.pi * torch.arange(90, dtype=torch.float64) / 90))
@@ -209,11 +231,22 @@ def test_diverging_training_is_an_error(blobs):
 
 def test_training_refuses_wrong_arguments(blobs):
     def make(**change):
-        arguments = {"module": network(), "inputs": blobs[0], "labels": blobs[1], "epochs": 1} | change
+        arguments = {
+            "module": network(),
+            "inputs": blobs[0],
+            "labels": blobs[1],
+            "epochs": 1,
+        } | change
         return train_classifier(**arguments, generator=torch.Generator())
 
-    assert_refused(make, epochs=[0], batch_size=[0], learning_rate=[0.0, math.nan], weight_decay=[-1.0])
-    assert_refused(make, module=[nn.Identity()], inputs=[torch.zeros(300, 2, dtype=torch.int64), torch.zeros(0, 2)])
+    assert_refused(
+        make, epochs=[0], batch_size=[0], learning_rate=[0.0, math.nan], weight_decay=[-1.0]
+    )
+    assert_refused(
+        make,
+        module=[nn.Identity()],
+        inputs=[torch.zeros(300, 2, dtype=torch.int64), torch.zeros(0, 2)],
+    )
     assert_refused(make, optimizer=["sgd"])
     assert_refused(make, labels=[torch.zeros(300), torch.zeros(299, dtype=torch.int64)])
 

@@ -24,7 +24,9 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 #: the first and the last day that Python's dates can hold in every time zone, since 1970
-FIRST_DAY, LAST_DAY = (datetime.date(*day).toordinal() - _EPOCH_DAY for day in ((1, 1, 3), (9999, 12, 29)))
+FIRST_DAY, LAST_DAY = (
+    datetime.date(*day).toordinal() - _EPOCH_DAY for day in ((1, 1, 3), (9999, 12, 29))
+)
 
 
 # Time zones
@@ -48,7 +50,12 @@ def name_zone(zone: datetime.tzinfo | str | None, label: object) -> str:
         if isinstance(name, str):
             return name
     offset = zone.utcoffset(None)  # None where it depends on the moment
-    check(offset is not None, "frame", f"a time zone with a name in {str(label)!r} (.dt.tz_convert)", repr(zone))
+    check(
+        offset is not None,
+        "frame",
+        f"a time zone with a name in {str(label)!r} (.dt.tz_convert)",
+        repr(zone),
+    )
     assert offset is not None
     if not offset:
         return "UTC"
@@ -136,7 +143,9 @@ def _are_starts(zone: str, seconds: Array) -> bool:
     first, last = (float(day) * DAY for day in (FIRST_DAY, LAST_DAY))
     inside = bool(((seconds > first) & (seconds < last)).all())
     moments = map(int, np.unique(seconds))
-    return inside and all(_find_start(zone, _find_day(zone, second)) == second for second in moments)
+    return inside and all(
+        _find_start(zone, _find_day(zone, second)) == second for second in moments
+    )
 
 
 def convert_to_seconds(days: Array, zone: str = "") -> Array:
@@ -189,7 +198,9 @@ def describe_time(number: float, unit: str, zone: str = "", duration: bool = Fal
     '2024-07-01 00:00:00+02:00'
     """
     try:
-        length = datetime.timedelta(days=number) if unit == "D" else datetime.timedelta(seconds=number)
+        length = (
+            datetime.timedelta(days=number) if unit == "D" else datetime.timedelta(seconds=number)
+        )
         if duration:
             return str(length)
         moment = _EPOCH + length

@@ -52,11 +52,15 @@ def decide_requirements(
     Raises:
         UnknownNameError, ArgumentError: a requirement names what the results do not have.
     """
-    decisions = decide_with_baselines(results, requirements, look, read_baselines(requirements, folder))
+    decisions = decide_with_baselines(
+        results, requirements, look, read_baselines(requirements, folder)
+    )
     return hold_to_sanity(decisions, results)
 
 
-def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path) -> dict[str, Baseline]:
+def read_baselines(
+    requirements: Sequence[RequirementEntry], folder: str | Path
+) -> dict[str, Baseline]:
     """The baselines that requirements name.
 
     Raises:
@@ -93,7 +97,9 @@ def decide_with_baselines(
             decisions.append(case.leave_open())
         else:
             decisions.append(case.decide(baselines.get(entry.no_worse_than or "")))
-    samples = [int(about.get("samples") or 0) for about in (results.manifest.get("data") or {}).values()]
+    samples = [
+        int(about.get("samples") or 0) for about in (results.manifest.get("data") or {}).values()
+    ]
     return Decisions(
         tuple(decisions),
         look=max(look.values(), default=1) if isinstance(look, Mapping) else look,
@@ -103,7 +109,9 @@ def decide_with_baselines(
     )
 
 
-def check_requirement(results: StoredResults, entry: RequirementEntry, baseline: Baseline | None) -> None:
+def check_requirement(
+    results: StoredResults, entry: RequirementEntry, baseline: Baseline | None
+) -> None:
     """Check a requirement before anything is evaluated.
 
     Args:
@@ -123,11 +131,18 @@ def check_requirement(results: StoredResults, entry: RequirementEntry, baseline:
 
 
 def _is_out_of_reach(
-    results: StoredResults, entry: RequirementEntry, names: tuple[str, str, str, str], baseline: Baseline | None
+    results: StoredResults,
+    entry: RequirementEntry,
+    names: tuple[str, str, str, str],
+    baseline: Baseline | None,
 ) -> bool:
     """Whether the metric cannot evaluate an explainer, and could not before, so that it is none of "all explainers"."""
     _, _, label, explainer = names
-    if baseline is None or entry.explainer is not None or not find_misfit(results.manifest, label, explainer):
+    if (
+        baseline is None
+        or entry.explainer is not None
+        or not find_misfit(results.manifest, label, explainer)
+    ):
         return False
     return not baseline.has_rows(*names)
 
@@ -169,7 +184,11 @@ def _choose_explainers(results: StoredResults, entry: RequirementEntry) -> list[
         raise UnknownNameError("explainer", entry.better_than, names)
     if entry.explainer:
         return _choose("explainer", entry.explainer, names)
-    return [name for name in names if name not in results.explainers.controls and name != entry.better_than]
+    return [
+        name
+        for name in names
+        if name not in results.explainers.controls and name != entry.better_than
+    ]
 
 
 def _choose(kind: str, requested: Sequence[str] | None, names: Sequence[str]) -> list[str]:

@@ -92,17 +92,23 @@ class Baseline:
         stored = checks.get(data, {}).get(model, {}).get(explainer)
         return None if stored is None else restore_sanity(stored)
 
-    def values(self, data: str, model: str, label: str, explainer: str, results: StoredResults) -> SampleValues:
+    def values(
+        self, data: str, model: str, label: str, explainer: str, results: StoredResults
+    ) -> SampleValues:
         """The values of one explainer, if they were measured in the same way on the same data.
 
         Raises:
             ArgumentError: they were not, or there are none.
         """
         rows = self.find_rows(data, model, label, explainer, results.manifest)
-        samples, low, high = (np.asarray(rows[column].to_numpy()) for column in ("sample", "low", "high"))
+        samples, low, high = (
+            np.asarray(rows[column].to_numpy()) for column in ("sample", "low", "high")
+        )
         return SampleValues(samples, low, high, 0, read_mistaken(results.metrics[label].spec))
 
-    def find_rows(self, data: str, model: str, label: str, explainer: str, manifest: Mapping[str, Any]) -> pl.DataFrame:
+    def find_rows(
+        self, data: str, model: str, label: str, explainer: str, manifest: Mapping[str, Any]
+    ) -> pl.DataFrame:
         """The rows of one explainer, if they were measured as the manifest says, on the same data.
 
         Raises:
@@ -174,7 +180,12 @@ def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Pat
     opened = results if isinstance(results, StoredResults) else load_results(results)
     folder = Path(out)
     check(folder.is_dir() or not folder.exists(), "out", "a folder", f"{out}, a file")
-    check(not (folder / _ABOUT).exists(), "out", "a folder without a baseline, since one does not change", str(out))
+    check(
+        not (folder / _ABOUT).exists(),
+        "out",
+        "a folder without a baseline, since one does not change",
+        str(out),
+    )
     frozen = list(_read_all(opened))
     rows = [row for values in frozen for row in _list_rows(values)]
     check(bool(rows), "results", "results with values", repr(opened))
@@ -182,7 +193,18 @@ def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Pat
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     content = buffer.getvalue()
-    sections = ("data", "models", "pairs", "explainers", "metrics", "sanity", "seed", "repeats", "environment", "about")
+    sections = (
+        "data",
+        "models",
+        "pairs",
+        "explainers",
+        "metrics",
+        "sanity",
+        "seed",
+        "repeats",
+        "environment",
+        "about",
+    )
     about = {
         "standfast_baseline": _SCHEMA,
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -234,15 +256,23 @@ def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:
         ArgumentError: there is none.
         StandfastError: its values are not those that were frozen.
     """
-    folders = [candidate for candidate in (Path(folder) / path, Path(path)) if (candidate / _ABOUT).is_file()]
+    folders = [
+        candidate
+        for candidate in (Path(folder) / path, Path(path))
+        if (candidate / _ABOUT).is_file()
+    ]
     if not folders:
-        raise ArgumentError("no_worse_than", "the folder of a baseline (`standfast baseline` makes one)", str(path))
+        raise ArgumentError(
+            "no_worse_than", "the folder of a baseline (`standfast baseline` makes one)", str(path)
+        )
     opened = folders[0]
     try:
         about = json.loads(read_file(opened / _ABOUT))
         content = read_file(opened / _VALUES)
         if hashlib.sha256(content).hexdigest() != about["sha256"]:
-            raise StandfastError(f"{opened}: the values are not those that were frozen (SHA-256 differs)")
+            raise StandfastError(
+                f"{opened}: the values are not those that were frozen (SHA-256 differs)"
+            )
         return Baseline(str(path), about, read_rows(content))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StandfastError(f"{opened}: not a baseline that can be read: {error}") from error

@@ -94,7 +94,9 @@ class Case:
 
     def leave_open(self) -> Decision:
         """The decision where the baseline is not at hand."""
-        return self._make("undecided", _LOSS, None, limit=self.entry.by, better="lower", advice=NO_BASELINE)
+        return self._make(
+            "undecided", _LOSS, None, limit=self.entry.by, better="lower", advice=NO_BASELINE
+        )
 
     def check_metric(self) -> None:
         """Check that the limit is one for this metric.
@@ -104,12 +106,18 @@ class Case:
         """
         metric = self.results.metrics[self.label]
         if self.entry.kind in ("at_most_ln", "at_most_one_in") and not metric.spec.log_probability:
-            raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
+            raise ArgumentError(
+                self.entry.kind, "a metric that measures a probability", repr(self.label)
+            )
         # numbers on the scale of each explainer's maps can be compared with earlier ones of the same explainer alone
         is_ranked = metric.spec.direction is not None
-        is_comparable = is_ranked if self.entry.kind == "better_than" else find_direction(metric) is not None
+        is_comparable = (
+            is_ranked if self.entry.kind == "better_than" else find_direction(metric) is not None
+        )
         if self.entry.kind in ("better_than", "no_worse_than") and not is_comparable:
-            raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
+            raise ArgumentError(
+                "metric", "one that ranks explainers, for a comparison", repr(self.label)
+            )
 
     def _compare_with_baseline(self, values: SampleValues, baseline: Baseline) -> Decision:
         """Whether the values are not worse than those of a baseline on the same samples."""
@@ -120,7 +128,9 @@ class Case:
         if not self.entry.mean:  # a mean of what has no number is none, so they do not count there
             loss = _add_lost(loss, lost)
         count = baseline.count_samples(self.data)
-        decision = self._decide_values(loss, self.entry.by, "lower", _LOSS, count, is_certain=same_model)
+        decision = self._decide_values(
+            loss, self.entry.by, "lower", _LOSS, count, is_certain=same_model
+        )
         if not len(reference.samples):
             decision = replace(decision, advice=NOTHING_FROZEN, needed=None)
         return replace(
@@ -131,7 +141,9 @@ class Case:
             lost=0 if self.entry.mean else len(lost),
         )
 
-    def _find_loss(self, values: SampleValues, reference: SampleValues, same_model: bool) -> SampleValues:
+    def _find_loss(
+        self, values: SampleValues, reference: SampleValues, same_model: bool
+    ) -> SampleValues:
         """By how much the values are worse than those of the baseline, on the samples that both have.
 
         The same model has the same true values. So where it also has the same bounds, because the same was measured,
@@ -140,7 +152,9 @@ class Case:
         gain = self._subtract(values, reference)
         low, high = -gain.high, -gain.low
         if same_model:
-            _, rows, reference_rows = np.intersect1d(values.samples, reference.samples, return_indices=True)
+            _, rows, reference_rows = np.intersect1d(
+                values.samples, reference.samples, return_indices=True
+            )
             same_low = values.low[rows] == reference.low[reference_rows]
             same_high = values.high[rows] == reference.high[reference_rows]
             low = np.where(same_low & same_high, 0.0, low)
@@ -167,8 +181,12 @@ class Case:
     def _subtract(self, values: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the values are better than others, on the samples that both have."""
         _, rows, other_rows = np.intersect1d(values.samples, other.samples, return_indices=True)
-        low, other_low = merge_rounding(np.stack([values.low[rows], other.low[other_rows]], axis=1)).T
-        high, other_high = merge_rounding(np.stack([values.high[rows], other.high[other_rows]], axis=1)).T
+        low, other_low = merge_rounding(
+            np.stack([values.low[rows], other.low[other_rows]], axis=1)
+        ).T
+        high, other_high = merge_rounding(
+            np.stack([values.high[rows], other.high[other_rows]], axis=1)
+        ).T
         difference_low, difference_high = subtract((low, high), (other_low, other_high))
         if find_direction(self.results.metrics[self.label]) == "lower":
             difference_low, difference_high = -difference_high, -difference_low
@@ -180,13 +198,23 @@ class Case:
             mistaken=values.mistaken + other.mistaken,
         )
 
-    def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
+    def _make(
+        self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any
+    ) -> Decision:
         names = (self.data, self.model, self.explainer, self.label)
-        same_metric = [metric for metric in self.results.metrics.values() if self.entry.metric in (None, metric.metric)]
-        needs_label = self.entry.metric is None or (self.entry.metric != self.label and len(same_metric) > 1)
+        same_metric = [
+            metric
+            for metric in self.results.metrics.values()
+            if self.entry.metric in (None, metric.metric)
+        ]
+        needs_label = self.entry.metric is None or (
+            self.entry.metric != self.label and len(same_metric) > 1
+        )
         limits_probability = self.entry.kind in ("at_most_ln", "at_most_one_in")
         limit = format_probability(self.entry.limit) if limits_probability else None
-        words = say("requirement", self.entry, self.label if needs_label else self.entry.metric, limit)
+        words = say(
+            "requirement", self.entry, self.label if needs_label else self.entry.metric, limit
+        )
         others = {"requested": self.entry.level, "probability": self._is_probability, **others}
         return Decision(words, *names, outcome, what, estimate, **others)
 
@@ -194,7 +222,11 @@ class Case:
     def _is_probability(self) -> bool:
         """Whether a limit on values is one of logarithms of probabilities; differences are none."""
         spec = self.results.metrics[self.label].spec
-        return spec.log_probability and self.entry.better_than is None and self.entry.no_worse_than is None
+        return (
+            spec.log_probability
+            and self.entry.better_than is None
+            and self.entry.no_worse_than is None
+        )
 
     def _decide_values(
         self,
@@ -253,7 +285,13 @@ class Case:
         return words
 
     def _decide_mean(
-        self, values: SampleValues, limit: float, better: Better, axis: str, baseline: int | None, is_certain: bool
+        self,
+        values: SampleValues,
+        limit: float,
+        better: Better,
+        axis: str,
+        baseline: int | None,
+        is_certain: bool,
     ) -> _Ruling:
         """Of the mean; the arguments are those of `_decide_values`."""
         exact = values.low == values.high
@@ -272,7 +310,9 @@ class Case:
         what = f"{'geometric ' * self._is_probability}mean of {axis}"
         return _Ruling(outcome, what, estimate, limit, better, unknown, needed, advice)
 
-    def _decide_share(self, values: SampleValues, limit: float, better: Better, baseline: int | None) -> _Ruling:
+    def _decide_share(
+        self, values: SampleValues, limit: float, better: Better, baseline: int | None
+    ) -> _Ruling:
         """Of the share of samples that meet the limit; the arguments are those of `_decide_values`."""
         share = self.entry.share
         met, unmet, unknown = count_met(values.low, values.high, limit, better)
@@ -285,7 +325,9 @@ class Case:
             # where no values of the bounds would decide it, to know them is of no use, and the advice leaves them out
             could_decide = self._could_bounds_decide(met, unmet, unknown, values.mistaken)
             advice = say("advice", needed, unknown if could_decide else 0, False, baseline)
-        return _Ruling(outcome, "share of samples", estimate, share, "higher", unknown, needed, advice)
+        return _Ruling(
+            outcome, "share of samples", estimate, share, "higher", unknown, needed, advice
+        )
 
     def _could_bounds_decide(self, met: int, unmet: int, unknown: int, mistaken: float) -> bool:
         """Whether it would be decided if all of the unknown values were known, and all met the limit, or none."""

@@ -139,7 +139,9 @@ def format_text(decisions: Decisions) -> str:
     lines = []
     for decision in decisions.decisions:
         where = f" ({decision.model} on {decision.data})" if several else ""
-        lines.append(f"{decision.outcome.upper():<10} {decision.explainer}: {decision.requirement}{where}")
+        lines.append(
+            f"{decision.outcome.upper():<10} {decision.explainer}: {decision.requirement}{where}"
+        )
         for text in (describe_estimate(decision), describe_notes(decision)):
             lines += textwrap.wrap(text, 100, initial_indent=" " * 11, subsequent_indent=" " * 13)
     return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(decisions), 110)])

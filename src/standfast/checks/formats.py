@@ -9,7 +9,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from standfast.checks.decision import Decisions, describe_estimate, describe_notes, describe_outcome, format_text
+from standfast.checks.decision import (
+    Decisions,
+    describe_estimate,
+    describe_notes,
+    describe_outcome,
+    format_text,
+)
 from standfast.report.words import make_environment
 
 #: the version of the JSON form
@@ -18,9 +24,16 @@ SCHEMA = 1
 
 def format_markdown(decisions: Decisions) -> str:
     """A table for a pull request."""
-    rows = [(decision, describe_estimate(decision), describe_notes(decision)) for decision in decisions.decisions]
+    rows = [
+        (decision, describe_estimate(decision), describe_notes(decision))
+        for decision in decisions.decisions
+    ]
     return fill_page(
-        "check.md", "standfast.checks", outcome=describe_outcome(decisions), rows=rows, errors=decisions.errors
+        "check.md",
+        "standfast.checks",
+        outcome=describe_outcome(decisions),
+        rows=rows,
+        errors=decisions.errors,
     )
 
 
@@ -31,7 +44,9 @@ def fill_page(name: str, package: str = "standfast.evidence", **values: Any) -> 
     'Made by standfast 1 on 2026-11-27 from the results of a study: a\\\\|b'
     """
     pages = make_environment(autoescape=False, package=package)
-    pages.filters["cell"] = escape_markdown  # escapes what comes from elsewhere, as Markdown needs it
+    pages.filters["cell"] = (
+        escape_markdown  # escapes what comes from elsewhere, as Markdown needs it
+    )
     return pages.get_template(name).render(values)
 
 
@@ -41,7 +56,14 @@ def escape_markdown(text: str) -> str:
     >>> print(escape_markdown("a|b\\n<script> [here](javascript:x)"))
     a\\|b &lt;script> [here]\\(javascript:x)
     """
-    for old, new in (("\\", "\\\\"), ("|", "\\|"), ("`", "\\`"), ("](", "]\\("), ("&", "&amp;"), ("<", "&lt;")):
+    for old, new in (
+        ("\\", "\\\\"),
+        ("|", "\\|"),
+        ("`", "\\`"),
+        ("](", "]\\("),
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+    ):
         text = text.replace(old, new)
     return " ".join(text.split())
 
@@ -99,7 +121,9 @@ def format_junit(decisions: Decisions) -> str:
             "name": _printable(decision.name),
         }
         case = ET.SubElement(suite, "testcase", case_attributes)
-        text = _printable("; ".join(filter(None, (describe_estimate(decision), describe_notes(decision)))))
+        text = _printable(
+            "; ".join(filter(None, (describe_estimate(decision), describe_notes(decision))))
+        )
         if decision.outcome == "fail":
             ET.SubElement(case, "failure", message=text)
         elif decision.outcome == "undecided":

@@ -40,7 +40,9 @@ def read_looks(store: Store) -> list[dict[str, Any]]:
     except (ValueError, KeyError, TypeError) as error:
         if isinstance(error, StandfastError):
             raise
-        raise DamagedFileError("it has no looks", f"{store.folder.address}/{LOOKS}", advice) from error
+        raise DamagedFileError(
+            "it has no looks", f"{store.folder.address}/{LOOKS}", advice
+        ) from error
     return looks
 
 
@@ -58,7 +60,9 @@ def describe_states(results: StoredResults, requirements: str) -> list[dict[str,
     metric_jobs = results.jobs.filter(pl.col("label") != SanityChecks.name)
     states = []
     for data, model in results.pairs:
-        jobs = metric_jobs.filter((pl.col("data") == data) & (pl.col("model") == model))["job"].to_list()
+        jobs = metric_jobs.filter((pl.col("data") == data) & (pl.col("model") == model))[
+            "job"
+        ].to_list()
         state = {"data": data, "model": model}
         state["values"] = str((results.manifest["models"][model] or {}).get("digest"))
         state["state"] = digest([requirements, sorted(jobs)])
@@ -92,7 +96,10 @@ def find_earlier(
             continue
         for entry in look["decisions"]:
             decision = restore_decision(entry)
-            same = entry["requirements"] == requirements and (decision.name, decision.metric) == (now.name, now.metric)
+            same = entry["requirements"] == requirements and (decision.name, decision.metric) == (
+                now.name,
+                now.metric,
+            )
             if same and decision.outcome != "undecided":
                 return decision
     return None
@@ -100,11 +107,18 @@ def find_earlier(
 
 def has_jobs(look: Mapping[str, Any], results: StoredResults, decision: Decision) -> bool:
     """Whether a look was at the same jobs as now, up to the number of its samples."""
-    names = {"data": decision.data, "model": decision.model, "explainer": decision.explainer, "label": decision.metric}
+    names = {
+        "data": decision.data,
+        "model": decision.model,
+        "explainer": decision.explainer,
+        "label": decision.metric,
+    }
     jobs = results.jobs.filter(*(pl.col(column) == name for column, name in names.items()))
     size = pl.col("stop") - pl.col("start")
     full_jobs = jobs.filter(size == size.max())  # a smaller one, the last, may have grown since
-    looked_at = full_jobs.filter(pl.col("stop") <= look["samples"].get(decision.data, 0))["job"].to_list()
+    looked_at = full_jobs.filter(pl.col("stop") <= look["samples"].get(decision.data, 0))[
+        "job"
+    ].to_list()
     return bool(looked_at) and set(looked_at) <= set(look["jobs"])
 
 

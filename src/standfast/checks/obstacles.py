@@ -46,7 +46,9 @@ class Frozen:
 def find_obstacles(results: StoredResults, frozen: list[Frozen]) -> list[str]:
     """Sentences on what can never pass against these values, whatever comes later; none if all can."""
     controls = results.explainers.controls
-    compared = [values for values in frozen if values.can_be_worse and values.explainer not in controls]
+    compared = [
+        values for values in frozen if values.can_be_worse and values.explainer not in controls
+    ]
     decisions = max(1, len(compared))
     sentences = [*_find_missing(compared), *_find_few(compared, decisions), *_find_bounds(compared)]
     return [*sentences, *_find_insane(results)]
@@ -96,7 +98,9 @@ def _find_bounds(compared: list[Frozen]) -> Iterator[str]:
         widths = frozen.values.high - frozen.values.low
         middle_width = float(np.median(widths))
         if np.isinf(middle_width):
-            words = f"{int(np.isinf(widths).sum())} of {len(widths)} values are known only as bounds"
+            words = (
+                f"{int(np.isinf(widths).sum())} of {len(widths)} values are known only as bounds"
+            )
             yield f"{frozen.name}: {words}, so that only the same model can pass; more evaluations of each sample help"
         elif middle_width > 0:
             words = f"half of the intervals are wider than {middle_width:.2g}"
@@ -108,6 +112,10 @@ def _find_insane(results: StoredResults) -> Iterator[str]:
     for (data, model, explainer), sanity in results.sanity.items():
         if sanity.reason is not None:
             words = say("reason", sanity.reason.question, sanity.reason.state)
-            state = "fails a sanity check" if sanity.state == "failed" else "does not pass the sanity checks yet"
+            state = (
+                "fails a sanity check"
+                if sanity.state == "failed"
+                else "does not pass the sanity checks yet"
+            )
             limits = "it can be no worse than this baseline, but meets no other requirement"
             yield f"{explainer} ({model} on {data}) {state} ({words}): {limits}"

@@ -22,7 +22,9 @@ _PASSED = 2
 
 def hold_to_sanity(decisions: Decisions, results: StoredResults) -> Decisions:
     """The decisions, where an explainer passes only if the sanity checks allow it."""
-    return replace(decisions, decisions=tuple(_hold(decision, results) for decision in decisions.decisions))
+    return replace(
+        decisions, decisions=tuple(_hold(decision, results) for decision in decisions.decisions)
+    )
 
 
 def _hold(decision: Decision, results: StoredResults) -> Decision:
@@ -54,7 +56,9 @@ def _ask_whether_good(sanity: Sanity) -> Outcome:
     return "undecided"
 
 
-def _apply(decision: Decision, check: Check, outcome: Outcome, sanity: Sanity, results: StoredResults) -> Decision:
+def _apply(
+    decision: Decision, check: Check, outcome: Outcome, sanity: Sanity, results: StoredResults
+) -> Decision:
     """A decision that is no failure, with what the checks say of it.
 
     Args:

@@ -95,21 +95,36 @@ def check(
     >>> found.outcome, found.decisions[0].estimate.count
     ('pass', 24)
     """
-    check_argument(isinstance(until_decided, bool), "until_decided", "True or False", repr(until_decided))
+    check_argument(
+        isinstance(until_decided, bool), "until_decided", "True or False", repr(until_decided)
+    )
     check_integer(most_samples, "most_samples", also=(None,))
-    check_argument(until_decided or most_samples is None, "most_samples", "None without until_decided", most_samples)
+    check_argument(
+        until_decided or most_samples is None,
+        "most_samples",
+        "None without until_decided",
+        most_samples,
+    )
     study = _open_study(study)
     time_limit = study.minutes if minutes is None else minutes
     fits = time_limit is None or not until_decided
-    check_argument(fits, "until_decided", "False with a time limit, which decides how many samples there are", "True")
+    check_argument(
+        fits,
+        "until_decided",
+        "False with a time limit, which decides how many samples there are",
+        "True",
+    )
     if most_samples is not None:
         _check_most_samples(most_samples, study)
-    baselines = _check_requirements(study)  # what does not fit is found now, and not after hours of evaluation
+    # what does not fit is found now, and not after hours of evaluation
+    baselines = _check_requirements(study)
     target = str(out or default_folder(study))
     most = _count_samples(study, most_samples) if until_decided else None
     command = f"standfast check {study.name}"
     while True:
-        results = run_study(study, target, executor=executor, minutes=minutes, progress=progress, command=command)
+        results = run_study(
+            study, target, executor=executor, minutes=minutes, progress=progress, command=command
+        )
         decisions = _look(results, target, study, baselines)
         tell(decisions)
         if most is None or study.samples is None or study.samples >= most:
@@ -130,20 +145,30 @@ def _open_study(study: Study | Mapping[str, Any] | str | Path) -> Study:
     elif not isinstance(study, Study):
         study = load_study(study)
     if not study.requirements:
-        raise StudyError(study.name, [Problem(("requirements",), "at least one requirement", "none")])
+        raise StudyError(
+            study.name, [Problem(("requirements",), "at least one requirement", "none")]
+        )
     return study
 
 
 def _check_most_samples(most_samples: int, study: Study) -> None:
-    expected = "None where the study has all samples" if study.samples is None else f"at least {study.samples}"
+    expected = (
+        "None where the study has all samples"
+        if study.samples is None
+        else f"at least {study.samples}"
+    )
     fits = study.samples is not None and most_samples >= study.samples
     check_argument(fits, "most_samples", f"{expected}, as the study says", most_samples)
 
 
-def _can_more_samples_decide(decisions: Decisions, manifest: Mapping[str, Any], study: Study) -> bool:
+def _can_more_samples_decide(
+    decisions: Decisions, manifest: Mapping[str, Any], study: Study
+) -> bool:
     """Whether any decision is undecided for no other reason than too few samples."""
     for decision in decisions.decisions:
-        if decision.outcome != "undecided" or find_misfit(manifest, decision.metric, decision.explainer):
+        if decision.outcome != "undecided" or find_misfit(
+            manifest, decision.metric, decision.explainer
+        ):
             continue
         waits_for_checks = bool(decision.sanity) and decision.needed is None
         if not waits_for_checks and not _is_baseline_used_up(decision, study):
@@ -162,10 +187,14 @@ def _check_requirements(study: Study) -> dict[str, Baseline]:
     if all(entry.kind in ("at_least", "at_most") for entry in study.requirements):
         return baselines
     grid = study.grid(check=False)
-    baselines = {name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()}
+    baselines = {
+        name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()
+    }
     no_samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
     no_jobs = pl.DataFrame(schema=JOB_COLUMNS)
-    no_results = StoredResults(Store("memory://requirements"), describe_grid(grid), no_samples, no_jobs, 0)
+    no_results = StoredResults(
+        Store("memory://requirements"), describe_grid(grid), no_samples, no_jobs, 0
+    )
     errors: list[StudyFieldError] = []
     for index, entry in enumerate(study.requirements):
         with errors_at("requirements", index, keys=entry.known(), into=errors):
@@ -202,7 +231,11 @@ def _count_samples(study: Study, most: int | None) -> int | None:
     """How many samples of each data set the study can have; None where it has all of them already."""
     if study.samples is None:
         return None
-    limits = [len(entry.value.load(study.base, None)) for entry in study.data.values() if entry.value.samples is None]
+    limits = [
+        len(entry.value.load(study.base, None))
+        for entry in study.data.values()
+        if entry.value.samples is None
+    ]
     if not limits:
         return None
     if most:
@@ -290,7 +323,9 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
     unconfirmed = _drop_confirmed(stored, decided)
     for look in looks[:current]:
         results_then = load_results(results.store, jobs=look["jobs"])
-        decided_then = _decide_again(results_then, entries, number_states(looks, look["states"]), folder)
+        decided_then = _decide_again(
+            results_then, entries, number_states(looks, look["states"]), folder
+        )
         unconfirmed = _drop_confirmed(unconfirmed, _select_kept(decided_then, look, results))
     names = [decision.name for decision in unconfirmed] + _list_not_stored(stored, decided)
     return Confirmation(
@@ -312,9 +347,15 @@ def _restore_requirement(stored: Mapping[str, Any]) -> RequirementEntry:
     return RequirementEntry.model_validate(dict(stored))
 
 
-def _select_kept(decisions: Sequence[Decision], look: Mapping[str, Any], results: StoredResults) -> list[Decision]:
+def _select_kept(
+    decisions: Sequence[Decision], look: Mapping[str, Any], results: StoredResults
+) -> list[Decision]:
     """Of the decisions of an earlier look those that were kept: they decide, and their jobs are still those of now."""
-    return [decision for decision in decisions if decision.outcome != "undecided" and has_jobs(look, results, decision)]
+    return [
+        decision
+        for decision in decisions
+        if decision.outcome != "undecided" and has_jobs(look, results, decision)
+    ]
 
 
 def _drop_confirmed(stored: Sequence[Decision], decided: Sequence[Decision]) -> list[Decision]:
@@ -356,20 +397,31 @@ def _is_near(stored: object, decided: object) -> bool:
     return type(stored) is type(decided) and stored == decided
 
 
-def _look(results: StoredResults, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
+def _look(
+    results: StoredResults, target: str, study: Study, baselines: Mapping[str, Baseline]
+) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     store = Store(target)
     looks = read_looks(store)
-    requirements = digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
+    requirements = digest(
+        [entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements]
+    )
     states = describe_states(results, requirements)
-    now = decide_with_baselines(results, study.requirements, number_states(looks, states), baselines)
+    now = decide_with_baselines(
+        results, study.requirements, number_states(looks, states), baselines
+    )
     earlier_looks = [look for look in looks if look["states"] != states]
-    decisions = [find_earlier(earlier_looks, results, decision, requirements) or decision for decision in now.decisions]
+    decisions = [
+        find_earlier(earlier_looks, results, decision, requirements) or decision
+        for decision in now.decisions
+    ]
     look = {
         "states": states,
         "samples": _count_by_data(results),
         "jobs": _list_done_jobs(results),
-        "decisions": [{"requirements": requirements, **list_fields(decision)} for decision in decisions],
+        "decisions": [
+            {"requirements": requirements, **list_fields(decision)} for decision in decisions
+        ],
     }
     index = find_look(looks, states)
     if index is None:

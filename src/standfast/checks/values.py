@@ -52,11 +52,14 @@ def read_sample_values(spec: ValueSpec, rows: pl.DataFrame) -> SampleValues:
 
 def _collect(spec: ValueSpec, valid: pl.DataFrame) -> SampleValues:
     """The values of rows that all have one."""
-    if spec.log_probability and {"low", "high"} <= set(valid.columns):  # an estimate, so its interval counts
+    # an estimate, so its interval counts
+    if spec.log_probability and {"low", "high"} <= set(valid.columns):
         with_interval = valid.filter(pl.col("high").is_not_null())
         ends = pl.col("low").fill_null(-math.inf).min(), pl.col("high").max()
         intervals = with_interval.group_by("sample").agg(*ends).sort("sample")
-        low, high = (np.asarray(intervals[name].cast(pl.Float64).to_numpy()) for name in ("low", "high"))
+        low, high = (
+            np.asarray(intervals[name].cast(pl.Float64).to_numpy()) for name in ("low", "high")
+        )
         return SampleValues(intervals["sample"].to_numpy(), low, high, 0, read_mistaken(spec))
     if not len(valid):
         none = np.zeros(0)

@@ -12,7 +12,11 @@ from standfast.race import RaceOutcome, choose, choose_by_study
 
 
 def choose_from_files(
-    model: str, data: str, samples: int | None, sources: Mapping[str, Any], options: Mapping[str, Any]
+    model: str,
+    data: str,
+    samples: int | None,
+    sources: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> RaceOutcome:
     """Race on a model and data from files.
 

@@ -65,7 +65,9 @@ def find_encoded(estimator: Any) -> list[Encoded]:
     """
     columns: list[Encoded] = []
     for part, names in _walk_parts(estimator, (), set(), 0):
-        categories = _as_list(getattr(part, "categories_", None)) or _as_list(getattr(part, "pandas_categorical", None))
+        categories = _as_list(getattr(part, "categories_", None)) or _as_list(
+            getattr(part, "pandas_categorical", None)
+        )
         own_names = _as_list(getattr(part, "feature_names_in_", None)) or list(names)
         if len(own_names) != len(categories):
             own_names = [""] * len(categories)
@@ -77,7 +79,9 @@ def find_encoded(estimator: Any) -> list[Encoded]:
 
 def is_text_label(estimator: Any, column: Any, cells: Any) -> bool:
     """Whether the classes of a model are the texts of a label column, which look like numbers or missing cells."""
-    classes = {name for name in _as_list(getattr(estimator, "classes_", None)) if isinstance(name, str)}
+    classes = {
+        name for name in _as_list(getattr(estimator, "classes_", None)) if isinstance(name, str)
+    }
     return _is_changed(column, cells) and set(cells.dropna()) <= classes
 
 
@@ -95,9 +99,15 @@ def _guess_texts(frame: Any, cells: Any, encoded: Collection[Encoded]) -> list[s
     return guesses
 
 
-def _walk_parts(part: Any, names: Sequence[str], seen: set[int], depth: int) -> Iterator[tuple[Any, Sequence[str]]]:
+def _walk_parts(
+    part: Any, names: Sequence[str], seen: set[int], depth: int
+) -> Iterator[tuple[Any, Sequence[str]]]:
     """A fitted model and all parts of it, with the columns that each gets, where a `ColumnTransformer` says so."""
-    if id(part) in seen or depth > _DEEPEST or isinstance(part, str | bytes | int | float | np.ndarray | type):
+    if (
+        id(part) in seen
+        or depth > _DEEPEST
+        or isinstance(part, str | bytes | int | float | np.ndarray | type)
+    ):
         return
     seen.add(id(part))
     if isinstance(part, list | tuple | Mapping):
@@ -163,7 +173,9 @@ def _loses_text(column: Any, cells: Any) -> bool:
     return _is_text(column) or bool(cells.dropna().str.match(_LEADING_ZERO).any())
 
 
-def _choose_types(estimator: Any, frame: Any, texts: Collection[str], read_rows: ReadRows) -> Types | None:
+def _choose_types(
+    estimator: Any, frame: Any, texts: Collection[str], read_rows: ReadRows
+) -> Types | None:
     """The types with which the model answers, where `texts` are read as such; None where it answers for none.
 
     Other columns of texts are dates, if they look so, and categories, if the model answers for these alone.
@@ -177,7 +189,10 @@ def _choose_types(estimator: Any, frame: Any, texts: Collection[str], read_rows:
         for when in ("date", what)
     ]
     # columns of texts are read as texts without a type
-    written = [{name: how for name, how in types.items() if how != "text" or name in texts} for types in choices]
+    written = [
+        {name: how for name, how in types.items() if how != "text" or name in texts}
+        for types in choices
+    ]
     answers = [_ask(estimator, read_rows(types)) for types in written]
     fitting = [types for types, answer in zip(written, answers, strict=True) if answer is not None]
     if not fitting:

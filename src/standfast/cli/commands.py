@@ -77,7 +77,9 @@ def _show_version(wanted: bool) -> None:
         import platform
         from importlib.metadata import version
 
-        _echo(f"standfast {find_version() or 'unknown'}\ntorch {version('torch')}\npython {platform.python_version()}")
+        _echo(
+            f"standfast {find_version() or 'unknown'}\ntorch {version('torch')}\npython {platform.python_version()}"
+        )
         raise typer.Exit
 
 
@@ -85,7 +87,9 @@ def _show_version(wanted: bool) -> None:
 def options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."),
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."
+        ),
     ] = False,
 ) -> None:
     """How far can the explanations of a trained classifier be trusted?"""
@@ -99,15 +103,23 @@ KindName = enum.StrEnum("KindName", list(KINDS))  # type: ignore[misc]
 Stored = Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")]
 Out = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
 Address = Annotated[
-    str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
+    str | None,
+    typer.Option(
+        help="Folder or fsspec address of the results; results/<name of the file> by default."
+    ),
 ]
-Workers = Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")]
+Workers = Annotated[
+    str | None, typer.Option(help="How many, or auto, instead of what the file says.")
+]
 Minutes = Annotated[
     float | None,
-    typer.Option(help="How long all of it may take, instead of what the file says; what is not given is chosen."),
+    typer.Option(
+        help="How long all of it may take, instead of what the file says; what is not given is chosen."
+    ),
 ]
 DemoMinutes = Annotated[
-    float | None, typer.Option(help="How long all of it may take: fewer digits are evaluated, and it says so.")
+    float | None,
+    typer.Option(help="How long all of it may take: fewer digits are evaluated, and it says so."),
 ]
 Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
 Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
@@ -115,7 +127,9 @@ Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=
 
 @app.command(epilog="Example: standfast demo --out demo")
 @_interruptible(_FROM_THERE)
-def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24, minutes: DemoMinutes = None) -> None:
+def demo(
+    out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24, minutes: DemoMinutes = None
+) -> None:
     """Evaluate six explainers of the bundled digit classifier, and write a report.
 
     This takes one to two minutes on two idle cores, and several times as long on busy ones.
@@ -128,14 +142,20 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24, minutes
     text = str(found)
     _echo(f"\n{text}\n\nreport: {report}")
     if failures := len(found.failures):
-        _echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
+        _echo(
+            f"{failures} jobs failed; the report lists them, and the same command tries them again",
+            err=True,
+        )
         raise typer.Exit(1)
 
 
 @app.command(epilog="Example: standfast verify results/study")
 def verify(
     results: Annotated[
-        str, typer.Argument(help="A folder, or an fsspec address, of stored results; or an evidence pack.")
+        str,
+        typer.Argument(
+            help="A folder, or an fsspec address, of stored results; or an evidence pack."
+        ),
     ],
 ) -> None:
     """Read every file of stored results or of an evidence pack, and compare each with its SHA-256.
@@ -179,7 +199,9 @@ def _verify_pack(path: str) -> None:
     for name in found.unconfirmed:
         _echo(f"not decided again, since its baseline is not here: {name}")
     for label in found.uncheckable:
-        _echo(f"summary.csv: rows not made again, since their arrays are not in the pack (--arrays): {label}")
+        _echo(
+            f"summary.csv: rows not made again, since their arrays are not in the pack (--arrays): {label}"
+        )
     _echo(f"digest of the pack: {found.digest}")
     if not found.fine:
         raise typer.Exit(1)
@@ -190,7 +212,8 @@ def evidence(
     results: Stored,
     out: Annotated[Path, typer.Option(help="A new folder for the pack.")],
     arrays: Annotated[
-        bool, typer.Option("--arrays", help="Also the stored inputs, maps and curves of each sample.")
+        bool,
+        typer.Option("--arrays", help="Also the stored inputs, maps and curves of each sample."),
     ] = False,
 ) -> None:
     """Make an evidence pack: report, numbers, configuration, software, digests, model card and crosswalk.
@@ -214,7 +237,9 @@ def replay(
         Path, typer.Option(help="The folder that the study's paths and functions are relative to.")
     ] = Path(),
     jobs: Annotated[int, typer.Option(help="How many, drawn at random.", min=1)] = 5,
-    seed: Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")
+    ] = None,
 ) -> None:
     """Evaluate some jobs of an evidence pack again, and compare the numbers.
 
@@ -227,22 +252,31 @@ def replay(
     found = run_replay(pack, base, jobs, seed, tell=_echo)
     for change in found.changed:
         _echo(f"not the same here: {change}", err=True)
-    counts = {word: list(found.jobs.values()).count(word) for word in dict.fromkeys(found.jobs.values())}
+    counts = {
+        word: list(found.jobs.values()).count(word) for word in dict.fromkeys(found.jobs.values())
+    }
     summary = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing to compare"
-    _echo(f"{len(found.jobs)} of {found.planned} jobs evaluated again (seed {found.seed}): {summary}")
+    _echo(
+        f"{len(found.jobs)} of {found.planned} jobs evaluated again (seed {found.seed}): {summary}"
+    )
     if not found.fine:
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: standfast run study.yaml --dry-run, and then: standfast run study.yaml --workers auto")
+@app.command(
+    epilog="Example: standfast run study.yaml --dry-run, and then: standfast run study.yaml --workers auto"
+)
 @_interruptible(_FROM_THERE)
 def run(
     study: Annotated[Path, typer.Argument(help="A study file.", show_default=False)],
     out: Address = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and about how long it takes.")
+        bool,
+        typer.Option("--dry-run", help="Print what would be done, and about how long it takes."),
     ] = False,
-    executor: Annotated[str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")] = None,
+    executor: Annotated[
+        str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")
+    ] = None,
     workers: Workers = None,
     minutes: Minutes = None,
     preset: Annotated[
@@ -260,7 +294,9 @@ def run(
             " May be given several times.",
         ),
     ] = None,
-    html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
+    html: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write the report at the end.")
+    ] = True,
 ) -> None:
     """Run a study, and print its table and verdict. Started again, it continues, and tries again what failed.
 
@@ -296,13 +332,19 @@ def run(
     found = run_study(loaded, out, executor=chosen, minutes=minutes, command=shlex.join(words))
     run = found.run
     assert run is not None
-    _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
+    _echo(
+        f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed"
+    )
     _tell_shared(found.manifest)
     _echo(f"\n{found}\n")
     _echo(f"results: {target}")
     if html:
         local = target.removeprefix("file://")
-        where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
+        where = (
+            Path(local) / "report" / "index.html"
+            if "://" not in local
+            else Path(f"{study.stem}-report.html")
+        )
         _echo(f"report: {found.to_html(where)}")
     if run.failed:
         _tell_failures(describe_failures(found.summary), len(run.failed))
@@ -314,7 +356,9 @@ def _tell_shared(manifest: Mapping[str, Any]) -> None:
     isolated = manifest["environment"].get("isolated", {})
     shared = [name for name, has_own_workers in isolated.items() if not has_own_workers]
     if len(shared) > 1:
-        _echo(f"{', '.join(shared)} shared a process; --workers 2 gives each of them processes of its own")
+        _echo(
+            f"{', '.join(shared)} shared a process; --workers 2 gives each of them processes of its own"
+        )
 
 
 @app.command(
@@ -322,16 +366,25 @@ def _tell_shared(manifest: Mapping[str, Any]) -> None:
 )
 @_interruptible(_FROM_THERE)
 def check(
-    policy: Annotated[Path, typer.Argument(help="A study file with requirements.", show_default=False)],
+    policy: Annotated[
+        Path, typer.Argument(help="A study file with requirements.", show_default=False)
+    ],
     out: Address = None,
     until_decided: Annotated[
         bool,
-        typer.Option("--until-decided", help="Evaluate twice as many samples until all requirements are decided."),
+        typer.Option(
+            "--until-decided",
+            help="Evaluate twice as many samples until all requirements are decided.",
+        ),
     ] = False,
-    most_samples: Annotated[int | None, typer.Option(help="With --until-decided, of each data set.", min=1)] = None,
+    most_samples: Annotated[
+        int | None, typer.Option(help="With --until-decided, of each data set.", min=1)
+    ] = None,
     write: Annotated[
         list[str] | None,
-        typer.Option(help="FORMAT=FILE, with the formats text, json, junit and markdown; may be repeated."),
+        typer.Option(
+            help="FORMAT=FILE, with the formats text, json, junit and markdown; may be repeated."
+        ),
     ] = None,
     workers: Workers = None,
     minutes: Minutes = None,
@@ -355,13 +408,17 @@ def check(
         most_samples=most_samples,
         executor=executor_of(loaded, workers=_count(workers)),
         minutes=minutes,
-        tell=lambda look: _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
+        tell=lambda look: (
+            _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None
+        ),
     )
     _echo(str(found))
     results = out or str(default_folder(loaded))
     _echo(f"results: {results}")
     if found.failed:
-        _tell_failures(found.errors, found.failed, f"the report, which `standfast report {results}` writes")
+        _tell_failures(
+            found.errors, found.failed, f"the report, which `standfast report {results}` writes"
+        )
     for form, path in targets:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(FORMATS[form](found), encoding="utf-8")
@@ -410,7 +467,9 @@ def _tell_failures(sentences: Sequence[str], count: int, report: str = "the repo
     _echo(f"tracebacks are in {report}; the same command tries only these jobs again", err=True)
 
 
-@app.command(epilog="Example: standfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --options epochs=5")
+@app.command(
+    epilog="Example: standfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --options epochs=5"
+)
 @_interruptible(_FROM_THERE)
 def train(
     model: Annotated[
@@ -420,9 +479,14 @@ def train(
             " `standfast list architectures` shows them."
         ),
     ] = "lenet5",
-    data: Annotated[str, typer.Option(help="Data set; NAME:train is trained on, NAME:test measured on.")] = "mnist",
+    data: Annotated[
+        str, typer.Option(help="Data set; NAME:train is trained on, NAME:test measured on.")
+    ] = "mnist",
     scheme: Annotated[
-        str, typer.Option(help="With options, as pgd:radius=0.3,steps=7; `standfast list schemes` shows them.")
+        str,
+        typer.Option(
+            help="With options, as pgd:radius=0.3,steps=7; `standfast list schemes` shows them."
+        ),
     ] = "natural",
     options: Annotated[
         str,
@@ -431,7 +495,9 @@ def train(
             "optimizer=adamw,precision=auto,device=auto."
         ),
     ] = "",
-    out: Annotated[Path, typer.Option(help="Folder for the weights and the card.")] = Path("models"),
+    out: Annotated[Path, typer.Option(help="Folder for the weights and the card.")] = Path(
+        "models"
+    ),
     download: Annotated[bool, typer.Option("--download", help="Fetch missing data.")] = False,
 ) -> None:
     """Train a classifier by a scheme. After an interruption, the same command continues after the last complete epoch.
@@ -443,18 +509,24 @@ def train(
     from standfast.study.file.options import configure
 
     plan = configure(
-        Plan, "train", {"model": model, "data": data, "scheme": scheme, **parse_options(options, "options")}
+        Plan,
+        "train",
+        {"model": model, "data": data, "scheme": scheme, **parse_options(options, "options")},
     )
     found = fit(plan, out, download=download, show=True)
     if found.was_there:
         _echo("this model exists already, with the same options")
-    _echo(f"accuracy: train {found.card['train_accuracy']:.2%}, test {found.card['test_accuracy']:.2%}")
+    _echo(
+        f"accuracy: train {found.card['train_accuracy']:.2%}, test {found.card['test_accuracy']:.2%}"
+    )
     _echo(f"weights: {found.weights}\nin a study beside it: {found.study_entry()}")
 
 
 @app.command(epilog="Example: standfast schema --out study.schema.json")
 def schema(
-    out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; standard output by default.")
+    ] = None,
 ) -> None:
     """Print the JSON schema of study files, with which editors complete and check them.
 
@@ -475,7 +547,10 @@ def schema(
 def show(
     results: Stored,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also intervals, counts, and notes on tests, controls and checks.")
+        bool,
+        typer.Option(
+            "--verbose", help="Also intervals, counts, and notes on tests, controls and checks."
+        ),
     ] = False,
 ) -> None:
     """Print the table of stored results, and what to conclude from it."""
@@ -487,8 +562,12 @@ def show(
 @app.command(epilog="Example: standfast report results/study --out report.html --figures figures")
 def report(
     results: Stored,
-    out: Annotated[Path | None, typer.Option(help="The file to write; RESULTS/report/index.html by default.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Also write every figure here, as SVG and PDF.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; RESULTS/report/index.html by default.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write every figure here, as SVG and PDF.")
+    ] = None,
 ) -> None:
     """Build the report of stored results."""
     from standfast.report import load_results, write_figures
@@ -504,18 +583,30 @@ def report(
 @app.command(epilog="Example: standfast export results/study --out table.tex")
 def export(
     results: Stored,
-    out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
-    format: Annotated[Format | None, typer.Option(help="By default, from the ending of --out, or else csv.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; standard output by default.")
+    ] = None,
+    format: Annotated[
+        Format | None, typer.Option(help="By default, from the ending of --out, or else csv.")
+    ] = None,
     summary: Annotated[
         bool,
-        typer.Option("--summary", help="Medians with intervals (for LaTeX and JSON always) instead of all samples."),
+        typer.Option(
+            "--summary",
+            help="Medians with intervals (for LaTeX and JSON always) instead of all samples.",
+        ),
     ] = False,
 ) -> None:
     """Write stored results as CSV, Parquet, a LaTeX table for the package booktabs, or JSON with verdicts."""
     from standfast.files import write_atomically
     from standfast.report import exports, load_results
 
-    endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet, ".json": Format.json}
+    endings = {
+        ".csv": Format.csv,
+        ".tex": Format.latex,
+        ".parquet": Format.parquet,
+        ".json": Format.json,
+    }
     if format is None:
         known = f"a format, or --out with one of the endings {', '.join(endings)}"
         check_argument(out is None or out.suffix in endings, "--format", known, out)
@@ -531,7 +622,8 @@ def export(
         text = _write_text(opened, frame, format)
         content = io.BytesIO(text.encode())
     if out is None:
-        (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)  # a file gets the text as it is
+        # a file gets the text as it is
+        (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)
     else:
         write_atomically(out, content.getvalue())
         _echo(f"{format.value}: {out}")
@@ -550,7 +642,9 @@ def _write_text(results: Results, frame: pl.DataFrame, format: Format) -> str:
 
 @app.command(epilog="Example: standfast cache clear")
 def cache(
-    action: Annotated[CacheAction, typer.Argument(help="show, or clear to delete all of them.")] = CacheAction.show,
+    action: Annotated[
+        CacheAction, typer.Argument(help="show, or clear to delete all of them.")
+    ] = CacheAction.show,
 ) -> None:
     """Show where the results of `evaluate` without a folder are kept, and how large they are; or delete them.
 
@@ -573,10 +667,14 @@ def cache(
         _echo(f"{folder}: {len(entries)} evaluations, {size}")
 
 
-@app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")
+@app.command(
+    "list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names"
+)
 def list_names(
     kind: Annotated[KindName | None, typer.Argument(help="All kinds if left out.")] = None,
-    names: Annotated[bool, typer.Option("--names", help="Print the names alone, one on each line.")] = False,
+    names: Annotated[
+        bool, typer.Option("--names", help="Print the names alone, one on each line.")
+    ] = False,
 ) -> None:
     """List what can be named: a line for each name, and what it needs.
 
@@ -618,18 +716,34 @@ def explain(
 )
 @_interruptible(_FROM_THERE)
 def reasons(
-    model: Annotated[str, typer.Option(help="As of `standfast init`: a name, a file, or module:function.")],
-    data: Annotated[str, typer.Option(help="As of `standfast init`: a name, a file, a folder, or module:function.")],
+    model: Annotated[
+        str, typer.Option(help="As of `standfast init`: a name, a file, or module:function.")
+    ],
+    data: Annotated[
+        str,
+        typer.Option(help="As of `standfast init`: a name, a file, a folder, or module:function."),
+    ],
     row: Annotated[
-        list[int] | None, typer.Option(help="The number of a row, from 0; may be given several times. By default all.")
+        list[int] | None,
+        typer.Option(
+            help="The number of a row, from 0; may be given several times. By default all."
+        ),
     ] = None,
-    explainer: Annotated[str | None, typer.Option(help="A name; by default one that suits the model.")] = None,
+    explainer: Annotated[
+        str | None, typer.Option(help="A name; by default one that suits the model.")
+    ] = None,
     top: Annotated[
         int | None,
-        typer.Option(help="How many reasons; by default 4 of a row or a text, a tenth of an image or a series.", min=1),
+        typer.Option(
+            help="How many reasons; by default 4 of a row or a text, a tenth of an image or a series.",
+            min=1,
+        ),
     ] = None,
     demand: Annotated[
-        float, typer.Option(help="The probability with which a reason has to be named again.", min=0.0, max=1.0)
+        float,
+        typer.Option(
+            help="The probability with which a reason has to be named again.", min=0.0, max=1.0
+        ),
     ] = 0.9,
     decision: Annotated[
         str | None,
@@ -645,9 +759,14 @@ def reasons(
             help="Vary the input within the default neighbourhood. By default not for tables.",
         ),
     ] = None,
-    other: Annotated[list[str] | None, typer.Option(help="Another explainer that would do as well.")] = None,
+    other: Annotated[
+        list[str] | None, typer.Option(help="Another explainer that would do as well.")
+    ] = None,
     retrained: Annotated[
-        list[str] | None, typer.Option(help="A model that was trained again, as --model; may be given several times.")
+        list[str] | None,
+        typer.Option(
+            help="A model that was trained again, as --model; may be given several times."
+        ),
     ] = None,
     retrain: Annotated[
         bool,
@@ -672,12 +791,17 @@ def reasons(
             " or against it."
         ),
     ] = SpeakingSide.both,
-    reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Of a table: a file of training rows.")
+    ] = None,
     unit: Annotated[
-        list[str] | None, typer.Option(help="Of a column: its unit, as income=EUR; may be given several times.")
+        list[str] | None,
+        typer.Option(help="Of a column: its unit, as income=EUR; may be given several times."),
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
-    label: Annotated[str | None, typer.Option(help="Of a table: the column that has the classes.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Of a table: the column that has the classes.")
+    ] = None,
     bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
     task: Annotated[str | None, typer.Option(help="What the model answers, if no classes.")] = None,
     draws: Annotated[int, typer.Option(help="At most so many variations.", min=1)] = 400,
@@ -691,11 +815,16 @@ def reasons(
     ] = 0,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
+        bool,
+        typer.Option(
+            "--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere."
+        ),
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="A file for the card: .html, or .json. Of several rows each gets its number in the name."),
+        typer.Option(
+            help="A file for the card: .html, or .json. Of several rows each gets its number in the name."
+        ),
     ] = None,
 ) -> None:
     """Say which reasons of a decision can be stated: those that are named again when nothing that matters differs.
@@ -756,13 +885,17 @@ def reasons(
 @_interruptible(_FROM_THERE)
 def choose(
     study: Annotated[
-        Path | None, typer.Argument(help="A study file, with one model and one data set; or --model and --data.")
+        Path | None,
+        typer.Argument(
+            help="A study file, with one model and one data set; or --model and --data."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="As of `standfast init`: a name, a file, or module:function.")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="As of `standfast init`: a name, a file, a folder, or module:function.")
+        str | None,
+        typer.Option(help="As of `standfast init`: a name, a file, a folder, or module:function."),
     ] = None,
     explainer: Annotated[
         list[str] | None,
@@ -778,33 +911,51 @@ def choose(
             " faithfulness."
         ),
     ] = None,
-    by: Annotated[str | None, typer.Option(help="The label or the name of the metric that ranks.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="The label or the name of the metric that ranks.")
+    ] = None,
     budget: Annotated[
-        float | None, typer.Option(help="The largest share of the cost of evaluating everything; 0.25 by default.")
+        float | None,
+        typer.Option(
+            help="The largest share of the cost of evaluating everything; 0.25 by default."
+        ),
     ] = None,
     level: Annotated[
-        float | None, typer.Option(help="The largest probability that the best one leaves; 0.05 by default.")
+        float | None,
+        typer.Option(help="The largest probability that the best one leaves; 0.05 by default."),
     ] = None,
     minutes: Annotated[
         float | None, typer.Option(help="How long all of it may take; what is not given is chosen.")
     ] = None,
-    samples: Annotated[int | None, typer.Option(help="Take so many of the data, from its start.", min=1)] = None,
-    decision: Annotated[
-        str | None, typer.Option(help="What is decided by a probability, such as 'P(default) > 0.35'.")
+    samples: Annotated[
+        int | None, typer.Option(help="Take so many of the data, from its start.", min=1)
     ] = None,
-    reference: Annotated[str | None, typer.Option(help="Of a table: a file of training rows.")] = None,
+    decision: Annotated[
+        str | None,
+        typer.Option(help="What is decided by a probability, such as 'P(default) > 0.35'."),
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Of a table: a file of training rows.")
+    ] = None,
     weights: Annotated[str | None, typer.Option(help="Of a module:function.")] = None,
-    label: Annotated[str | None, typer.Option(help="Of a table: the column that has the classes.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Of a table: the column that has the classes.")
+    ] = None,
     bounds: Annotated[str | None, typer.Option(help="Valid values of an input, as 0,1.")] = None,
     task: Annotated[str | None, typer.Option(help="What the model answers, if no classes.")] = None,
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     workers: Workers = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
+        bool,
+        typer.Option(
+            "--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere."
+        ),
     ] = False,
     out: Annotated[
         str | None,
-        typer.Option(help="Folder for the results, as results/choose; by default they are in the cache."),
+        typer.Option(
+            help="Folder for the results, as results/choose; by default they are in the cache."
+        ),
     ] = None,
 ) -> None:
     """Choose an explainer: several race, and the one that is left is confirmed on samples that the race did not use.
@@ -817,25 +968,49 @@ def choose(
     with show_activity("loading the libraries"):
         from standfast.cli.choose import choose_from_files, choose_in_study
 
-    options = {"by": by, "budget": budget, "level": level, "minutes": minutes, "workers": _count(workers), "out": out}
+    options = {
+        "by": by,
+        "budget": budget,
+        "level": level,
+        "minutes": minutes,
+        "workers": _count(workers),
+        "out": out,
+    }
     if study is not None:
         of_files = {"--model": model, "--data": data, "--explainer": explainer, "--metric": metric}
         given = [option for option, value in of_files.items() if value is not None]
-        check_argument(not given, "study", "a study file alone, or --model and --data", " and ".join(given))
+        check_argument(
+            not given, "study", "a study file alone, or --model and --data", " and ".join(given)
+        )
         found = choose_in_study(study, options)
     else:
         check_argument(
-            model is not None and data is not None, "study", "a study file, or --model and --data", "neither"
+            model is not None and data is not None,
+            "study",
+            "a study file, or --model and --data",
+            "neither",
         )
         assert model is not None
         assert data is not None
-        sources = {"weights": weights, "label": label, "task": task, "reference": reference, "trust": trust}
+        sources = {
+            "weights": weights,
+            "label": label,
+            "task": task,
+            "reference": reference,
+            "trust": trust,
+        }
         question = {"explainers": explainer, "metrics": metric, "decision": decision, "seed": seed}
-        found = choose_from_files(model, data, samples, {**sources, "bounds": bounds}, {**question, **options})
+        found = choose_from_files(
+            model, data, samples, {**sources, "bounds": bounds}, {**question, **options}
+        )
     _echo(str(found))
     if out is not None:
         local = out.removeprefix("file://")
-        where = Path(local) / "report" / "index.html" if "://" not in local else Path("race-report.html")
+        where = (
+            Path(local) / "report" / "index.html"
+            if "://" not in local
+            else Path("race-report.html")
+        )
         _echo(f"report: {found.to_html(where)}")
     if found.chosen is None:
         raise typer.Exit(1)
@@ -864,7 +1039,8 @@ def init(
         ),
     ] = "digits",
     weights: Annotated[
-        str | None, typer.Option(help="Of a module:function: a .safetensors file, or a torch file of tensors.")
+        str | None,
+        typer.Option(help="Of a module:function: a .safetensors file, or a torch file of tensors."),
     ] = None,
     label: Annotated[
         str | None,
@@ -874,7 +1050,10 @@ def init(
         ),
     ] = None,
     bounds: Annotated[
-        str | None, typer.Option(help="Valid values of an input, as 0,1; those of the data set if it has some.")
+        str | None,
+        typer.Option(
+            help="Valid values of an input, as 0,1; those of the data set if it has some."
+        ),
     ] = None,
     task: Annotated[
         str | None,
@@ -884,7 +1063,10 @@ def init(
         ),
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere.")
+        bool,
+        typer.Option(
+            "--trust", help="Run code in a .pt2 or pickled file, or of a module elsewhere."
+        ),
     ] = False,
 ) -> None:
     """Write a commented study file for a model and data, and check that they fit.
@@ -892,7 +1074,13 @@ def init(
     It asks for a model and data that are not given. The model and all explainers are run once, on one
     sample; explainers that fail are left out. Change in the file what you like.
     """
-    from standfast.cli.new_study import read_bounds, read_source, read_task, try_setting, write_study
+    from standfast.cli.new_study import (
+        read_bounds,
+        read_source,
+        read_task,
+        try_setting,
+        write_study,
+    )
     from standfast.cli.tables import choose_form
     from standfast.files import write_atomically
 
@@ -927,6 +1115,10 @@ def main() -> None:
     except StandfastError as error:
         _echo(f"error: {error}", err=True)
         sys.exit(2)
-    except (MemoryError, OSError) as error:  # such as a folder that cannot be written, a full disk, or no answer
+    except (
+        MemoryError,
+        OSError,
+    ) as error:
+        # such as a folder that cannot be written, a full disk, or no answer
         _echo(f"error: {error}" if str(error) else "error: there is not enough memory", err=True)
         sys.exit(2)

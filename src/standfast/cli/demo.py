@@ -36,16 +36,24 @@ def demo_metrics() -> dict[str, Metric]:
     """
     ball = LinfBall(RADIUS)
     return {
-        WORST: WorstCase(ball, "changed_explanation", search="block", threshold=UNRECOGNISABLE, budget=1000),
+        WORST: WorstCase(
+            ball, "changed_explanation", search="block", threshold=UNRECOGNISABLE, budget=1000
+        ),
         f"probability: correlation below {UNRECOGNISABLE:g}": MisinterpretationProbability(
-            ball, "changed_explanation", threshold=UNRECOGNISABLE, method="monte_carlo", samples=DRAWS
+            ball,
+            "changed_explanation",
+            threshold=UNRECOGNISABLE,
+            method="monte_carlo",
+            samples=DRAWS,
         ),
         "max sensitivity": MaxSensitivity(ball, samples=50, normalise=True),
         FAITHFUL: AOPC(),
     }
 
 
-def run_demo(out: Path, seed: int, samples: int, minutes: float | None = None) -> tuple[Path, Results]:
+def run_demo(
+    out: Path, seed: int, samples: int, minutes: float | None = None
+) -> tuple[Path, Results]:
     """Evaluate the first `samples` bundled digits; return the path of the report and the results.
 
     Args:

@@ -12,7 +12,13 @@ from standfast.errors import ArgumentError
 from standfast.evaluation import executor_of
 from standfast.report.sentences import describe_misfits
 from standfast.study.forecast.choice import advise, check_minutes, choose, limit_seconds
-from standfast.study.forecast.estimate import Estimate, Line, describe_seconds, list_marks, mark_seconds
+from standfast.study.forecast.estimate import (
+    Estimate,
+    Line,
+    describe_seconds,
+    list_marks,
+    mark_seconds,
+)
 from standfast.study.forecast.trials import estimate_plan
 from standfast.study.plan import make_plan
 from standfast.study.progress import show_trials
@@ -107,7 +113,10 @@ def _table(
     from rich.text import Text
 
     table = Table(
-        *(("data", "model") if several else ()), what, title=Text(title) if title else None, box=box.SIMPLE_HEAD
+        *(("data", "model") if several else ()),
+        what,
+        title=Text(title) if title else None,
+        box=box.SIMPLE_HEAD,
     )
     heads = ["jobs", "done", "evaluations", "time", "memory"]
     if in_time is not None:
@@ -116,9 +125,15 @@ def _table(
         table.add_column(column, justify="right", no_wrap=True)
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
-        groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(line)
+        groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(
+            line
+        )
     for names, group in groups.items():
-        jobs, done, costs = sum(n.jobs for n in group), sum(n.done for n in group), Estimate(tuple(group))
+        jobs, done, costs = (
+            sum(n.jobs for n in group),
+            sum(n.done for n in group),
+            Estimate(tuple(group)),
+        )
         time_words = mark_seconds(format_duration(costs.seconds), group)
         words = [f"{costs.evaluations:,}", time_words, format_size(costs.memory)]
         if in_time is not None:

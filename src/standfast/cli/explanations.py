@@ -12,7 +12,13 @@ from functools import partial
 from typing import Any
 
 from standfast.cli.kinds import KINDS, Kind, docstring_of, find_needs, first_part
-from standfast.errors import ArgumentError, MissingExtraError, StandfastError, UnknownNameError, suggest_name
+from standfast.errors import (
+    ArgumentError,
+    MissingExtraError,
+    StandfastError,
+    UnknownNameError,
+    suggest_name,
+)
 from standfast.registry import Registry
 from standfast.study.file.options import describe_options, to_plain
 
@@ -30,9 +36,12 @@ def find_kinds(name: str) -> list[str]:
     (['explainers'], ['explainers', 'searches'])
     """
     if name in KINDS:
-        raise ArgumentError("name", "the name of a single thing", f"{name!r}; standfast list {name} shows them")
+        raise ArgumentError(
+            "name", "the name of a single thing", f"{name!r}; standfast list {name} shows them"
+        )
     found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
-    if ":" in name and "metrics" in found:  # metrics are known at once, explainers when they are used
+    # metrics are known at once, explainers when they are used
+    if ":" in name and "metrics" in found:
         found = ["metrics"]
     if not found:
         near = suggest_name(name, {known for kind in KINDS.values() for known in kind.load()})
@@ -50,7 +59,8 @@ def _knows(registry: Registry[Any], name: str) -> bool:
     except (StandfastError, TypeError) as error:
         if isinstance(error, MissingExtraError):
             raise
-        return not isinstance(error, UnknownNameError)  # else the package has no such thing of this kind
+        # else the package has no such thing of this kind
+        return not isinstance(error, UnknownNameError)
     return True
 
 
@@ -67,24 +77,33 @@ def explain_name(name: str, width: int = 100) -> str:
     <BLANKLINE>
     The gradient of the target's logit: |d f_t(x) / d x|.
     """
-    return f"\n\n{'-' * width}\n\n".join(explain_kind(name, KINDS[word], width) for word in find_kinds(name))
+    return f"\n\n{'-' * width}\n\n".join(
+        explain_kind(name, KINDS[word], width) for word in find_kinds(name)
+    )
 
 
 def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
     """The text about the thing of one kind that has this name."""
     entry = kind.load()[name]
     texts = [kind.describe(name, entry)]
-    if kind.one == "metric" and isinstance(entry, type):  # the method is in the docstring of the module
+    # the method is in the docstring of the module
+    if kind.one == "metric" and isinstance(entry, type):
         texts.append(inspect.cleandoc(sys.modules[entry.__module__].__doc__ or ""))
     elif kind.one == "model":
         texts.append(docstring_of(entry))
-    parts = [f"{name} ({kind.one})", *(part for text in texts for part in _paragraphs(first_part(text), width))]
+    parts = [
+        f"{name} ({kind.one})",
+        *(part for text in texts for part in _paragraphs(first_part(text), width)),
+    ]
     if needs := find_needs(kind, entry):
         parts.append(f"Needs: {needs}.")
-    options = [] if kind.one == "model" else list(_list_options(entry, width))  # a trained model has none
+    # a trained model has none
+    options = [] if kind.one == "model" else list(_list_options(entry, width))
     if options:
         parts.append("\n".join(["Options:", *options]))
-    chosen = ":".join(filter(None, (name, getattr(entry, "usual", "")))) if kind.one == "task" else name
+    chosen = (
+        ":".join(filter(None, (name, getattr(entry, "usual", "")))) if kind.one == "task" else name
+    )
     names = {"name": chosen, "title": getattr(entry, "__name__", "")}
     uses = [f"  {form.format(**names)}" for form in (kind.python, kind.study) if form]
     parts.append("\n".join(["Example:", *uses]))
@@ -100,7 +119,9 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
         if lines[0].startswith(" ") or any(line.startswith(("- ", "    ")) for line in lines):
             yield "\n".join(lines)
         else:
-            yield textwrap.fill(" ".join(paragraph.split()), width, break_long_words=False, break_on_hyphens=False)
+            yield textwrap.fill(
+                " ".join(paragraph.split()), width, break_long_words=False, break_on_hyphens=False
+            )
 
 
 def _list_options(entry: Any, width: int) -> Iterator[str]:
@@ -116,7 +137,9 @@ def _list_options(entry: Any, width: int) -> Iterator[str]:
         made = option.name in fields and callable(fields[option.name].default_factory)
         default = fields[option.name].default_factory() if made else option.default
         kind = f": {option.annotation}" if isinstance(option.annotation, str) else ""
-        yield f"  {option.name}{kind}" + (" (must be given)" if default is option.empty else f" = {_write(default)}")
+        yield f"  {option.name}{kind}" + (
+            " (must be given)" if default is option.empty else f" = {_write(default)}"
+        )
         meaning = notes.get(option.name, "").replace("`", "")
         if meaning:
             yield textwrap.fill(meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6)

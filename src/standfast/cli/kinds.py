@@ -81,7 +81,9 @@ def _describe_model(name: str) -> str:
     from standfast.zoo import card
 
     found = card(name)
-    data, scheme = (str(found[key]).partition(",")[0].partition(":")[0] for key in ("data", "scheme"))
+    data, scheme = (
+        str(found[key]).partition(",")[0].partition(":")[0] for key in ("data", "scheme")
+    )
     return f"{found['architecture']} trained on {data}, scheme {scheme}, test accuracy {found['test_accuracy']:.1%}."
 
 
@@ -92,7 +94,9 @@ def find_needs(kind: Kind, entry: Any) -> str:
     if not isinstance(entry, type):
         return ""
     options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()
-    required = [f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING]
+    required = [
+        f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING
+    ]
     neighbourhood_option = getattr(entry, "neighbourhood_option", "")  # which only metrics declare
     given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
     if neighbourhood_option in required:
@@ -206,7 +210,9 @@ class Line:
 
     def format(self, width: int) -> str:
         """One line, the name in a column of `width` characters."""
-        return f"{self.name:{width}}  {self.about}" + (f"  [needs {self.needs}]" if self.needs else "")
+        return f"{self.name:{width}}  {self.about}" + (
+            f"  [needs {self.needs}]" if self.needs else ""
+        )
 
 
 def describe_names(kind: Kind) -> list[Line]:
@@ -217,5 +223,7 @@ def describe_names(kind: Kind) -> list[Line]:
             lines.append(Line(name, f"From the plug-in {registry.plugins[name].value}."))
         else:
             entry = registry[name]
-            lines.append(Line(name, first_sentence(kind.describe(name, entry)), find_needs(kind, entry)))
+            lines.append(
+                Line(name, first_sentence(kind.describe(name, entry)), find_needs(kind, entry))
+            )
     return lines

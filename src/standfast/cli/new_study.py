@@ -145,7 +145,12 @@ class Setting:
         """
         about = self.samples.about
         scaled = "images" in about and "floats" not in about
-        known = self.data.name or "bounds" in self.data.options or {"name", "texts"} & set(about) or scaled
+        known = (
+            self.data.name
+            or "bounds" in self.data.options
+            or {"name", "texts"} & set(about)
+            or scaled
+        )
         if known or self.table is not None or not {"path", "function"} & set(about):
             return False
         levels = 255 * self.samples.inputs
@@ -156,7 +161,9 @@ class Setting:
         """Explainers that suit such a model and such inputs; the study adds controls that fit."""
         own: tuple[str, ...]
         table, differentiable = len(self.shape) == 1, self.tried.differentiable
-        convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules())
+        convolutions = any(
+            isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules()
+        )
         segments = "segments=pixels," if table else ""
         if self.holds_texts:
             return "saliency", "integrated_gradients", "kernel_shap:samples=200"
@@ -164,11 +171,19 @@ class Setting:
             trees = find_spec("shap") is not None
             own = *["tree_shap"] * trees, "kernel_shap:samples=200", "occlusion"
         elif not differentiable:
-            own = f"kernel_shap:{segments}samples=200", f"lime:{segments}samples=200,output=logit", "occlusion"
+            own = (
+                f"kernel_shap:{segments}samples=200",
+                f"lime:{segments}samples=200,output=logit",
+                "occlusion",
+            )
         elif table:
             own = "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200"
         else:
-            own = "saliency", "integrated_gradients", "gradcam" if convolutions else "input_x_gradient"
+            own = (
+                "saliency",
+                "integrated_gradients",
+                "gradcam" if convolutions else "input_x_gradient",
+            )
         return own
 
     def explain_one(self, name: str) -> None:
@@ -182,7 +197,11 @@ class Setting:
             return "worst_case:absolute=False", "seed_agreement", "corruption_curve"
         if self.holds_texts:
             return "worst_case", "misinterpretation_probability", "aopc"
-        return "worst_case", "max_sensitivity:normalise=True", "aopc" if len(self.shape) == 3 else "corruption_curve"
+        return (
+            "worst_case",
+            "max_sensitivity:normalise=True",
+            "aopc" if len(self.shape) == 3 else "corruption_curve",
+        )
 
     @property
     def changes(self) -> dict[str, Any] | None:
@@ -215,11 +234,15 @@ class Setting:
     def describe(self) -> list[str]:
         """What was found, in lines; those of doubts begin with "warning: "."""
         shape = " x ".join(map(str, self.shape)) if not self.holds_texts else "texts"
-        lines = [f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.returned}"]
+        lines = [
+            f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.returned}"
+        ]
         lines += self._describe_accuracy()
         change = "if that is wrong, give --bounds=LOWEST,HIGHEST"
         if self.observed:
-            lines.append(f"warning: valid values of an input: {self.data.options['bounds']}, as they occur; {change}")
+            lines.append(
+                f"warning: valid values of an input: {self.data.options['bounds']}, as they occur; {change}"
+            )
         elif self.bounds_assumed:
             lines.append(f"warning: valid values of an input: [0, 1] is assumed; {change}")
         return lines + self._describe_columns()
@@ -232,13 +255,22 @@ class Setting:
         if not self.tried.task.classes:
             return self._describe_error()
         if labels is None:
-            return [f"warning: {why}it may be untrained, and there are no labels that would show it"] if why else []
+            return (
+                [f"warning: {why}it may be untrained, and there are no labels that would show it"]
+                if why
+                else []
+            )
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
         correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
-        count, chance = len(rows), max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
+        count, chance = (
+            len(rows),
+            max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows)),
+        )
         lines = [f"accuracy on the labels: {correct / count:.1%} of {count} samples"]
         if correct <= count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
-            doubt = f"is it trained? Always naming the most frequent class is right for {chance:.1%}"
+            doubt = (
+                f"is it trained? Always naming the most frequent class is right for {chance:.1%}"
+            )
             lines.append(f"warning: {why}{doubt}")
         return lines
 
@@ -273,7 +305,9 @@ class Setting:
         ]
 
 
-def read_source(text: str, option: str, folder: Path, trust: bool = False, **options: Any) -> Source:
+def read_source(
+    text: str, option: str, folder: Path, trust: bool = False, **options: Any
+) -> Source:
     """What a user means by a text: a name, `module:function`, or a file, relative to the current folder.
 
     Args:
@@ -292,9 +326,18 @@ def read_source(text: str, option: str, folder: Path, trust: bool = False, **opt
     Source(label='digits', options={}, name='digits')
     """
     names: Names = MODELS if option == "--model" else DATA
-    function = re.fullmatch(REFERENCE, text) is not None and not names.knows(text) and not Path(text).exists()
+    function = (
+        re.fullmatch(REFERENCE, text) is not None
+        and not names.knows(text)
+        and not Path(text).exists()
+    )
     given = {key: value for key, value in options.items() if value is not None}
-    check(function or "weights" not in given, "--weights", "none but for a module:function", given.get("weights"))
+    check(
+        function or "weights" not in given,
+        "--weights",
+        "none but for a module:function",
+        given.get("weights"),
+    )
     if names.knows(text):
         if given and set(given) != {"task"}:
             key, value = next(iter(given.items()))
@@ -302,10 +345,14 @@ def read_source(text: str, option: str, folder: Path, trust: bool = False, **opt
         return Source(text, given, text)
     if option == "--model" and (Path(text) / "config.json").is_file():
         place = {"transformers": os.path.relpath(text, folder)}
-        return Source(Path(text).resolve().name, {**place, **({"trust": True} if trust else {}), **given})
+        return Source(
+            Path(text).resolve().name, {**place, **({"trust": True} if trust else {}), **given}
+        )
     if Path(text).exists():
         code = text.endswith((".pt2", *PICKLES))
-        expected = f"--trust for a {Path(text).suffix} file, because opening it can run code that is in it"
+        expected = (
+            f"--trust for a {Path(text).suffix} file, because opening it can run code that is in it"
+        )
         check(trust or not code, option, expected, repr(text))
         path = {"path": os.path.relpath(text, folder)}
         return Source(Path(text).stem, {**path, **({"trust": True} if code else {}), **given})
@@ -382,7 +429,8 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
     labelled = data if "task" in model.options else data.with_option("targets", "labels")
     try:
         grid = _load(model, labelled, folder, check=True)
-    except StudyError:  # there are no labels, or they do not fit the model; or the error is raised again
+    except StudyError:
+        # there are no labels, or they do not fit the model; or the error is raised again
         grid = _load(model, data, folder, check=True)
     samples = grid.data[data.label]
     tried = grid.models[model.label].model(samples, "cpu")
@@ -399,12 +447,16 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     """
     places = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
     unit = 10.0**-places
-    return round(math.floor(low / unit) * unit, places), round(math.ceil(high / unit) * unit, places)
+    return round(math.floor(low / unit) * unit, places), round(
+        math.ceil(high / unit) * unit, places
+    )
 
 
 def _load(model: Source, data: Source, folder: Path, check: bool = False) -> Grid:
     entries = {"data": {data.label: data.entry}, "models": {model.label: model.entry}}
-    return study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder).grid(check=check)
+    return study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder).grid(
+        check=check
+    )
 
 
 def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
@@ -423,13 +475,21 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
     text = _fill(setting, setting.explainers, study)
     grid = study_from(YAML(typ="safe").load(text), study.parent).grid()
     left_out, fit = {}, []
-    explainers = {label: explainer for label, explainer in grid.explainers.items() if label not in grid.controls}
+    explainers = {
+        label: explainer
+        for label, explainer in grid.explainers.items()
+        if label not in grid.controls
+    }
     for given, (label, explainer) in zip(setting.explainers, explainers.items(), strict=True):
         try:
             explainer(setting.tried, setting.samples.inputs[:1])
             fit.append(given)
         except Exception as error:  # a model of the user's may raise anything
-            left_out[label] = f"{error}" if isinstance(error, StandfastError) else f"{type(error).__name__}: {error}"
+            left_out[label] = (
+                f"{error}"
+                if isinstance(error, StandfastError)
+                else f"{type(error).__name__}: {error}"
+            )
     return _fill(setting, fit, study), left_out
 
 

@@ -52,7 +52,10 @@ def read_units(texts: Sequence[str]) -> dict[str, str] | None:
     for text in texts:
         column, sign, unit = text.partition("=")
         check(
-            bool(sign and column.strip() and unit.strip()), "--unit", "a column and its unit, as income=EUR", repr(text)
+            bool(sign and column.strip() and unit.strip()),
+            "--unit",
+            "a column and its unit, as income=EUR",
+            repr(text),
         )
         units[column.strip()] = unit.strip()
     return units or None
@@ -87,7 +90,12 @@ def read_rows(
     setting = load_setting(model, data, trust=trust, **options)
     count = len(setting.samples)
     for row in rows:
-        check(0 <= row < count, "--row", f"a number from 0 to {count - 1}, as {data} has {count} rows", row)
+        check(
+            0 <= row < count,
+            "--row",
+            f"a number from 0 to {count - 1}, as {data} has {count} rows",
+            row,
+        )
     chosen = list(rows) or list(range(count))
     name = _choose_explainer(setting) if explainer is None else explainer
     again = [_load_again(text, setting, folder, trust, options) for text in retrained] or None
@@ -112,8 +120,12 @@ def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) 
         ArgumentError: something is not there, or does not fit.
     """
     folder = Path.cwd()
-    of_model = read_source(model, "--model", folder, trust, weights=options.get("weights"), task=options.get("task"))
-    of_data = read_source(data, "--data", folder, trust, label=options.get("label"), bounds=options.get("bounds"))
+    of_model = read_source(
+        model, "--model", folder, trust, weights=options.get("weights"), task=options.get("task")
+    )
+    of_data = read_source(
+        data, "--data", folder, trust, label=options.get("label"), bounds=options.get("bounds")
+    )
     of_data = choose_form(of_model, of_data, folder)
     if options.get("reference") is not None:
         is_table = "table" in of_data.options
@@ -129,7 +141,11 @@ def take_inputs(setting: Setting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
         table = reader.table
         function = find_frame_function(setting.tried)
         assert function is not None  # as every model of data frames has one
-        return function.estimator, table.decode(setting.samples.inputs[rows]), table.decode(table.rows)
+        return (
+            function.estimator,
+            table.decode(setting.samples.inputs[rows]),
+            table.decode(table.rows),
+        )
     if isinstance(reader, TextReader):
         return load_estimator(setting.model, Path.cwd()), [reader.texts[row] for row in rows], None
     return setting.tried, setting.samples.inputs[rows], None
@@ -144,16 +160,24 @@ def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, 
     options = data.options
     path = options.get("reference") or options["table"]
     label = options.get("label")
-    types = {name: how for name, how in (options.get("types") or {}).items() if name not in options.get("drop", ())}
+    types = {
+        name: how
+        for name, how in (options.get("types") or {}).items()
+        if name not in options.get("drop", ())
+    }
     whole, _ = read_frame(folder / path, types)
-    expected = "training rows with the column that the model learns, which --label names, for --retrain"
+    expected = (
+        "training rows with the column that the model learns, which --label names, for --retrain"
+    )
     check(label in whole.columns, "--reference", expected, f"{path} without it")
     known = whole[whole[label].notna()]
     rows = known.drop(columns=[label, *options.get("drop", ())], errors="ignore")
     return table.decode(table.encode(rows)), known[label].tolist()
 
 
-def _load_again(text: str, setting: Setting, folder: Path, trust: bool, options: Mapping[str, Any]) -> Any:
+def _load_again(
+    text: str, setting: Setting, folder: Path, trust: bool, options: Mapping[str, Any]
+) -> Any:
     """A model that was trained again, in the form in which the given one is explained."""
     source = read_source(text, "--model", folder, trust, task=options.get("task"))
     if setting.samples.reader is not None:
@@ -171,10 +195,14 @@ def name_rows(found: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards
     """
     source = Path(data).name
     numbers = dict(enumerate(rows))
-    cards = tuple(replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in found)
+    cards = tuple(
+        replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in found
+    )
     skipped = {numbers.get(sample, sample): status for sample, status in found.skipped.items()}
     counter_examples = {
-        numbers.get(sample, sample): tuple(replace(example, sample=numbers.get(sample, sample)) for example in examples)
+        numbers.get(sample, sample): tuple(
+            replace(example, sample=numbers.get(sample, sample)) for example in examples
+        )
         for sample, examples in found.counter_examples.items()
     }
     return replace(found, cards=cards, skipped=skipped, counter_examples=counter_examples)
@@ -197,4 +225,6 @@ def _choose_explainer(setting: Setting) -> str:
             reasons.append(f"{name}: {error}")
         else:
             return name
-    raise ArgumentError("--explainer", "the name of one, as those that are usual fail", "; ".join(reasons))
+    raise ArgumentError(
+        "--explainer", "the name of one, as those that are usual fail", "; ".join(reasons)
+    )

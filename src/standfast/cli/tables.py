@@ -73,12 +73,23 @@ def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> So
         return rows.assign(**{name: typed[name] for name in types})
 
     types = find_types(estimator, columns, cells, read_rows)
-    if cells is not None and label in frame.columns and is_text_label(estimator, frame[label], cells[label]):
+    if (
+        cells is not None
+        and label in frame.columns
+        and is_text_label(estimator, frame[label], cells[label])
+    ):
         types[str(label)] = "text"
     drop = [str(name) for name in unused if name != label]
-    options = {"label": label, "drop": drop, "types": {str(name): how for name, how in types.items()}}
+    options = {
+        "label": label,
+        "drop": drop,
+        "types": {str(name): how for name, how in types.items()},
+    }
     more = {key: value for key, value in data.options.items() if key not in ("path", "label")}
-    return Source(data.label, {"table": path, **{key: value for key, value in options.items() if value}, **more})
+    return Source(
+        data.label,
+        {"table": path, **{key: value for key, value in options.items() if value}, **more},
+    )
 
 
 def _read_both(path: Path) -> tuple[Any, Any]:
@@ -103,7 +114,9 @@ def _find_texts(path: Path) -> str | None:
     except ArgumentError:  # another kind of file; what is wrong is said where it is loaded
         return None
     lengths = {
-        name: frame[name].str.len_chars().mean() or 0.0 for name in frame.columns if frame[name].dtype == pl.String
+        name: frame[name].str.len_chars().mean() or 0.0
+        for name in frame.columns
+        if frame[name].dtype == pl.String
     }
     return max(lengths, key=lambda name: lengths[name], default=None)
 
@@ -115,6 +128,10 @@ def _find_usual_label(columns: Any) -> Any:
 
 def _find_label(estimator: Any, unused: Any) -> str | None:
     classes = set(name_classes(estimator))
-    fitting = [str(name) for name in unused.columns if classes == set(map(str, unused[name].dropna().unique()))]
+    fitting = [
+        str(name)
+        for name in unused.columns
+        if classes == set(map(str, unused[name].dropna().unique()))
+    ]
     single = [str(unused.columns[0])] if unused.shape[1] == 1 else []
     return next(iter([*fitting, *single]), None)

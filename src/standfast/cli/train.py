@@ -34,7 +34,13 @@ from standfast.errors import (
 from standfast.files import write_atomically
 from standfast.records import set_fields
 from standfast.registry import Registry, build, parse_options
-from standfast.training.classifier import accuracy, initialize, random_flip, random_noise_blocks, random_shift
+from standfast.training.classifier import (
+    accuracy,
+    initialize,
+    random_flip,
+    random_noise_blocks,
+    random_shift,
+)
 from standfast.training.loop import Augmentation, Epoch, Training
 from standfast.training.objective import Scheme
 from standfast.training.schemes import schemes, spell_scheme
@@ -44,7 +50,9 @@ augmentations: Registry[Augmentation | None] = Registry("augmentation")
 augmentations.add("none", None)
 augmentations.add("shift", random_shift)
 augmentations.add("flip", random_flip)
-augmentations.add("shift_flip", lambda inputs, generator: random_flip(random_shift(inputs, generator), generator))
+augmentations.add(
+    "shift_flip", lambda inputs, generator: random_flip(random_shift(inputs, generator), generator)
+)
 augmentations.add("noise_blocks", random_noise_blocks)
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -102,9 +110,20 @@ class Plan:
             if option not in known:
                 raise UnknownOptionError(self.architecture, option, value, known)
         # one text for equal options
-        texts = ",".join(f"{option}={value!r}" for option, value in sorted(self.model_options.items()))
-        set_fields(self, scheme=spell_scheme(self.make_scheme()), model=f"{self.architecture}:{texts}".rstrip(":"))
-        check(self.precision in ("auto", *PRECISIONS), "precision", f"auto, {', '.join(PRECISIONS)}", self.precision)
+        texts = ",".join(
+            f"{option}={value!r}" for option, value in sorted(self.model_options.items())
+        )
+        set_fields(
+            self,
+            scheme=spell_scheme(self.make_scheme()),
+            model=f"{self.architecture}:{texts}".rstrip(":"),
+        )
+        check(
+            self.precision in ("auto", *PRECISIONS),
+            "precision",
+            f"auto, {', '.join(PRECISIONS)}",
+            self.precision,
+        )
         check_integer(self.seed, "seed", 0)
         try:
             device = self._choose_device()
@@ -127,7 +146,9 @@ class Plan:
     def name(self) -> str:
         """What the files of the result are called."""
         scheme = self.scheme.partition(":")[0].replace("_", "-")
-        return "-".join(re.sub(r"[^\w.+]+", "-", part).strip("-") for part in (self.model, self.data, scheme))
+        return "-".join(
+            re.sub(r"[^\w.+]+", "-", part).strip("-") for part in (self.model, self.data, scheme)
+        )
 
     def make_scheme(self) -> Scheme:
         """The scheme that its text describes."""
@@ -147,7 +168,9 @@ class Plan:
             return values if device.type == "cpu" else values.to(device)
 
         generator = torch.Generator().manual_seed(self.seed)
-        module = initialize(self.module(len(training.classes), training.inputs.shape[1]), generator).to(device)
+        module = initialize(
+            self.module(len(training.classes), training.inputs.shape[1]), generator
+        ).to(device)
         return Training(
             module,
             place(training.inputs),
@@ -162,7 +185,11 @@ class Plan:
             bounds=training.bounds,
             precision=self._choose_precision(),
             optimizer=self.optimizer,
-            extras={name: place(values) for name, values in training.extras.items() if name in scheme.extras},
+            extras={
+                name: place(values)
+                for name, values in training.extras.items()
+                if name in scheme.extras
+            },
         )
 
     def module(self, num_classes: int, in_channels: int) -> nn.Module:
@@ -225,10 +252,14 @@ def fit(plan: Plan, out: str | Path, *, download: bool = False, show: bool = Fal
         ModelError: the architecture does not accept these inputs, or training diverged.
     """
     folder = Path(out)
-    weights, card_file, checkpoint = (folder / f"{plan.name}.{end}" for end in ("safetensors", "json", "checkpoint"))
+    weights, card_file, checkpoint = (
+        folder / f"{plan.name}.{end}" for end in ("safetensors", "json", "checkpoint")
+    )
     if card_file.exists() and weights.exists():
         return Fitted(weights, _read_card(card_file, weights, plan), was_there=True)
-    training, test = (data.load(f"{plan.data}:{split}", download=download) for split in ("train", "test"))
+    training, test = (
+        data.load(f"{plan.data}:{split}", download=download) for split in ("train", "test")
+    )
     run = plan.training(training)
     _try_out(plan, run)
     folder.mkdir(parents=True, exist_ok=True)
@@ -239,15 +270,21 @@ def fit(plan: Plan, out: str | Path, *, download: bool = False, show: bool = Fal
 
     def keep(epoch: Epoch) -> None:
         content = io.BytesIO()
-        torch.save({"format": _FORMAT, "options": plan.options(), "training": run.state_dict()}, content)
+        torch.save(
+            {"format": _FORMAT, "options": plan.options(), "training": run.state_dict()}, content
+        )
         # the digest is needed because torch reads damaged numbers without an error
-        write_atomically(checkpoint, hashlib.sha256(content.getvalue()).digest() + content.getvalue())
+        write_atomically(
+            checkpoint, hashlib.sha256(content.getvalue()).digest() + content.getvalue()
+        )
         if show:
             said = f"epoch {epoch.number} of {epoch.epochs}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.2%}"
             print(said, file=sys.stderr, flush=True)
 
     run.run(keep)
-    content = save_safetensors({key: each.detach().cpu().contiguous() for key, each in run.module.state_dict().items()})
+    content = save_safetensors(
+        {key: each.detach().cpu().contiguous() for key, each in run.module.state_dict().items()}
+    )
     card = _make_card(plan, run, test) | {"weights_sha256": hashlib.sha256(content).hexdigest()}
     write_atomically(weights, content)
     write_atomically(card_file, (json.dumps(card, indent=2) + "\n").encode())
@@ -262,8 +299,15 @@ def _try_out(plan: Plan, run: Training) -> None:
         with torch.no_grad():
             logits = module.eval()(run.inputs[:1].to(run.device))
     except RuntimeError as error:
-        raise ModelError(f"{plan.architecture} does not take inputs of shape {shape}: {error}") from error
-    check(logits.ndim == 2, "model", "one that gives (1, classes) for an input", f"{plan.model}: {tuple(logits.shape)}")
+        raise ModelError(
+            f"{plan.architecture} does not take inputs of shape {shape}: {error}"
+        ) from error
+    check(
+        logits.ndim == 2,
+        "model",
+        "one that gives (1, classes) for an input",
+        f"{plan.model}: {tuple(logits.shape)}",
+    )
 
 
 def _continue(run: Training, checkpoint: Path, plan: Plan) -> None:
@@ -278,7 +322,9 @@ def _continue(run: Training, checkpoint: Path, plan: Plan) -> None:
         if options == plan.options():
             run.load_state_dict(found["training"])
     except Exception as error:  # on another kind of file, the loader may raise any exception
-        raise StandfastError(f"{checkpoint} is damaged, or no checkpoint of this version; delete it") from error
+        raise StandfastError(
+            f"{checkpoint} is damaged, or no checkpoint of this version; delete it"
+        ) from error
     _check_options(options, plan, checkpoint)
 
 
@@ -288,7 +334,9 @@ def _read_card(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any]:
         card: dict[str, Any] = json.loads(card_file.read_bytes())
         options, digest = dict(card["options"]), card["weights_sha256"]
     except (ValueError, KeyError, TypeError) as error:
-        raise StandfastError(f"{card_file} is no card of a training; delete it and the weights") from error
+        raise StandfastError(
+            f"{card_file} is no card of a training; delete it and the weights"
+        ) from error
     _check_options(options, plan, card_file)
     if hashlib.sha256(weights.read_bytes()).hexdigest() != digest:
         raise StandfastError(f"{weights} is not what {card_file.name} describes; delete both")
@@ -297,14 +345,22 @@ def _read_card(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any]:
 
 def _check_options(stored: Mapping[str, Any], plan: Plan, file: Path) -> None:
     wanted = plan.options().items()
-    changed = [f"{key} is {stored.get(key)} there and {value} now" for key, value in wanted if stored.get(key) != value]
+    changed = [
+        f"{key} is {stored.get(key)} there and {value} now"
+        for key, value in wanted
+        if stored.get(key) != value
+    ]
     expected = f"the options that {file} was made with (else another folder, or delete this file)"
     check(not changed, "options", expected, "; ".join(changed))
 
 
 def _make_card(plan: Plan, run: Training, test: Dataset) -> dict[str, Any]:
     """All that is worth knowing of a model, but the digest of its weights."""
-    options, count, kind = plan.options(), len(run.inputs), "series" if test.inputs.ndim == 3 else "images"
+    options, count, kind = (
+        plan.options(),
+        len(run.inputs),
+        "series" if test.inputs.ndim == 3 else "images",
+    )
     optimizer = {"adamw": "AdamW", "radam": "RAdam"}[plan.optimizer]
     return {
         "name": plan.name,
@@ -314,7 +370,10 @@ def _make_card(plan: Plan, run: Training, test: Dataset) -> dict[str, Any]:
         "in_channels": test.inputs.shape[1],
         "data": f"{plan.data}, {count:,} training and {len(test):,} test {kind}, inputs in {list(test.bounds)}",
         "scheme": f"{run.scheme.describe()}; {optimizer}, linear warm-up and cosine, augmentation: {plan.augment}",
-        **{key: options[key] for key in ("epochs", "batch_size", "learning_rate", "weight_decay", "seed")},
+        **{
+            key: options[key]
+            for key in ("epochs", "batch_size", "learning_rate", "weight_decay", "seed")
+        },
         "train_accuracy": accuracy(run.module, run.inputs, run.labels),
         "test_accuracy": accuracy(run.module, test.inputs, test.labels),
         "parameters": sum(parameter.numel() for parameter in run.module.parameters()),

@@ -35,7 +35,10 @@ def bundled(name: str) -> Dataset:
 
 
 def _read_digits() -> Dataset:
-    with (files("standfast.data") / "assets" / "digits.npz").open("rb") as file, np.load(file) as stored:
+    with (
+        (files("standfast.data") / "assets" / "digits.npz").open("rb") as file,
+        np.load(file) as stored,
+    ):
         inputs = torch.from_numpy(stored["inputs"]).to(torch.float32).div_(255)
         labels = torch.from_numpy(stored["labels"]).to(torch.int64)
         classes = tuple(str(label) for label in stored["classes"])
@@ -51,7 +54,9 @@ def film_reviews() -> tuple[list[str], torch.Tensor]:
     """
     content = (files("standfast.data") / "assets" / "sentences.tsv").read_text("utf-8")
     rows = [line.split("\t") for line in content.splitlines()]
-    return [html.unescape(text) for _, text in rows], torch.tensor([int(float(rating) > 0) for rating, _ in rows])
+    return [html.unescape(text) for _, text in rows], torch.tensor(
+        [int(float(rating) > 0) for rating, _ in rows]
+    )
 
 
 def _read_sentences() -> Dataset:

@@ -59,7 +59,12 @@ def decode_text(path: Path, content: bytes) -> str:
         if encoding != "utf-8":
             got += f", which begins as {encoding.upper()}"
         raise ArgumentError("path", expected, got) from error
-    check("\0" not in text, "path", expected, f"zero bytes in {path.name}, as in UTF-16 without its mark")
+    check(
+        "\0" not in text,
+        "path",
+        expected,
+        f"zero bytes in {path.name}, as in UTF-16 without its mark",
+    )
     return text
 
 

@@ -12,7 +12,14 @@ from torch.nn import functional as F
 
 from standfast.errors import FINITE, check
 from standfast.records import set_fields
-from standfast.tensors import Bound, describe_bounds, describe_no_tensor, read_bounds, suggest_dtype, suggest_layout
+from standfast.tensors import (
+    Bound,
+    describe_bounds,
+    describe_no_tensor,
+    read_bounds,
+    suggest_dtype,
+    suggest_layout,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,16 +62,33 @@ class Dataset:
     tokens: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        check(isinstance(self.inputs, Tensor), "inputs", "a torch.Tensor", describe_no_tensor(self.inputs))
+        check(
+            isinstance(self.inputs, Tensor),
+            "inputs",
+            "a torch.Tensor",
+            describe_no_tensor(self.inputs),
+        )
         fits = self.inputs.dtype == torch.float32
-        check(fits, "inputs", "float32", f"{self.inputs.dtype}: {suggest_dtype(self.inputs, torch.float32)}")
+        check(
+            fits,
+            "inputs",
+            "float32",
+            f"{self.inputs.dtype}: {suggest_dtype(self.inputs, torch.float32)}",
+        )
         check(self.inputs.ndim >= 2, "inputs", "shape (N, ...)", tuple(self.inputs.shape))
         fits = isinstance(self.labels, Tensor)
         got = f"{type(self.labels).__name__}: use torch.as_tensor(labels).long()"
         check(fits, "labels", "an int64 torch.Tensor", got)
-        check(self.labels.dtype == torch.int64, "labels", "int64", f"{self.labels.dtype}: use labels.long()")
+        check(
+            self.labels.dtype == torch.int64,
+            "labels",
+            "int64",
+            f"{self.labels.dtype}: use labels.long()",
+        )
         count = len(self.inputs)
-        check(self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape))
+        check(
+            self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape)
+        )
         bounds = tuple(bound if bound.ndim else bound.item() for bound in read_bounds(self.bounds))
         set_fields(self, classes=_read_classes(self.classes), bounds=bounds)
         if count > 0:
@@ -95,7 +119,12 @@ class Dataset:
         classes = f"{len(self.classes)} classes"
         if sum(map(len, self.classes)) <= 60:
             classes += ": " + ", ".join(self.classes)
-        parts = [repr(self.name), f"{len(self)} x {shape}", classes, f"bounds {describe_bounds(self.bounds)}"]
+        parts = [
+            repr(self.name),
+            f"{len(self)} x {shape}",
+            classes,
+            f"bounds {describe_bounds(self.bounds)}",
+        ]
         if self.extras:
             parts.append(f"extras: {', '.join(self.extras)}")
         parts += [name for name in ("features", "tokens") if getattr(self, name) is not None]
@@ -137,7 +166,8 @@ class Dataset:
         if not per_class:
             check(n <= len(self), "n", f"at most {len(self)}, the number of samples", n)
             return self[:n]
-        member = self.labels[:, None] == torch.arange(len(self.classes), device=self.labels.device)  # (N, K)
+        # (N, K)
+        member = self.labels[:, None] == torch.arange(len(self.classes), device=self.labels.device)
         smallest = int(member.sum(dim=0).min())
         check(n <= smallest, "n", f"at most the {smallest} samples of the smallest class", n)
         among_first = (member.cumsum(dim=0) <= n) & member
@@ -161,7 +191,13 @@ class Dataset:
         """The samples of these rows, which `select` takes out of a tensor: as a view, where it can."""
         extras = {name: select(values) for name, values in self.extras.items()}
         tokens = None if self.tokens is None else tuple(self.tokens[row] for row in rows)
-        return replace(self, inputs=select(self.inputs), labels=select(self.labels), extras=extras, tokens=tokens)
+        return replace(
+            self,
+            inputs=select(self.inputs),
+            labels=select(self.labels),
+            extras=extras,
+            tokens=tokens,
+        )
 
 
 def checked_names(

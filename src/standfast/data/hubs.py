@@ -25,7 +25,13 @@ import torch
 from standfast.data.dataset import Dataset
 from standfast.data.root import VARIABLE, MissingDataError, data_root
 from standfast.data.samples import from_samples
-from standfast.errors import ArgumentError, MissingExtraError, UnknownNameError, check, check_integer
+from standfast.errors import (
+    ArgumentError,
+    MissingExtraError,
+    UnknownNameError,
+    check,
+    check_integer,
+)
 from standfast.registry import parse_options
 
 #: the options of a name
@@ -49,8 +55,14 @@ def load_from_torchvision(name: str, download: bool = False) -> Dataset:
     kind, split, options = _parse_name(name, form, _OPTIONS)
     try:
         sets: Any = importlib.import_module("torchvision.datasets")
-    except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another version of torch
-        raise MissingExtraError(f"{name} (torchvision: {type(error).__name__}: {error})", "data") from error
+    except (
+        ImportError,
+        RuntimeError,
+    ) as error:
+        # RuntimeError: it was built for another version of torch
+        raise MissingExtraError(
+            f"{name} (torchvision: {type(error).__name__}: {error})", "data"
+        ) from error
     if kind not in sets.__all__:
         raise UnknownNameError("data set of torchvision", kind, sets.__all__)
     samples = _make(getattr(sets, kind), split, name, download)
@@ -64,7 +76,12 @@ def _make(kind: Any, split: str, name: str, download: bool) -> Any:
     root = data_root() / "torchvision"
     arguments: dict[str, Any] = {"download": download} if "download" in accepted else {}
     if title == "ImageFolder":
-        check(".." not in split and not split.startswith("/"), "name", "a folder under torchvision/", repr(split))
+        check(
+            ".." not in split and not split.startswith("/"),
+            "name",
+            "a folder under torchvision/",
+            repr(split),
+        )
         root = root / split
     elif "train" in accepted:
         check(split in ("train", "test"), "split", f"train or test for {title}", repr(split))
@@ -100,7 +117,12 @@ def load_from_hub(name: str, download: bool = False) -> Dataset:
     config = options.pop("config", None)
     for part in (repository, split, *([config] if config else ())):
         fits = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", part) is not None and ".." not in part
-        check(fits, "name", "letters, digits and . _ - in names, splits and configurations", repr(part))
+        check(
+            fits,
+            "name",
+            "letters, digits and . _ - in names, splits and configurations",
+            repr(part),
+        )
     folder = data_root() / "huggingface" / repository / (config or "") / split
     try:
         package: Any = importlib.import_module("datasets")
@@ -128,7 +150,9 @@ def _download(package: Any, repository: str, config: str | None, split: str, fol
         samples = package.load_dataset(repository, config, split=split)
     except Exception as error:  # the hub, the package and the network raise many kinds of errors
         message = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise MissingDataError(f"huggingface:{repository}:{split}: could not be downloaded: {message}") from error
+        raise MissingDataError(
+            f"huggingface:{repository}:{split}: could not be downloaded: {message}"
+        ) from error
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{split}."))
     try:
@@ -138,7 +162,9 @@ def _download(package: Any, repository: str, config: str | None, split: str, fol
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _parse_name(name: str, form: str, option_names: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+def _parse_name(
+    name: str, form: str, option_names: Sequence[str]
+) -> tuple[str, str, dict[str, Any]]:
     """The second and the third part of a name such as `"torchvision:GTSRB:test:size=32,count=10"`, and its options.
 
     `form` describes a valid name in messages.

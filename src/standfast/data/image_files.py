@@ -55,7 +55,9 @@ class Images:
     floats: bool
 
 
-def load_images(folder: Path, count: int | None, size: Size | None, grayscale: bool | None) -> Images:
+def load_images(
+    folder: Path, count: int | None, size: Size | None, grayscale: bool | None
+) -> Images:
     """The images of a folder, and their classes, as `user_files.read_images` describes them.
 
     Raises:
@@ -67,7 +69,9 @@ def load_images(folder: Path, count: int | None, size: Size | None, grayscale: b
     names = [str(file.path.relative_to(folder)) for file in chosen]
     floats = _check_one_kind(names, pictures)
     _warn_of_orientations(names, pictures)
-    are_gray = all(len(picture.pixels) == 1 for picture in pictures) if grayscale is None else grayscale
+    are_gray = (
+        all(len(picture.pixels) == 1 for picture in pictures) if grayscale is None else grayscale
+    )
     pixels = [_to_channels(picture.pixels, are_gray) for picture in pictures]
     if size is not None:
         pixels = [resize(picture, size) for picture in pixels]
@@ -80,7 +84,12 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
     """The files of a folder, or those of its subfolders in turn, and the names of the subfolders, the classes."""
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and _list_images(path))
     flat = _list_images(folder)
-    check(not (classes and flat), "path", "images in the folder or in its subfolders", f"both in {folder.name}")
+    check(
+        not (classes and flat),
+        "path",
+        "images in the folder or in its subfolders",
+        f"both in {folder.name}",
+    )
     files = [_File(path, None) for path in flat] or _take_turns(folder, classes)
     check(len(files) > 0, "path", f"images ({', '.join(IMAGES)})", f"none in {folder.name}")
     return files, classes
@@ -88,7 +97,10 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
 
 def _take_turns(folder: Path, classes: list[str]) -> list[_File]:
     """The first image of each class, the second of each, and so on."""
-    by_class = [[_File(path, label) for path in _list_images(folder / name)] for label, name in enumerate(classes)]
+    by_class = [
+        [_File(path, label) for path in _list_images(folder / name)]
+        for label, name in enumerate(classes)
+    ]
     turns = itertools.zip_longest(*by_class)
     return [file for turn in turns for file in turn if file is not None]
 
@@ -137,7 +149,9 @@ def _check_pages(name: str, image: Any) -> None:
     image.seek(1)
     stacked = image.size == size
     image.seek(0)
-    got = f"{pages} pages in {name}; a stack can be given as an array (N, C, D, H, W) in a .npy file"
+    got = (
+        f"{pages} pages in {name}; a stack can be given as an array (N, C, D, H, W) in a .npy file"
+    )
     check(not stacked, "path", "one picture in each file", got)
 
 
@@ -150,7 +164,11 @@ def _check_one_kind(names: list[str], pictures: list[_Picture]) -> bool:
     kinds = [picture.floats for picture in pictures]
     if len(set(kinds)) > 1:
         got = f"floats in {names[kinds.index(True)]}, and whole numbers in {names[kinds.index(False)]}"
-        raise ArgumentError("path", "images with one kind of numbers, since only whole ones are scaled to [0, 1]", got)
+        raise ArgumentError(
+            "path",
+            "images with one kind of numbers, since only whole ones are scaled to [0, 1]",
+            got,
+        )
     return kinds[0]
 
 
@@ -168,9 +186,13 @@ def _check_one_size(names: list[str], pictures: list[Tensor]) -> None:
     """Raise `ArgumentError` unless all pictures `(channels, height, width)` have one size."""
     for name, picture in zip(names, pictures, strict=True):
         if picture.shape != pictures[0].shape:
-            first, other = (f"{shape[1]} x {shape[2]}" for shape in (pictures[0].shape, picture.shape))
+            first, other = (
+                f"{shape[1]} x {shape[2]}" for shape in (pictures[0].shape, picture.shape)
+            )
             got = f"{first} ({names[0]}) and {other} ({name})"
-            raise ArgumentError("path", "images of one size, or size: [height, width] to resize them", got)
+            raise ArgumentError(
+                "path", "images of one size, or size: [height, width] to resize them", got
+            )
 
 
 def _to_channels(picture: Tensor, gray: bool) -> Tensor:

@@ -50,18 +50,67 @@ PREFIXES = {"train": "train", "test": "t10k"}  # of the files of MNIST
 UNSIGNED_BYTE = 0x08  # the only type of value that the MNIST files use
 GZIP_MAGIC = b"\x1f\x8b"
 SIDE = 32  # of the images of CIFAR-10 and GTSRB
-BATCHES = {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "test": ("test_batch",)}
+BATCHES = {
+    "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
+    "test": ("test_batch",),
+}
 BINARY, MOSAICS, SIGNS = "cifar-10-batches-bin", "cifar10", "gtsrb_small"
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 CIFAR_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
-CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
 SIGN_CLASSES = (
     *(f"speed limit {speed}" for speed in (20, 30, 50, 60, 70, 80)),
-    *("end of speed limit 80", "speed limit 100", "speed limit 120", "no overtaking", "no overtaking by lorries"),
-    *("priority at the next crossing", "priority road", "give way", "stop", "no vehicles", "no lorries", "no entry"),
-    *("danger", "bend to the left", "bend to the right", "double bend", "uneven road", "slippery road"),
-    *("road narrows on the right", "road works", "traffic lights", "pedestrians", "children", "bicycles"),
-    *("ice or snow", "wild animals", "end of all restrictions", "turn right", "turn left", "straight ahead only"),
+    *(
+        "end of speed limit 80",
+        "speed limit 100",
+        "speed limit 120",
+        "no overtaking",
+        "no overtaking by lorries",
+    ),
+    *(
+        "priority at the next crossing",
+        "priority road",
+        "give way",
+        "stop",
+        "no vehicles",
+        "no lorries",
+        "no entry",
+    ),
+    *(
+        "danger",
+        "bend to the left",
+        "bend to the right",
+        "double bend",
+        "uneven road",
+        "slippery road",
+    ),
+    *(
+        "road narrows on the right",
+        "road works",
+        "traffic lights",
+        "pedestrians",
+        "children",
+        "bicycles",
+    ),
+    *(
+        "ice or snow",
+        "wild animals",
+        "end of all restrictions",
+        "turn right",
+        "turn left",
+        "straight ahead only",
+    ),
     *("straight ahead or right", "straight ahead or left", "keep right", "keep left", "roundabout"),
     *("end of no overtaking", "end of no overtaking by lorries"),
 )
@@ -72,7 +121,8 @@ class IdxSource:
     """A data set in the format of MNIST: its folders under the data root, and where to download it."""
 
     name: str
-    folders: tuple[str, ...]  # under the data root; downloads go to the first, the others are torchvision's
+    # under the data root; downloads go to the first, the others are torchvision's
+    folders: tuple[str, ...]
     mirror: str
     md5: Mapping[str, str]  # checksums of the compressed files at the mirror
     classes: tuple[str, ...]
@@ -101,7 +151,17 @@ FASHION_MNIST = IdxSource(
         "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
     },
     classes=(
-        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag"),
+        *(
+            "T-shirt/top",
+            "Trouser",
+            "Pullover",
+            "Dress",
+            "Coat",
+            "Sandal",
+            "Shirt",
+            "Sneaker",
+            "Bag",
+        ),
         "Ankle boot",
     ),
 )
@@ -177,7 +237,10 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
     if len(files) < len(names):
         numbers = ", ".join(file.stem.rpartition("_")[2] for file in files)
         title += f" (batch{'es' if len(files) > 1 else ''} {numbers} of {len(names)})"
-    batches = [_read_binary(file) if file.suffix == ".bin" else _read_labelled_mosaic(file, split) for file in files]
+    batches = [
+        _read_binary(file) if file.suffix == ".bin" else _read_labelled_mosaic(file, split)
+        for file in files
+    ]
     images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     return _make_dataset(title, images, labels, CIFAR_CLASSES, files[0])
 
@@ -215,15 +278,21 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
     tiles = read_mosaic(mosaic)
     types = {"split": pl.String, "class_id": pl.Int64, "column": pl.Int64}
     try:
-        rows = pl.read_csv(table, columns=list(types), schema_overrides=types).filter(pl.col("split") == split)
+        rows = pl.read_csv(table, columns=list(types), schema_overrides=types).filter(
+            pl.col("split") == split
+        )
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise ArgumentError(str(table), f"a table with the columns {', '.join(types)}", str(error)) from error
+        raise ArgumentError(
+            str(table), f"a table with the columns {', '.join(types)}", str(error)
+        ) from error
     labels, columns = rows["class_id"].to_numpy(), rows["column"].to_numpy()
     check(len(rows) > 0, str(table), f"lines for the split {split}", "none")
     inside = (labels >= 0) & (labels < len(tiles)) & (columns >= 0) & (columns < tiles.shape[1])
     expected = f"tiles within {len(tiles)} rows and {tiles.shape[1]} columns"
     check(bool(inside.all()), str(table), expected, rows.row(int(inside.argmin())))
-    return _make_dataset(f"gtsrb:{split} ({SIGNS})", tiles[labels, columns], labels, SIGN_CLASSES, table)
+    return _make_dataset(
+        f"gtsrb:{split} ({SIGNS})", tiles[labels, columns], labels, SIGN_CLASSES, table
+    )
 
 
 def _make_dataset(
@@ -246,8 +315,15 @@ def _load_idx(source: IdxSource, split: str, download: bool) -> Dataset:
     images = read_idx(image_path, dimensions=3).numpy()
     labels = read_idx(label_path, dimensions=1).numpy()
     check(images.shape[1:] == (28, 28), str(image_path), "images of 28x28 pixels", images.shape[1:])
-    check(len(labels) == len(images), str(label_path), f"{len(images)} labels, as many as images", len(labels))
-    return _make_dataset(f"{source.name}:{split}", images[:, None], labels, source.classes, label_path)
+    check(
+        len(labels) == len(images),
+        str(label_path),
+        f"{len(images)} labels, as many as images",
+        len(labels),
+    )
+    return _make_dataset(
+        f"{source.name}:{split}", images[:, None], labels, source.classes, label_path
+    )
 
 
 def _locate(source: IdxSource, compressed: str, download: bool) -> Path:
@@ -269,15 +345,27 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
     """
     content = _unpack(path)
     header = 4 + 4 * dimensions
-    check(len(content) >= header, str(path), f"an IDX file, at least {header} bytes", f"{len(content)} bytes")
+    check(
+        len(content) >= header,
+        str(path),
+        f"an IDX file, at least {header} bytes",
+        f"{len(content)} bytes",
+    )
     magic = bytes([0, 0, UNSIGNED_BYTE, dimensions])
-    expected = f"the IDX magic number {int.from_bytes(magic)} (unsigned bytes in {dimensions} dimensions)"
+    expected = (
+        f"the IDX magic number {int.from_bytes(magic)} (unsigned bytes in {dimensions} dimensions)"
+    )
     check(content[:4] == magic, str(path), expected, int.from_bytes(content[:4]))
     sizes = struct.unpack(f">{dimensions}I", content[4:header])
     check(min(sizes) >= 1, str(path), "no empty dimension", f"sizes {sizes}")
     values = len(content) - header
     expected_values = math.prod(sizes)
-    check(values == expected_values, str(path), f"{expected_values} values for sizes {sizes}", f"{values} values")
+    check(
+        values == expected_values,
+        str(path),
+        f"{expected_values} values for sizes {sizes}",
+        f"{values} values",
+    )
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).reshape(sizes)
 
 
@@ -290,7 +378,9 @@ def _unpack(path: Path) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
             content = packed.read(most + 1)
     except (EOFError, OSError, zlib.error) as error:
-        raise ArgumentError(str(path), "a complete gzip file", f"a broken file ({error})") from error
+        raise ArgumentError(
+            str(path), "a complete gzip file", f"a broken file ({error})"
+        ) from error
     check(len(content) <= most, str(path), f"at most {most:,} bytes when it is unpacked", "more")
     return content
 
@@ -338,7 +428,9 @@ def read_mosaic(path: Path) -> Bytes:
         with Image.open(path, formats=("WEBP",)) as picture:
             pixels = np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:
-        raise ArgumentError(str(path), "a WebP picture", f"a broken or different file ({error})") from error
+        raise ArgumentError(
+            str(path), "a WebP picture", f"a broken or different file ({error})"
+        ) from error
     height, width, _ = pixels.shape
     whole = height % SIDE == 0 and width % SIDE == 0
     check(whole, str(path), f"whole tiles of {SIDE}x{SIDE} pixels", f"{width}x{height} pixels")
@@ -353,7 +445,9 @@ def _read_labelled_mosaic(path: Path, split: str) -> tuple[Bytes, Bytes]:
     try:
         labels = load_npz(read_file(file), (split,))[split]
     except (OSError, ValueError, KeyError) as error:
-        raise ArgumentError(str(file), f"the array {split!r} in a NumPy archive", f"none ({error})") from error
+        raise ArgumentError(
+            str(file), f"the array {split!r} in a NumPy archive", f"none ({error})"
+        ) from error
     batches = BATCHES[split]
     fine = labels.dtype == np.uint8 and labels.shape == (len(batches) * len(images),)
     expected = f"uint8 {split} labels, {len(images)} for each of {len(batches)} batches"

@@ -54,6 +54,8 @@ def fetch(address: str, checksum: str, folder: Path) -> Path:
         MissingDataError: no network, a folder that cannot be written, or another checksum.
     """
     try:
-        return Path(pooch.retrieve(address, checksum, fname=address.rpartition("/")[2], path=folder))
+        return Path(
+            pooch.retrieve(address, checksum, fname=address.rpartition("/")[2], path=folder)
+        )
     except (OSError, ValueError) as error:
         raise MissingDataError(f"could not download {address} to {folder}: {error}") from error

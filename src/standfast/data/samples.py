@@ -60,9 +60,18 @@ def from_samples(
     >>> from_samples([(np.zeros((1, 2), np.uint8), "no"), (torch.ones(1, 2), "yes")], name="two")
     Dataset('two', 2 x (1, 2), 2 classes: no, yes, bounds [0, 1])
     """
-    splits = f"a dict of splits: {', '.join(samples)}" if isinstance(samples, dict) else type(samples).__name__
+    splits = (
+        f"a dict of splits: {', '.join(samples)}"
+        if isinstance(samples, dict)
+        else type(samples).__name__
+    )
     fits = hasattr(samples, "__getitem__") or isinstance(samples, Iterable)
-    check(fits and not isinstance(samples, dict), "samples", "one split, or pairs of an input and a label", splits)
+    check(
+        fits and not isinstance(samples, dict),
+        "samples",
+        "one split, or pairs of an input and a label",
+        splits,
+    )
     column_names: Any = getattr(samples, "column_names", None)
     rows = _iterate(samples, count)
     if column_names is None:
@@ -82,7 +91,12 @@ def from_samples(
 
 def _iterate(samples: Any, count: int | None) -> Iterator[Any]:
     """The first `count` samples, or all; none is read before it is asked for."""
-    check(count is None or (type(as_number(count)) is int and count >= 1), "count", "at least 1", count)
+    check(
+        count is None or (type(as_number(count)) is int and count >= 1),
+        "count",
+        "at least 1",
+        count,
+    )
     if not hasattr(samples, "__len__"):
         is_stream = hasattr(samples, "column_names")  # of Hugging Face, which may have no end
         expected = "a number of samples, because this data set is a stream"
@@ -104,7 +118,11 @@ def _find_classes(samples: Any) -> tuple[str, ...] | None:
     whole = samples.dataset if isinstance(samples, torch.utils.data.Subset) else samples
     for attribute in ("classes", "categories"):
         names = getattr(whole, attribute, None)
-        if isinstance(names, list | tuple) and names and all(isinstance(name, str | tuple) for name in names):
+        if (
+            isinstance(names, list | tuple)
+            and names
+            and all(isinstance(name, str | tuple) for name in names)
+        ):
             # a class of ImageNet has several names
             return tuple(name if isinstance(name, str) else ", ".join(name) for name in names)
     return None
@@ -135,7 +153,9 @@ def _collect(
         labels.append(_to_python(label))
         if inputs[-1].shape != inputs[0].shape:
             shapes = f"{tuple(inputs[0].shape)} (sample 0) and {tuple(inputs[-1].shape)} (sample {len(inputs) - 1})"
-            raise ArgumentError(name, "inputs of one shape; or size=(height, width), which resizes pictures", shapes)
+            raise ArgumentError(
+                name, "inputs of one shape; or size=(height, width), which resizes pictures", shapes
+            )
     check(len(inputs) > 0, name, "at least one sample", "none")
     targets, class_names = _convert_labels(labels, name, classes)
     return Dataset(name, torch.stack(inputs), targets, class_names, bounds)
@@ -187,7 +207,9 @@ def from_pillow(picture: Any) -> Tensor:
         grey = np.asarray(picture).astype(np.float32)
         low, high = float(grey.min()), float(grey.max())
         expected = f"grey values from 0 to {_MOST_GREY}, of 8 or 16 bits; others as floats"
-        check(low >= 0 and high <= _MOST_GREY, "input", expected, f"values from {low:g} to {high:g}")
+        check(
+            low >= 0 and high <= _MOST_GREY, "input", expected, f"values from {low:g} to {high:g}"
+        )
         return torch.from_numpy(grey)[None].div_(_MOST_GREY)
     array = np.array(picture.convert("L" if mode in ("1", "L", "LA") else "RGB"))
     tensor = torch.from_numpy(array).to(torch.float32).div_(255)
@@ -197,12 +219,21 @@ def from_pillow(picture: Any) -> Tensor:
 def resize(picture: Tensor, size: Size) -> Tensor:
     """Resize a picture `(C, H, W)`: bilinear, with antialiasing, as Pillow and torchvision do."""
     new_size = (size, size) if isinstance(size, int) else tuple(size)
-    fits = len(new_size) == 2 and all(type(as_number(side)) is int and side > 0 for side in new_size)
+    fits = len(new_size) == 2 and all(
+        type(as_number(side)) is int and side > 0 for side in new_size
+    )
     check(fits, "size", "a whole number above 0, or (height, width)", size)
-    check(picture.ndim == 3, "size", "none for inputs that are not pictures (C, H, W)", tuple(picture.shape))
+    check(
+        picture.ndim == 3,
+        "size",
+        "none for inputs that are not pictures (C, H, W)",
+        tuple(picture.shape),
+    )
     if tuple(picture.shape[1:]) == new_size:
         return picture
-    resized = torch.nn.functional.interpolate(picture[None], new_size, mode="bilinear", antialias=True)[0]
+    resized = torch.nn.functional.interpolate(
+        picture[None], new_size, mode="bilinear", antialias=True
+    )[0]
     return resized.clamp_(float(picture.min()), float(picture.max()))
 
 
@@ -212,22 +243,33 @@ def _to_python(label: Any) -> Any:
     return label.item() if is_single else label
 
 
-def _convert_labels(labels: list[Any], name: str, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
+def _convert_labels(
+    labels: list[Any], name: str, classes: Sequence[str] | None
+) -> tuple[Tensor, tuple[str, ...]]:
     """The labels as class numbers, int64 `(N,)`, and the names of the classes."""
     if all(isinstance(label, str) for label in labels):
         return _number_texts(labels, name, sorted(set(labels)) if classes is None else classes)
     for label in labels:
         is_whole = isinstance(label, int) and not isinstance(label, bool)
         is_hidden = is_whole and label == -1
-        got = "-1, which stands for labels that are not published" if is_hidden else repr(label)[:80]
-        check(is_whole and label >= 0, name, "labels that are whole numbers of at least 0, or texts", got)
+        got = (
+            "-1, which stands for labels that are not published" if is_hidden else repr(label)[:80]
+        )
+        check(
+            is_whole and label >= 0,
+            name,
+            "labels that are whole numbers of at least 0, or texts",
+            got,
+        )
     numbers = torch.tensor(labels, dtype=torch.int64)
     if classes is None:
         return numbers, tuple(map(str, range(int(numbers.max()) + 1)))
     return numbers, tuple(map(str, classes))
 
 
-def _number_texts(labels: list[str], name: str, classes: Sequence[str]) -> tuple[Tensor, tuple[str, ...]]:
+def _number_texts(
+    labels: list[str], name: str, classes: Sequence[str]
+) -> tuple[Tensor, tuple[str, ...]]:
     """Labels that are names of classes, as numbers."""
     number_of = {text: index for index, text in enumerate(classes)}
     unknown = next((label for label in labels if label not in number_of), None)

@@ -61,8 +61,18 @@ class WordVectors:
 
     def __post_init__(self) -> None:
         fits = self.vectors.ndim == 2 and len(self.vectors) == len(self.words) >= 2
-        check(fits, "vectors", f"a vector for each of {len(self.words)} words", tuple(self.vectors.shape))
-        check(not self.vectors[0].any(), "vectors", "zeros for word number 0", self.vectors[0].tolist())
+        check(
+            fits,
+            "vectors",
+            f"a vector for each of {len(self.words)} words",
+            tuple(self.vectors.shape),
+        )
+        check(
+            not self.vectors[0].any(),
+            "vectors",
+            "zeros for word number 0",
+            self.vectors[0].tolist(),
+        )
 
     def __repr__(self) -> str:
         return f"WordVectors({len(self.words)} words, dim {self.vectors.shape[1]})"
@@ -133,7 +143,10 @@ def word_vectors() -> WordVectors:
     >>> known.embed(["a great film"]).shape
     torch.Size([1, 32, 3])
     """
-    with (files("standfast.data") / "assets" / "words.npz").open("rb") as file, np.load(file) as stored:
+    with (
+        (files("standfast.data") / "assets" / "words.npz").open("rb") as file,
+        np.load(file) as stored,
+    ):
         words = bytes(stored["words"]).decode().split("\n")
         vectors = torch.from_numpy(stored["vectors"]).to(torch.float32)
     return WordVectors(tuple(words), vectors)

@@ -59,11 +59,18 @@ def read_series(path: Path) -> LabelledSeries:
     >>> found.steps.tolist(), found.labels
     ([3, 2], ('up', 'down'))
     """
-    check(path.suffix.lower() in ENDINGS, "path", f"a file that ends with {' or '.join(ENDINGS)}", repr(path.name))
+    check(
+        path.suffix.lower() in ENDINGS,
+        "path",
+        f"a file that ends with {' or '.join(ENDINGS)}",
+        repr(path.name),
+    )
     try:
         content = read_file(path)
     except OSError as error:
-        raise ArgumentError("path", f"a {path.suffix} file that can be read", f"{path}: {error.strerror}") from error
+        raise ArgumentError(
+            "path", f"a {path.suffix} file that can be read", f"{path}: {error.strerror}"
+        ) from error
     lines = content.decode("utf-8-sig", "replace").splitlines()
     read = _read_ts if path.suffix.lower() == ".ts" else _read_tsv
     series, labels = read(path.name, lines)
@@ -74,7 +81,12 @@ def read_series(path: Path) -> LabelledSeries:
     steps = np.array([max(map(len, channels)) for channels in series])
     shape = (len(series), channel_counts.pop(), int(steps.max()))
     room = find_room(len(content))  # one long series makes all others as long
-    check(4 * math.prod(shape) <= room, "path", f"series of less than {room:,} bytes", f"{path.name} with {shape}")
+    check(
+        4 * math.prod(shape) <= room,
+        "path",
+        f"series of less than {room:,} bytes",
+        f"{path.name} with {shape}",
+    )
     values = np.full(shape, np.nan, np.float32)
     for number, channels in enumerate(series):
         for channel, numbers in enumerate(channels):
@@ -82,7 +94,9 @@ def read_series(path: Path) -> LabelledSeries:
     return LabelledSeries(values, steps, None if labels is None else tuple(labels))
 
 
-def number_labels(labels: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], list[npt.NDArray[np.int64]]]:
+def number_labels(
+    labels: Iterable[Sequence[str]],
+) -> tuple[tuple[str, ...], list[npt.NDArray[np.int64]]]:
     """The classes in several lists of labels, numbers in their order and texts after them; and each list as numbers.
 
     >>> classes, numbers = number_labels([["10", "9", "b"], ["b", "-1"]])
@@ -92,7 +106,10 @@ def number_labels(labels: Iterable[Sequence[str]]) -> tuple[tuple[str, ...], lis
     lists = [list(labels_of_list) for labels_of_list in labels]
     classes = sorted(set(itertools.chain.from_iterable(lists)), key=_sort_key)
     number_of = {label: number for number, label in enumerate(classes)}
-    numbers = [np.array([number_of[label] for label in labels_of_list], np.int64) for labels_of_list in lists]
+    numbers = [
+        np.array([number_of[label] for label in labels_of_list], np.int64)
+        for labels_of_list in lists
+    ]
     return tuple(classes), numbers
 
 
@@ -135,7 +152,12 @@ def _read_ts(name: str, lines: Sequence[str]) -> tuple[list[list[_Array]], list[
             *parts, label = parts
             labels.append(label.strip())
         what = "values of each channel, and the class" if labels else "values of each channel"
-        check(len(parts) > 0, "path", f"{what}, separated by colons", f"{name}, line {number}: {line[:40]!r}")
+        check(
+            len(parts) > 0,
+            "path",
+            f"{what}, separated by colons",
+            f"{name}, line {number}: {line[:40]!r}",
+        )
         series.append([_to_numbers(part.split(","), name, number) for part in parts])
     check("data" in about, "path", "a line with @data", f"{name} without it")
     return series, labels if _is_true(about.get("classlabel")) else None
@@ -144,9 +166,19 @@ def _read_ts(name: str, lines: Sequence[str]) -> tuple[list[list[_Array]], list[
 def _check_supported(name: str, key: str, words: Sequence[str]) -> None:
     """Raise `ArgumentError` for what a `.ts` file may have, and this module does not read."""
     if key == "timestamps":
-        check(not _is_true(words), "path", "series without time stamps", f"{name} with @timeStamps true")
+        check(
+            not _is_true(words),
+            "path",
+            "series without time stamps",
+            f"{name} with @timeStamps true",
+        )
     if key == "targetlabel":
-        check(not _is_true(words), "path", "series with classes", f"{name} with numbers to predict (@targetLabel true)")
+        check(
+            not _is_true(words),
+            "path",
+            "series with classes",
+            f"{name} with numbers to predict (@targetLabel true)",
+        )
 
 
 def _is_true(words: Sequence[str] | None) -> bool:
@@ -155,7 +187,9 @@ def _is_true(words: Sequence[str] | None) -> bool:
 
 def _to_numbers(values: Sequence[str], name: str, number: int) -> _Array:
     try:
-        return np.array(["nan" if value.strip() == "?" else value for value in values], dtype=np.float32)
+        return np.array(
+            ["nan" if value.strip() == "?" else value for value in values], dtype=np.float32
+        )
     except ValueError as error:
         expected = "numbers, or ? or NaN for missing ones"
         raise ArgumentError("path", expected, f"{name}, line {number}: {error}") from None

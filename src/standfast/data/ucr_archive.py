@@ -46,7 +46,9 @@ def load_from_archive(name: str, download: bool = False) -> Dataset:
     return ucr(parts[1], parts[2], download)
 
 
-def ucr(name: str, split: str = "train", download: bool = False, *, standardize: bool = True) -> Dataset:
+def ucr(
+    name: str, split: str = "train", download: bool = False, *, standardize: bool = True
+) -> Dataset:
     """A set of the UCR or UEA archive: inputs (N, channels, steps), unbounded.
 
     Shorter series and gaps are filled with 0, which is the mean of the channel after `standardize`. In this case
@@ -70,7 +72,12 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
     (torch.Size([150, 1, 150]), ('1', '2'))
     """
     check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
-    check(re.fullmatch(r"\w[\w-]*", name) is not None, "name", "the name of a set, such as GunPoint", repr(name))
+    check(
+        re.fullmatch(r"\w[\w-]*", name) is not None,
+        "name",
+        "the name of a set, such as GunPoint",
+        repr(name),
+    )
     inputs, labels, classes = _find_and_load(name, data_root() / FOLDER, download)
     values = _to_tensor(inputs[split])
     observed = ~values.isnan()
@@ -78,7 +85,12 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
         mean, deviation = measure_channels(_to_tensor(inputs["train"]))
         values = (values - mean) / deviation
     values = torch.where(observed, values, 0.0)
-    check(bool(values.isfinite().all()), f"ucr:{name}", "finite values, or NaN for missing ones", "infinity")
+    check(
+        bool(values.isfinite().all()),
+        f"ucr:{name}",
+        "finite values, or NaN for missing ones",
+        "infinity",
+    )
     extras = {} if bool(observed.all()) else {"observed": observed}
     targets = torch.from_numpy(labels[split])
     return Dataset(f"ucr:{name}:{split}", values, targets, classes, (-math.inf, math.inf), extras)
@@ -100,7 +112,8 @@ def measure_channels(series: Tensor) -> tuple[Tensor, Tensor]:
     wide = series.transpose(0, 1).flatten(1).double()  # (C, N T)
     mean = torch.nan_to_num(wide.nanmean(1, keepdim=True))
     deviation = torch.nan_to_num((wide - mean).square().nanmean(1, keepdim=True)).sqrt()
-    constant = deviation <= 1e-9 * mean.abs()  # relative to the mean: the units of the sets differ by many orders
+    # relative to the mean: the units of the sets differ by many orders
+    constant = deviation <= 1e-9 * mean.abs()
     return mean.to(series.dtype), torch.where(constant, 1.0, deviation).to(series.dtype)
 
 
@@ -136,9 +149,16 @@ def _load_texts(files: Mapping[str, Path]) -> _Arrays:
     longest = max(of_split.values.shape[2] for of_split in series.values())
     inputs = {}
     for split, of_split in series.items():
-        check(of_split.labels is not None, str(files[split]), "the class of each series", "series without classes")
+        check(
+            of_split.labels is not None,
+            str(files[split]),
+            "the class of each series",
+            "series without classes",
+        )
         missing_steps = longest - of_split.values.shape[2]
-        inputs[split] = np.pad(of_split.values, ((0, 0), (0, 0), (0, missing_steps)), constant_values=np.nan)
+        inputs[split] = np.pad(
+            of_split.values, ((0, 0), (0, 0), (0, missing_steps)), constant_values=np.nan
+        )
     classes, labels = number_labels([of_split.labels or () for of_split in series.values()])
     return inputs, dict(zip(series, labels, strict=True)), classes
 
@@ -148,8 +168,15 @@ def _load_file(file: Path) -> _Arrays:
     try:
         arrays = load_npz(read_file(file), names)
     except (OSError, ValueError) as error:  # broken, or contains pickles
-        raise ArgumentError(str(file), "a set of series as .npz", f"a different or broken one ({error})") from error
-    check(names <= arrays.keys(), str(file), f"arrays {', '.join(sorted(names))}", ", ".join(sorted(arrays)))
+        raise ArgumentError(
+            str(file), "a set of series as .npz", f"a different or broken one ({error})"
+        ) from error
+    check(
+        names <= arrays.keys(),
+        str(file),
+        f"arrays {', '.join(sorted(names))}",
+        ", ".join(sorted(arrays)),
+    )
     classes = tuple(str(label) for label in arrays["classes"].reshape(-1))
     inputs = {split: arrays[f"X_{split}"] for split in SPLITS}
     labels = {split: arrays[f"y_{split}"] for split in SPLITS}
@@ -161,8 +188,12 @@ def _load_file(file: Path) -> _Arrays:
 
 def _check_series(series: _Array, training_series: _Array, where: str) -> None:
     fits = series.ndim == 3 and series.size > 0 and np.issubdtype(series.dtype, np.floating)
-    check(fits, where, "floating point numbers (N, channels, steps)", f"{series.dtype} {series.shape}")
-    check(series.shape[1:] == training_series.shape[1:], where, "the shape of X_train", series.shape)
+    check(
+        fits, where, "floating point numbers (N, channels, steps)", f"{series.dtype} {series.shape}"
+    )
+    check(
+        series.shape[1:] == training_series.shape[1:], where, "the shape of X_train", series.shape
+    )
 
 
 def _check_labels(labels: _Array, count: int, classes: int, where: str) -> None:
@@ -184,8 +215,18 @@ def _download(name: str, folder: Path) -> None:
     try:
         archive: Any = importlib.import_module("aeon.datasets")
     except ImportError as error:
-        raise MissingExtraError(f"the download of ucr:{name} by aeon ({error})", "timeseries") from error
+        raise MissingExtraError(
+            f"the download of ucr:{name} by aeon ({error})", "timeseries"
+        ) from error
     try:
         archive.load_classification(name, split="train", extract_path=str(folder))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:  # no network, no such set, broken files
-        raise MissingDataError(f"ucr:{name}: aeon could not load it: {type(error).__name__}: {error}") from error
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        zipfile.BadZipFile,
+    ) as error:
+        # no network, no such set, broken files
+        raise MissingDataError(
+            f"ucr:{name}: aeon could not load it: {type(error).__name__}: {error}"
+        ) from error

@@ -27,7 +27,14 @@ from standfast.data.dataset import Dataset
 from standfast.data.image_files import load_images
 from standfast.data.samples import Size
 from standfast.data.series_files import ENDINGS, number_labels, read_series
-from standfast.errors import FINITE, ArgumentError, MissingExtraError, check, suggest_name, warn_user
+from standfast.errors import (
+    FINITE,
+    ArgumentError,
+    MissingExtraError,
+    check,
+    suggest_name,
+    warn_user,
+)
 from standfast.files import load_npy, load_npz, read_file
 from standfast.tensors import Bound, suggest_layout, widen_half
 
@@ -42,10 +49,13 @@ _ARRAYS: Mapping[str, Callable[[bytes], dict[str, Any]]] = {
 }
 #: where a table of other cells is evaluated
 _OTHER_CELLS = (
-    " (texts, dates and missing cells: {table: FILE} in a study, evaluate(pipeline, ..., frame, ...) in Python)"
+    " (texts, dates and missing cells: {table: FILE} in a study, evaluate(pipeline, ...,"
+    " frame, ...) in Python)"
 )
 #: what is wrong with a table whose rows do not fit its header
-_MORE_CELLS = "a row has more cells than the header has names (decimal commas beside commas between cells?)"
+_MORE_CELLS = (
+    "a row has more cells than the header has names (decimal commas beside commas between cells?)"
+)
 _KINDS = "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images"
 
 
@@ -109,10 +119,17 @@ def from_file(
     labels = content.labels
     if labels is None:
         raise ArgumentError(
-            "path", "samples with labels; for a table, `label` names their column", f"{path.name} without"
+            "path",
+            "samples with labels; for a table, `label` names their column",
+            f"{path.name} without",
         )
     got = f"{labels.dtype} of shape {tuple(labels.shape)}"
-    check(not labels.is_floating_point(), "path", "labels as whole numbers of shape (N,), the classes", got)
+    check(
+        not labels.is_floating_point(),
+        "path",
+        "labels as whole numbers of shape (N,), the classes",
+        got,
+    )
     if classes is None:
         numbers = range(max(labels.tolist(), default=-1) + 1)
         classes = [str(name) for name in content.about.get("classes", numbers)]
@@ -120,7 +137,9 @@ def from_file(
         least, most = (float(value) for value in content.inputs.aminmax())
         bounds = (least, most) if path.suffix.lower() == ".csv" else content.bounds
     inputs = content.inputs.float()
-    return Dataset(name or path.stem, inputs, labels, tuple(classes), bounds, features=content.features)
+    return Dataset(
+        name or path.stem, inputs, labels, tuple(classes), bounds, features=content.features
+    )
 
 
 def read_data(
@@ -150,11 +169,21 @@ def read_data(
     """
     check(path.exists(), "path", "a file or a folder that exists", repr(str(path)))
     kind = "" if path.is_dir() else path.suffix.lower()
-    check(label is None or kind == ".csv", "label", "no label but for a .csv table", f"one for {path.name}")
+    check(
+        label is None or kind == ".csv",
+        "label",
+        "no label but for a .csv table",
+        f"one for {path.name}",
+    )
     if path.is_dir():
         return read_images(path, count, size, grayscale)
     for option, value in (("size", size), ("grayscale", grayscale)):
-        check(value is None, option, f"no {option} for a file: only a folder of images has it", f"one for {path.name}")
+        check(
+            value is None,
+            option,
+            f"no {option} for a file: only a folder of images has it",
+            f"one for {path.name}",
+        )
     check(kind in (*_ARRAYS, *ENDINGS, ".csv"), "path", _KINDS, repr(path.name))
     if kind in ENDINGS:
         return read_labelled_series(path)
@@ -174,16 +203,22 @@ def read_arrays(path: Path) -> Content:
         reason = " ".join(str(error).split())
         if "allow_pickle" in reason or "pickled" in reason:
             reason = "Python objects, which are refused because they could run code"
-        raise ArgumentError("path", f"a {path.suffix} file of numbers", f"{path.name}: {reason}") from error
+        raise ArgumentError(
+            "path", f"a {path.suffix} file of numbers", f"{path.name}: {reason}"
+        ) from error
     inputs = _find_array(arrays, INPUTS)
     labels = _find_array(arrays, LABELS)
     if inputs is None:
-        raise ArgumentError("path", "an array called inputs or x", f"{path.name} with {', '.join(arrays) or 'none'}")
+        raise ArgumentError(
+            "path", "an array called inputs or x", f"{path.name} with {', '.join(arrays) or 'none'}"
+        )
     about = _describe(path, content)
     features, classes = (_read_names(arrays.get(key)) for key in ("features", "classes"))
     if classes is not None:
         about["classes"] = list(classes)
-    return Content(as_inputs(inputs), None if labels is None else as_labels(labels), about, features)
+    return Content(
+        as_inputs(inputs), None if labels is None else as_labels(labels), about, features
+    )
 
 
 def _read_names(array: Any) -> tuple[str, ...] | None:
@@ -212,7 +247,12 @@ def read_table(path: Path, label: str | None = None) -> Content:
         table = pl.read_csv(read_csv_text(path, content), infer_schema_length=None)
     label_column = _find_label(path, table.columns, label)
     features = [name for name in table.columns if name != label_column]
-    check(bool(features) and table.height > 0, "path", "columns of numbers", f"{path.name} without any")
+    check(
+        bool(features) and table.height > 0,
+        "path",
+        "columns of numbers",
+        f"{path.name} without any",
+    )
     for name in table.columns:
         _check_column(path, table[name], label_column)
     about = _describe(path, content)
@@ -229,7 +269,9 @@ def _read_content(path: Path, expected: str) -> bytes:
     try:
         return read_file(path)
     except OSError as error:
-        raise ArgumentError("path", expected, f"{path.name}: {' '.join(str(error).split())}") from error
+        raise ArgumentError(
+            "path", expected, f"{path.name}: {' '.join(str(error).split())}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -239,7 +281,13 @@ def _reading(path: Path, expected: str) -> Iterator[None]:
         yield
     except ArgumentError:
         raise
-    except (OSError, ValueError, ImportError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except (
+        OSError,
+        ValueError,
+        ImportError,
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+    ) as error:
         reason = " ".join(str(error).split())
         if "truncate_ragged_lines" in reason:  # an option that the user cannot give
             reason = _MORE_CELLS
@@ -261,7 +309,12 @@ def _check_column(path: Path, column: pl.Series, label: str | None) -> None:
     """Raise `ArgumentError` for a column with empty cells, or for one of texts that is not that of the labels."""
     empty, name = column.null_count(), column.name
     cells = "1 empty cell" if empty == 1 else f"{empty} empty cells"
-    check(empty == 0, "path", f"a value in every cell{_OTHER_CELLS}", f"{path.name}: {cells} in the column {name}")
+    check(
+        empty == 0,
+        "path",
+        f"a value in every cell{_OTHER_CELLS}",
+        f"{path.name}: {cells} in the column {name}",
+    )
     expected = "columns of numbers"
     if label is None:
         expected += ", and the name of the column of classes as `label`"
@@ -282,7 +335,9 @@ def number_classes(column: pl.Series) -> tuple[Tensor, list[str]]:
     if column.dtype.is_integer():
         return as_labels(torch.tensor(column.to_list(), dtype=torch.int64)), []
     classes = sorted(str(value) for value in column.unique())
-    return as_labels(torch.tensor([classes.index(str(value)) for value in column], dtype=torch.int64)), classes
+    return as_labels(
+        torch.tensor([classes.index(str(value)) for value in column], dtype=torch.int64)
+    ), classes
 
 
 def read_frame(
@@ -309,7 +364,12 @@ def read_frame(
     except ImportError as error:
         raise MissingExtraError("a table of texts, dates or missing cells", "export") from error
     kind = path.suffix.lower()
-    check(kind in (".csv", ".parquet") and path.is_file(), "path", "a .csv or .parquet file", repr(str(path)))
+    check(
+        kind in (".csv", ".parquet") and path.is_file(),
+        "path",
+        "a .csv or .parquet file",
+        repr(str(path)),
+    )
     content = _read_content(path, f"a {kind} table")
     with _reading(path, f"a {kind} table"):
         if kind == ".parquet":
@@ -318,7 +378,12 @@ def read_frame(
             frame = _parse_csv(path, content, types, count)
     for name, how in types.items():
         columns = list(map(str, frame.columns))
-        check(name in columns, "types", f"columns of {path.name}", f"{name!r}{suggest_name(name, columns)}")
+        check(
+            name in columns,
+            "types",
+            f"columns of {path.name}",
+            f"{name!r}{suggest_name(name, columns)}",
+        )
         if how == "date":
             frame[name] = _read_dates(frame[name])
         elif how == "category":
@@ -326,13 +391,19 @@ def read_frame(
     return frame, _describe(path, content)
 
 
-def _parse_csv(path: Path, content: bytes, types: Mapping[str, str | Sequence[str]], count: int | None) -> Any:
+def _parse_csv(
+    path: Path, content: bytes, types: Mapping[str, str | Sequence[str]], count: int | None
+) -> Any:
     """The frame of a .csv table; columns of texts are strings, of which only empty cells are missing."""
     import pandas as pd
 
     strings = [name for name, how in types.items() if how != "date"]
     source = read_csv_text(path, content, strings)
-    options: dict[str, Any] = {"dtype": dict.fromkeys(strings, str), "low_memory": False, "nrows": count}
+    options: dict[str, Any] = {
+        "dtype": dict.fromkeys(strings, str),
+        "low_memory": False,
+        "nrows": count,
+    }
     if any(how not in ("date", "category") for how in types.values()):
         header = pd.read_csv(io.BytesIO(source), nrows=0).columns
         options["na_values"] = {name: _list_missing_words(types.get(name)) for name in header}
@@ -356,7 +427,8 @@ def _read_dates(column: Any) -> Any:
     import pandas as pd
 
     try:
-        with warnings.catch_warnings(action="error"):  # where pandas would guess the format cell by cell
+        # where pandas would guess the format cell by cell
+        with warnings.catch_warnings(action="error"):
             return pd.to_datetime(column)
     except (ValueError, TypeError, UserWarning) as error:
         reason = str(error).partition("\n")[0]
@@ -378,7 +450,9 @@ class TextContent:
     about: Mapping[str, Any]
 
 
-def read_texts(path: Path, column: str, label: str | None = None, count: int | None = None) -> TextContent:
+def read_texts(
+    path: Path, column: str, label: str | None = None, count: int | None = None
+) -> TextContent:
     """Read a column of texts, and one of labels.
 
     Args:
@@ -404,7 +478,12 @@ def read_texts(path: Path, column: str, label: str | None = None, count: int | N
         return TextContent(texts, None, about)
     labels = table[label_column]
     empty = labels.null_count()
-    check(empty == 0, "label", f"a label in every row of the column {label_column}", f"{empty} without")
+    check(
+        empty == 0,
+        "label",
+        f"a label in every row of the column {label_column}",
+        f"{empty} without",
+    )
     if path.suffix.lower() == ".csv":
         labels = _read_numbers(labels)
     numbers, classes = number_classes(labels)
@@ -421,7 +500,12 @@ def _check_texts(path: Path, column: pl.Series, count: int | None) -> tuple[str,
     texts = column[:count].to_list()
     for row, text in enumerate(texts, 1):
         what = "none" if text is None else "blanks"
-        check(text is not None and bool(text.strip()), "text", expected, f"{what} in row {row} of {path.name}")
+        check(
+            text is not None and bool(text.strip()),
+            "text",
+            expected,
+            f"{what} in row {row} of {path.name}",
+        )
     return tuple(texts)
 
 
@@ -449,7 +533,9 @@ def read_strings(path: Path) -> tuple[pl.DataFrame, bytes]:
     """
     kind = path.suffix.lower()
     expected = "a .csv, .jsonl or .parquet file of texts"
-    check(kind in (".csv", ".jsonl", ".parquet") and path.is_file(), "path", expected, repr(str(path)))
+    check(
+        kind in (".csv", ".jsonl", ".parquet") and path.is_file(), "path", expected, repr(str(path))
+    )
     content = _read_content(path, f"a {kind} table")
     with _reading(path, f"a {kind} table"):
         if kind == ".csv":  # texts stay as they are, such as 007
@@ -474,7 +560,12 @@ def read_labelled_series(path: Path) -> Content:
     is_even = bool((series.steps == series.steps[0]).all())
     check(is_even, "path", expected, f"{path.name} with series of {lengths}")
     holes = int(np.isnan(series.values).any((1, 2)).sum())
-    check(not holes, "path", expected, f"{path.name} with missing values in {holes} of {len(series.values)} series")
+    check(
+        not holes,
+        "path",
+        expected,
+        f"{path.name} with missing values in {holes} of {len(series.values)} series",
+    )
     about = _describe(path, read_file(path))
     labels = None
     if series.labels is not None:
@@ -498,25 +589,47 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
     tensor([[0., 1.]])
     """
     if isinstance(values, np.ndarray):
-        check(values.dtype.kind in "fu", argument, "inputs as floats or uint8", f"values of type {values.dtype}")
+        check(
+            values.dtype.kind in "fu",
+            argument,
+            "inputs as floats or uint8",
+            f"values of type {values.dtype}",
+        )
         if values.dtype.kind == "f":
             values = values.astype(np.float32)
         values = torch.from_numpy(np.ascontiguousarray(values))
-    check(isinstance(values, Tensor), argument, "inputs as a tensor or an array", type(values).__name__)
+    check(
+        isinstance(values, Tensor),
+        argument,
+        "inputs as a tensor or an array",
+        type(values).__name__,
+    )
     inputs = widen_half(values.detach().cpu())
     warn_of_pictures(inputs)
     if inputs.dtype == torch.uint8:
         inputs = inputs.to(torch.float32).div_(255)
-    check(inputs.is_floating_point(), argument, "inputs as floats or uint8", f"values of type {inputs.dtype}")
+    check(
+        inputs.is_floating_point(),
+        argument,
+        "inputs as floats or uint8",
+        f"values of type {inputs.dtype}",
+    )
     shape = tuple(inputs.shape)
-    check(inputs.ndim >= 2 and inputs.numel() > 0, argument, "inputs of shape (N, ...)", f"shape {shape}")
+    check(
+        inputs.ndim >= 2 and inputs.numel() > 0,
+        argument,
+        "inputs of shape (N, ...)",
+        f"shape {shape}",
+    )
     check(bool(torch.isfinite(inputs).all()), argument, FINITE, "NaN or infinity among them")
     return inputs.contiguous()
 
 
 def warn_of_pictures(inputs: Tensor) -> None:
     """Warn if uint8 inputs look like pictures `(N, H, W)` or `(N, H, W, C)`: as inputs they are `(N, C, H, W)`."""
-    hint = suggest_layout(inputs, lambda x: x.ndim == 4 and len(x) == len(inputs) and x.shape[1] in (1, 3, 4))
+    hint = suggest_layout(
+        inputs, lambda x: x.ndim == 4 and len(x) == len(inputs) and x.shape[1] in (1, 3, 4)
+    )
     if hint and inputs.dtype == torch.uint8 and inputs.ndim > 2 and inputs.shape[1] > 4:
         shape = tuple(inputs.shape)
         kind = "series (N, C, T)" if inputs.ndim == 3 else "images (N, C, H, W)"
@@ -532,12 +645,16 @@ def as_labels(values: Any, argument: str = "path") -> Tensor:
     >>> as_labels(np.array([1, 0], dtype=np.uint8))
     tensor([1, 0])
     """
-    labels = values.detach().cpu() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+    labels = (
+        values.detach().cpu() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+    )
     fits = not labels.is_complex() and labels.dtype != torch.bool
     got = f"{labels.dtype} of shape {tuple(labels.shape)}"
     check(fits and labels.ndim == 1, argument, "labels as numbers of shape (N,)", got)
     if labels.is_floating_point():
-        check(bool(labels.isfinite().all()), argument, "finite labels", "NaN or infinity among them")
+        check(
+            bool(labels.isfinite().all()), argument, "finite labels", "NaN or infinity among them"
+        )
         return labels.float()
     labels = labels.to(torch.int64)
     least = min(labels.tolist(), default=0)

@@ -47,7 +47,12 @@ _NOISE = 0x5EED  # added to the keys, so that the random streams of noise and wa
 
 
 def synthetic_waves(
-    n: int, steps: int = 500, channels: int = 4, block: int = 100, snr_db: float | None = None, seed: int = 0
+    n: int,
+    steps: int = 500,
+    channels: int = 4,
+    block: int = 100,
+    snr_db: float | None = None,
+    seed: int = 0,
 ) -> Dataset:
     """`n` series with two blocks that carry the class: inputs (n, channels, steps), classes "below" and "above".
 
@@ -85,7 +90,12 @@ def synthetic_waves(
     check_integer(channels, "channels", 2)
     check_integer(block, "block")
     check_integer(steps, "steps", block)
-    check(type(as_number(seed)) is int and abs(seed) < 1 << 62, "seed", "a whole number of at most 62 bits", repr(seed))
+    check(
+        type(as_number(seed)) is int and abs(seed) < 1 << 62,
+        "seed",
+        "a whole number of at most 62 bits",
+        repr(seed),
+    )
     fine = snr_db is None or (isinstance(snr_db, int | float) and math.isfinite(snr_db))
     check(fine, "snr_db", "a finite number of dB, or None", repr(snr_db))
     keys = mix64(mix64(torch.tensor([seed])) + torch.arange(n))
@@ -105,7 +115,11 @@ def synthetic_waves(
         (total >= THRESHOLD).long(),
         CLASSES,
         bounds=(-math.inf, math.inf),
-        extras={"blocks": blocks, "frequencies": frequencies, "f_norm": (total - 2 * low) / (2 * high - 2 * low)},
+        extras={
+            "blocks": blocks,
+            "frequencies": frequencies,
+            "f_norm": (total - 2 * low) / (2 * high - 2 * low),
+        },
     )
 
 
@@ -116,7 +130,9 @@ def _add_noise(waves: Tensor, keys: Tensor, snr_db: float) -> Tensor:
     return waves + deviations * noise.normal(tuple(waves.shape[1:]), torch.float32)
 
 
-def expected_deviation(steps: int = 500, channels: int = 4, block: int = 100, snr_db: float | None = None) -> float:
+def expected_deviation(
+    steps: int = 500, channels: int = 4, block: int = 100, snr_db: float | None = None
+) -> float:
     """The expected standard deviation of the values, for independent sines, blocks and noise.
 
     >>> round(expected_deviation(), 3)  # (1/8 + 1/2 x 1/5 x 2 of 4 channels)^(1/2)
@@ -141,7 +157,9 @@ def named_waves(name: str, split: str, download: bool = False) -> Dataset:
     return replace(synthetic_waves(count, snr_db=NOISES[name], seed=seed), name=f"{name}:{split}")
 
 
-def _make_waves(keys: Tensor, steps: int, channels: int, block: int) -> tuple[Tensor, Tensor, Tensor]:
+def _make_waves(
+    keys: Tensor, steps: int, channels: int, block: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Series without noise, the positions of their blocks, and the two frequencies, for samples with these keys."""
     # for every channel: slow frequency, fast frequency, start of the block, rank
     drawn = hashed_uniform(keys, 4 * channels).reshape(len(keys), 4, channels)
@@ -149,10 +167,12 @@ def _make_waves(keys: Tensor, steps: int, channels: int, block: int) -> tuple[Te
     slow = slow_low + drawn[:, 0] * (slow_high - slow_low)
     fast = fast_low + drawn[:, 1] * (fast_high - fast_low)
     start = (drawn[:, 2].double() * (steps - block + 1)).long()
-    order = drawn[:, 3].argsort(dim=1, stable=True)  # the channels in random order; the first two carry the class
+    # the channels in random order; the first two carry the class
+    order = drawn[:, 3].argsort(dim=1, stable=True)
     carries = order.argsort(dim=1) < 2
     time = torch.arange(steps)
-    since_start = time - start[:, :, None]  # steps since the start of the block, (count, channels, steps)
+    # steps since the start of the block, (count, channels, steps)
+    since_start = time - start[:, :, None]
     blocks = (since_start >= 0) & (since_start < block) & carries[:, :, None]
     waves = BASE_AMPLITUDE * torch.sin(2 * math.pi * (slow[:, :, None] * (time / steps)))
     sines = torch.sin(2 * math.pi * (fast[:, :, None] * (since_start / steps)))

@@ -31,12 +31,16 @@ def write_cards(results: StoredResults) -> dict[str, bytes]:
     return files
 
 
-def find_false_cards(results: StoredResults, folder: Path, listed: Mapping[str, object]) -> dict[str, str]:
+def find_false_cards(
+    results: StoredResults, folder: Path, listed: Mapping[str, object]
+) -> dict[str, str]:
     """What is wrong with the cards of a pack: each is made again from the arrays of the pack."""
     names = [name for name in listed if name.startswith("cards/") and name.endswith(".json")]
     if not names:
         return {}
-    expected = {name: content for name, content in write_cards(results).items() if name.endswith(".json")}
+    expected = {
+        name: content for name, content in write_cards(results).items() if name.endswith(".json")
+    }
     problems = {name: "missing" for name in expected if name not in names}
     for name in names:
         if expected.get(name) != read_file(folder / name):
@@ -45,19 +49,29 @@ def find_false_cards(results: StoredResults, folder: Path, listed: Mapping[str, 
 
 
 def _dump(card: Card) -> bytes:
-    return (json.dumps(card_to_json(card), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return (
+        json.dumps(card_to_json(card), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    ).encode()
 
 
 def _read_cards(results: StoredResults) -> Iterator[Card]:
     """The cards of the weakest and the strongest decisions of each data set, model and explainer."""
-    label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), None)
+    label = next(
+        (label for label, metric in results.metrics.items() if metric.metric == METRIC), None
+    )
     if label is None:
         return
     for data, model in results.pairs:
         view = results.metric_results(data, model, label)
         for explainer in view.candidates:
-            rows = view.rows_for(explainer, repeat=0).filter(pl.col("value").is_not_null()).sort("value", "sample")
+            rows = (
+                view.rows_for(explainer, repeat=0)
+                .filter(pl.col("value").is_not_null())
+                .sort("value", "sample")
+            )
             samples = rows["sample"].to_list()
-            shown = samples if len(samples) <= 2 * _SHOWN else [*samples[:_SHOWN], *samples[-_SHOWN:]]
+            shown = (
+                samples if len(samples) <= 2 * _SHOWN else [*samples[:_SHOWN], *samples[-_SHOWN:]]
+            )
             for sample in shown:
                 yield read_card(results, Place(data, model, explainer, sample))

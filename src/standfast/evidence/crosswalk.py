@@ -54,7 +54,9 @@ def read_clauses() -> list[Clause]:
     >>> read_clauses()[0].document
     'ISO/IEC TR 24029-1:2021'
     """
-    content = YAML(typ="safe").load((files("standfast.evidence") / "crosswalk.yaml").read_text("utf-8"))
+    content = YAML(typ="safe").load(
+        (files("standfast.evidence") / "crosswalk.yaml").read_text("utf-8")
+    )
     clauses = []
     for entry in content["clauses"]:
         shows = {tuple(part["of"]): part["words"] for part in entry["shows"]}

@@ -48,7 +48,14 @@ def write_model_card(results: StoredResults, decisions: Decisions | None = None)
 def _list_cells(row: SummaryRow) -> tuple[str, ...]:
     explainer = f"{row.explainer}{' (control)' * row.control}"
     quality = say("quality", row.quality) if row.quality else "-"
-    return row.label, explainer, _describe_value(row), row.spec.direction or "-", row.standing or "-", quality
+    return (
+        row.label,
+        explainer,
+        _describe_value(row),
+        row.spec.direction or "-",
+        row.standing or "-",
+        quality,
+    )
 
 
 def _describe_value(row: SummaryRow) -> str:
@@ -82,7 +89,9 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
         model_results = []
         for data, metrics_of_data in metrics_by_data.items():
             task = {"type": "other", "name": "explanation of a classifier"}
-            model_results.append({"task": task, "dataset": {"name": data, "type": data}, "metrics": metrics_of_data})
+            model_results.append(
+                {"task": task, "dataset": {"name": data, "type": data}, "metrics": metrics_of_data}
+            )
         index.append({"name": model, "results": model_results})
     text, yaml = io.StringIO(), YAML()
     yaml.default_flow_style = False

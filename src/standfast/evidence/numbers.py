@@ -75,7 +75,9 @@ def describe_false_samples(content: bytes, results: StoredResults) -> str:
     return "" if same else _DIFFERENT
 
 
-def describe_false_summary(content: bytes, results: StoredResults, uncheckable: Collection[str]) -> str:
+def describe_false_summary(
+    content: bytes, results: StoredResults, uncheckable: Collection[str]
+) -> str:
     """How the rows of `summary.csv` differ from what the jobs give; empty if they do not.
 
     Args:

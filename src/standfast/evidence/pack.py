@@ -68,7 +68,9 @@ class PackVerification:
         return not self.problems
 
 
-def make_pack(results: str | Path | StoredResults, out: str | Path, arrays: bool = False) -> PackVerification:
+def make_pack(
+    results: str | Path | StoredResults, out: str | Path, arrays: bool = False
+) -> PackVerification:
     """Make an evidence pack of stored results, in a new folder.
 
     Args:
@@ -95,12 +97,20 @@ def make_pack(results: str | Path | StoredResults, out: str | Path, arrays: bool
     check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")
     decisions, confirmed = read_decisions(opened), confirm_decisions(opened)
     numbers = "decisions that the stored numbers give (decide again: `standfast check`)"
-    check(not confirmed.different, "results", numbers, f"others in {LOOKS}: {'; '.join(confirmed.different)}")
+    check(
+        not confirmed.different,
+        "results",
+        numbers,
+        f"others in {LOOKS}: {'; '.join(confirmed.different)}",
+    )
     files = _write_parts(opened, decisions)
     if arrays:
         files |= write_cards(opened)
     _copy_results(opened, files, arrays)
-    listed = {name: {"sha256": _digest(content), "bytes": len(content)} for name, content in sorted(files.items())}
+    listed = {
+        name: {"sha256": _digest(content), "bytes": len(content)}
+        for name, content in sorted(files.items())
+    }
     listing = _seal(
         {
             "standfast_evidence": _SCHEMA,
@@ -123,7 +133,9 @@ def verify_pack(path: str | Path) -> PackVerification:
         ArgumentError: no evidence pack.
     """
     folder = Path(path)
-    check((folder / LIST).is_file(), "path", f"an evidence pack, which has the file {LIST}", str(path))
+    check(
+        (folder / LIST).is_file(), "path", f"an evidence pack, which has the file {LIST}", str(path)
+    )
     content = read_file(folder / LIST)
     about, problems = _read_listing(content)
     listed: dict[str, Any] = about["files"]
@@ -137,7 +149,9 @@ def verify_pack(path: str | Path) -> PackVerification:
         _make_tables_again(results, folder, listed, uncheckable, problems)
         problems |= find_false_cards(results, folder, listed)
     except Exception as error:  # somebody may have sealed anything
-        problems["results"] = str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
+        problems["results"] = (
+            str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
+        )
         return PackVerification(_digest(content), len(listed), problems)
     return PackVerification(_digest(content), len(listed), problems, unconfirmed, uncheckable)
 
@@ -160,7 +174,9 @@ def _find_changed_files(folder: Path, listed: Mapping[str, Any]) -> dict[str, st
     """What is wrong with the files of a pack, by their names: changed, missing and added ones, and links."""
     problems: dict[str, str] = {}
     modes = ((path, path.lstat().st_mode) for path in sorted(folder.rglob("*")))
-    present = {path.relative_to(folder).as_posix(): mode for path, mode in modes if not stat.S_ISDIR(mode)}
+    present = {
+        path.relative_to(folder).as_posix(): mode for path, mode in modes if not stat.S_ISDIR(mode)
+    }
     for name, entry in listed.items():
         if name not in present:
             problems[name] = "missing"
@@ -197,7 +213,9 @@ def _make_tables_again(
         problems[f"results/{MANIFEST}"] = false_readings
 
 
-def _decide_again(results: StoredResults, about: Mapping[str, Any], problems: dict[str, str]) -> tuple[str, ...]:
+def _decide_again(
+    results: StoredResults, about: Mapping[str, Any], problems: dict[str, str]
+) -> tuple[str, ...]:
     """Decide the requirements again from the numbers of a pack, and add what differs to the problems.
 
     Args:
@@ -216,7 +234,9 @@ def _decide_again(results: StoredResults, about: Mapping[str, Any], problems: di
     elif about.get("results") != json.loads(json.dumps(_describe_results(results))):
         problems[LIST] = "its digests, seeds and numbers of jobs are not those of results/"
     if confirmed.different:
-        problems[f"results/{LOOKS}"] = f"not what the numbers give: {'; '.join(confirmed.different)}"
+        problems[f"results/{LOOKS}"] = (
+            f"not what the numbers give: {'; '.join(confirmed.different)}"
+        )
     for name, form in _CHECKS.items():
         expected = None if decisions is None else _digest(FORMATS[form](decisions).encode())
         if (listed.get(name) or {}).get("sha256") != expected:
@@ -248,7 +268,12 @@ def _write_parts(results: StoredResults, decisions: Decisions | None) -> dict[st
         files |= {name: FORMATS[form](decisions).encode() for name, form in _CHECKS.items()}
     version = (results.manifest.get("environment") or {}).get("standfast", "?")
     title = (results.manifest.get("about") or {}).get("title") or ""
-    about = {"version": version, "date": _now()[:10], "title": title, "decided": decisions is not None}
+    about = {
+        "version": version,
+        "date": _now()[:10],
+        "title": title,
+        "decided": decisions is not None,
+    }
     files["README.md"] = fill_page("README.md", **about).encode()
     return files
 
@@ -269,7 +294,10 @@ def _describe_results(results: StoredResults) -> dict[str, Any]:
     """Digests and seeds, from the manifest."""
     manifest = results.manifest
     digests = {
-        section: {name: (about or {}).get("digest") for name, about in (manifest.get(section) or {}).items()}
+        section: {
+            name: (about or {}).get("digest")
+            for name, about in (manifest.get(section) or {}).items()
+        }
         for section in ("data", "models")
     }
     return {

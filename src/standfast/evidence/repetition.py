@@ -32,7 +32,13 @@ from standfast.tensors import Array
 from standfast.value_spec import read_numbers
 
 Agreement = Literal["same bits", "within rounding", "within the interval", "different", "failed"]
-_WORSE: tuple[Agreement, ...] = ("same bits", "within rounding", "within the interval", "different", "failed")
+_WORSE: tuple[Agreement, ...] = (
+    "same bits",
+    "within rounding",
+    "within the interval",
+    "different",
+    "failed",
+)
 _ROUNDING = 1e-4  # relative to the largest stored value of the job
 #: where a job belongs: two jobs with the same identity have the same places
 _PLACES = ("data", "model", "explainer", "label", "repeat", "start", "stop")
@@ -64,7 +70,11 @@ class Replay:
     @property
     def fine(self) -> bool:
         """Whether all that was evaluated agrees."""
-        return bool(self.jobs) and not self.changed and not {"different", "failed"} & set(self.jobs.values())
+        return (
+            bool(self.jobs)
+            and not self.changed
+            and not {"different", "failed"} & set(self.jobs.values())
+        )
 
 
 def replay(
@@ -119,16 +129,22 @@ def repeat_jobs(
     content = results.manifest.get("study")
     if not content:
         raise ArgumentError(
-            "results", "results of a study file, which says how to make them again", "results of `evaluate`"
+            "results",
+            "results of a study file, which says how to make them again",
+            "results of `evaluate`",
         )
     done = results.jobs.filter(pl.col("status") == "done")
-    stored_places = {str(row["job"]): tuple(row[name] for name in _PLACES) for row in done.iter_rows(named=True)}
+    stored_places = {
+        str(row["job"]): tuple(row[name] for name in _PLACES) for row in done.iter_rows(named=True)
+    }
     grid = study_from(content, base).grid()
     seed = secrets.randbits(32) if seed is None else seed
     with importing_from(grid.paths):
         plan = make_plan(grid, earlier=results.manifest)
         changed = _find_changes(results.manifest, plan.manifest)
-        comparable = [job for job in plan.jobs if stored_places.get(job.identity) == _find_places(job)]
+        comparable = [
+            job for job in plan.jobs if stored_places.get(job.identity) == _find_places(job)
+        ]
         if not comparable:
             changed = changed or ("no job of the study is among the results",)
             return Replay(planned=results.planned, changed=changed, seed=seed)
@@ -152,9 +168,15 @@ def _find_places(job: Job) -> tuple[object, ...]:
 
 def _select_rows(results: StoredResults, job: str) -> pl.DataFrame:
     """The rows of a job, without the columns of other metrics, which have no values in it."""
-    frames = [rows.filter(pl.col("job") == job) for rows in (results.samples, results.sanity_rows) if len(rows)]
+    frames = [
+        rows.filter(pl.col("job") == job)
+        for rows in (results.samples, results.sanity_rows)
+        if len(rows)
+    ]
     frame = max(frames, key=len).drop("job")
-    return frame.select(column for column in frame.get_columns() if column.null_count() < len(column))
+    return frame.select(
+        column for column in frame.get_columns() if column.null_count() < len(column)
+    )
 
 
 def _name(job: Job) -> str:
@@ -177,11 +199,17 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
             changes.append(f"{key}: {now.get(key)} here")
     changes += _find_other_controls(then, now)
     code_then, code_now = then.get("code") or {}, now.get("code") or {}
-    changes += [f"code {name!r}: changed" for name in sorted(code_then) if code_then[name] != code_now.get(name)]
+    changes += [
+        f"code {name!r}: changed"
+        for name in sorted(code_then)
+        if code_then[name] != code_now.get(name)
+    ]
     return tuple(changes)
 
 
-def _find_other_values(section: str, entries_then: Mapping[str, Any], entries_now: Mapping[str, Any]) -> Iterator[str]:
+def _find_other_values(
+    section: str, entries_then: Mapping[str, Any], entries_now: Mapping[str, Any]
+) -> Iterator[str]:
     """Data sets or models whose values, or what belongs to them, are not those of the results."""
     for name in entries_then:
         entry_then, entry_now = entries_then[name] or {}, entries_now.get(name) or {}
@@ -216,7 +244,9 @@ def _as_stored(value: object) -> object:
     return json.loads(json.dumps(value, default=str), parse_constant=names.__getitem__)
 
 
-def _compare(worker: Worker, job: Job, then: pl.DataFrame, arrays: Mapping[str, Array]) -> Agreement:
+def _compare(
+    worker: Worker, job: Job, then: pl.DataFrame, arrays: Mapping[str, Array]
+) -> Agreement:
     """Evaluate a job and compare its values, and those of its arrays that are stored, with the stored ones."""
     packed = worker.run(job)
     if packed.failed:
@@ -278,23 +308,31 @@ def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
     if not _have_same_flags(then, now):
         return "different"
     names = ["value", "low", "high"]
-    if "metric" in then.columns and (then["metric"] == SanityChecks.name).all():  # every number of these is a value
-        names += [name for name, kind in then.schema.items() if kind.is_float() and name not in names]
+    # every number of these is a value
+    if "metric" in then.columns and (then["metric"] == SanityChecks.name).all():
+        names += [
+            name for name, kind in then.schema.items() if kind.is_float() and name not in names
+        ]
     numbers_then = {name: read_numbers(then, name) for name in names}
     numbers_now = {name: read_numbers(now, name) for name in names}
     slack = _find_slack(numbers_then["value"])
     near = {
-        name: np.isclose(numbers_now[name], numbers_then[name], rtol=0, atol=slack, equal_nan=True) for name in names
+        name: np.isclose(numbers_now[name], numbers_then[name], rtol=0, atol=slack, equal_nan=True)
+        for name in names
     }
     if all(near_rows.all() for near_rows in near.values()):
         return "within rounding"
-    inside = _lie_inside(numbers_now["value"], numbers_then) & _lie_inside(numbers_then["value"], numbers_now)
+    inside = _lie_inside(numbers_now["value"], numbers_then) & _lie_inside(
+        numbers_then["value"], numbers_now
+    )
     return "within the interval" if (near["value"] | inside).all() else "different"
 
 
 def _have_same_flags(then: pl.DataFrame, now: pl.DataFrame) -> bool:
     """Whether the samples, their statuses and all flags are the same, also of the same type."""
-    flags = [name for name, kind in then.schema.items() if pl.Boolean in (kind, now.schema.get(name))]
+    flags = [
+        name for name, kind in then.schema.items() if pl.Boolean in (kind, now.schema.get(name))
+    ]
     keys = ["sample", "status", *flags]
     if now.height != then.height or not set(keys) <= set(now.columns):
         return False

@@ -25,7 +25,11 @@ def describe_software() -> str:
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(components))}",
         "version": 1,
         "metadata": {
-            "component": {"type": "application", "name": "standfast", "version": standfast["version"]},
+            "component": {
+                "type": "application",
+                "name": "standfast",
+                "version": standfast["version"],
+            },
             "properties": [
                 {"name": "python", "value": platform.python_version()},
                 {"name": "platform", "value": platform.platform()},

@@ -21,7 +21,12 @@ from standfast.explainers.cam.full_grad import FullGrad
 from standfast.explainers.cam.gradcam import GradCAM
 from standfast.explainers.cam.guided_gradcam import GuidedGradCAM
 from standfast.explainers.gradients.gradient_shap import GradientSHAP
-from standfast.explainers.gradients.input_gradients import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
+from standfast.explainers.gradients.input_gradients import (
+    InputXGradient,
+    IntegratedGradients,
+    Saliency,
+    SmoothGrad,
+)
 from standfast.explainers.gradients.surrogates import smooth_relu
 from standfast.explainers.perturbation.context_cite import ContextCite
 from standfast.explainers.perturbation.extremal_perturbations import ExtremalPerturbations
@@ -31,7 +36,12 @@ from standfast.explainers.perturbation.occlusion import Occlusion
 from standfast.explainers.perturbation.rise import RISE
 from standfast.explainers.perturbation.shapley_sampling import ShapleySampling
 from standfast.explainers.propagation.attn_lrp import AttnLRP
-from standfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop
+from standfast.explainers.propagation.backward_rules import (
+    LRP,
+    Deconvolution,
+    DeepLift,
+    GuidedBackprop,
+)
 from standfast.explainers.propagation.deep_shap import DeepSHAP
 from standfast.explainers.propagation.lrp_composites import (
     DeepTaylor,
@@ -96,7 +106,9 @@ __all__ = [
 ]
 
 # not in `base`, which these import
-explainers.packages.update(dict.fromkeys(ADAPTERS, "standfast.explainers.adapters.packages:find_adapter"))
+explainers.packages.update(
+    dict.fromkeys(ADAPTERS, "standfast.explainers.adapters.packages:find_adapter")
+)
 explainers.aliases["tree_shap"] = "shap:TreeExplainer"
 explainers.packages[RandomisedExplainer.name] = "standfast.explainers:find_randomised"
 
@@ -144,12 +156,26 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
     standfast.errors.UnknownNameError: explainer: expected ... got 'salience' (did you mean 'saliency'?)
     """
     if isinstance(explainer, Explainer):
-        check(not options, "options", f"none for the ready explainer {explainer.label}", ", ".join(options))
+        check(
+            not options,
+            "options",
+            f"none for the ready explainer {explainer.label}",
+            ", ".join(options),
+        )
         return explainer
-    if callable(explainer) and not isinstance(explainer, type) and not find_package(explainer, ADAPTERS):
+    if (
+        callable(explainer)
+        and not isinstance(explainer, type)
+        and not find_package(explainer, ADAPTERS)
+    ):
         return from_callable(explainer, **options)
     expected = "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets"
-    check(isinstance(explainer, str), "explainer", expected, describe_foreign(explainer, ADAPTERS, adapters=True))
+    check(
+        isinstance(explainer, str),
+        "explainer",
+        expected,
+        describe_foreign(explainer, ADAPTERS, adapters=True),
+    )
     assert isinstance(explainer, str)
     name, colon, rest = explainer.partition(":")
     explainer = explainers.aliases.get(name, name) + colon + rest

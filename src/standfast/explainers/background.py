@@ -10,17 +10,28 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.explainers.base import Baseline, Explainer, check_baseline, choose_baseline, make_baseline, record_choice
+from standfast.explainers.base import (
+    Baseline,
+    Explainer,
+    check_baseline,
+    choose_baseline,
+    make_baseline,
+    record_choice,
+)
 from standfast.model import Model
 from standfast.records import Background
 
-_EXPECTED = "a finite number, one for each channel, or reference inputs (a Background or a tensor (B, ...))"
+_EXPECTED = (
+    "a finite number, one for each channel, or reference inputs (a Background or a tensor (B, ...))"
+)
 
 #: the types of the option `background` of explainers and metrics
 References = Baseline | Background | Tensor
 
 
-def check_background(background: References | None, name: str = "background") -> Baseline | Background | None:
+def check_background(
+    background: References | None, name: str = "background"
+) -> Baseline | Background | None:
     """The reference points in a form that a frozen configuration can hold: a number, a tuple, a `Background` or None.
 
     Raises:
@@ -63,7 +74,12 @@ def resolve_background(model: Model, x: Tensor, background: References | None) -
         return reference.rows.to(x)
     if isinstance(background, Background):
         shape = tuple(x.shape[1:])
-        check(background.shape[1:] == shape, "background", f"reference inputs of shape (B, *{shape})", background.shape)
+        check(
+            background.shape[1:] == shape,
+            "background",
+            f"reference inputs of shape (B, *{shape})",
+            background.shape,
+        )
         rows = _place(background, x.dtype, x.device)
     else:
         try:

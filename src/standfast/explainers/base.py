@@ -29,7 +29,12 @@ from standfast.errors import (
 )
 from standfast.explainers.shared_passes import share_pass
 from standfast.frames import find_frame_function
-from standfast.function_calls import FunctionMode, check_has_gradients, compute_gradient, run_eagerly
+from standfast.function_calls import (
+    FunctionMode,
+    check_has_gradients,
+    compute_gradient,
+    run_eagerly,
+)
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
 from standfast.needs import Needs, check_declarations
@@ -61,7 +66,9 @@ class Explainer(metaclass=ConfigurationType):
     #: what the model or the data must have; by default predictions are enough
     needs: ClassVar[Needs] = Needs()
     #: the points beside the inputs at which it runs the module, which may fail there
-    visits: ClassVar[str] = "copies with other values: they may be outside of the bounds, or no codes of categories"
+    visits: ClassVar[str] = (
+        "copies with other values: they may be outside of the bounds, or no codes of categories"
+    )
     #: why attributions that should add up may not, and what to do
     gap_cause: ClassVar[str] = (
         "It uses the gradient where it has no rule: gates of LSTMs, softmax, products (attention), layer normalisation,"
@@ -102,7 +109,12 @@ class Explainer(metaclass=ConfigurationType):
         check_declarations(cls, Explainer)
         check_number(cls.draft_share, f"{cls.__qualname__}.draft_share", least=0, below=1)
         can_draft = bool(cls.dial) or not cls.draft_share
-        check(can_draft, f"{cls.__qualname__}.draft_share", "0 for an explainer without a dial", cls.draft_share)
+        check(
+            can_draft,
+            f"{cls.__qualname__}.draft_share",
+            "0 for an explainer without a dial",
+            cls.draft_share,
+        )
 
     @classmethod
     def list_declared_options(cls) -> dict[str, list[str]]:
@@ -162,7 +174,12 @@ class Explainer(metaclass=ConfigurationType):
         return self.name
 
     def __call__(
-        self, model: Model, inputs: Tensor, targets: Tensor | int | None = None, *, progress: bool = True
+        self,
+        model: Model,
+        inputs: Tensor,
+        targets: Tensor | int | None = None,
+        *,
+        progress: bool = True,
     ) -> Tensor:
         """Attributions of `inputs` `(N, ...)` for the classes `targets`; same shape, detached.
 
@@ -178,7 +195,12 @@ class Explainer(metaclass=ConfigurationType):
             ModelError: the module fails on them, or logits or attributions are not finite.
         """
         fits = hasattr(model, "check_inputs")
-        check(fits, "model", "standfast.Model(module, bounds=(low, high))", f"a {type(model).__name__}")
+        check(
+            fits,
+            "model",
+            "standfast.Model(module, bounds=(low, high))",
+            f"a {type(model).__name__}",
+        )
         self.check_classifier(model)
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
@@ -186,7 +208,10 @@ class Explainer(metaclass=ConfigurationType):
             shown = model.showing(Count(self.label, "explanations", lambda: len(inputs)), progress)
             with model.naming(inputs), model.session(), shown:
                 attributions, logits = self.attribute_all(model, inputs, classes)
-        for what, values in (("module: expected finite logits", logits), (self.label, attributions)):
+        for what, values in (
+            ("module: expected finite logits", logits),
+            (self.label, attributions),
+        ):
             if not torch.isfinite(values).all():
                 rows = int((~torch.isfinite(values)).flatten(1).any(1).sum())
                 what = what if values is logits else f"{self.label}: expected finite attributions"
@@ -201,11 +226,15 @@ class Explainer(metaclass=ConfigurationType):
         if model.differentiable or not self.needs.module:
             return
         why = f"{module_name(model.module)} has no gradients"
-        expected = f"one that needs predictions alone (kernel_shap, lime, occlusion, ...), since {why}"
+        expected = (
+            f"one that needs predictions alone (kernel_shap, lime, occlusion, ...), since {why}"
+        )
         raise ArgumentError("explainer", expected, f"{self.label}, which needs {self.needs}")
 
     @abstractmethod
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         """Explain one chunk that fits into memory: attributions like `x` `(N, ...)`, and the logits `(N, K)` at `x`.
 
         For use inside `model.session()`; arguments are not checked.
@@ -245,14 +274,20 @@ class Explainer(metaclass=ConfigurationType):
             # what is not known to run the module only forward and backward may use hooks
             with contextlib.nullcontext() if self.gateable else run_eagerly():
                 maps, logits = model.map_rows(
-                    run, *columns, rows_per_input=self.count_rows_of(x), kind="backward", batches=self.batches
+                    run,
+                    *columns,
+                    rows_per_input=self.count_rows_of(x),
+                    kind="backward",
+                    batches=self.batches,
                 )
         except Exception as error:
             if self.needs.gradients:
                 _refuse_without_gradients(model, x, error)
             if self._is_refused(error, model, x):
                 where = f"{module_name(model.module)} runs on the inputs, but not on {self.visits}"
-                raise ModelError(f"{self.label}: {where}. It says: {type(error).__name__}: {error}") from error
+                raise ModelError(
+                    f"{self.label}: {where}. It says: {type(error).__name__}: {error}"
+                ) from error
             raise
         maps, logits = widen_half(maps), widen_half(logits)
         maps = maps if model.black_box is None else model.black_box.join_maps(maps, x)
@@ -264,7 +299,9 @@ class Explainer(metaclass=ConfigurationType):
         return maps, logits
 
     @contextlib.contextmanager
-    def preparing(self, model: Model, x: Tensor, variants: Sequence[tuple[Explainer, Model]]) -> Iterator[None]:
+    def preparing(
+        self, model: Model, x: Tensor, variants: Sequence[tuple[Explainer, Model]]
+    ) -> Iterator[None]:
         """Inside, variants of this explainer explain inputs among `x` `(N, ...)`, which were explained before.
 
         What they all need can be computed once, and together. No map depends on it. By default, nothing is computed.
@@ -306,12 +343,18 @@ class Explainer(metaclass=ConfigurationType):
         def run(rows: Tensor) -> tuple[Tensor]:
             return (model.forward(rows.clone().requires_grad_(differentiates)).detach(),)
 
-        with contextlib.suppress(Exception), torch.set_grad_enabled(differentiates):  # whatever the module raises
+        # whatever the module raises
+        with (
+            contextlib.suppress(Exception),
+            torch.set_grad_enabled(differentiates),
+        ):
             model.map_rows(run, x, evaluations=0)
             return any(caller is model.module for caller in callers)
         return False
 
-    def check_maps(self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
+    def check_maps(
+        self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor
+    ) -> None:
         """Warn of what is wrong with attributions `maps` of inputs `x` for `classes` `(N,)`; by default of nothing.
 
         It is called for the user's inputs and for perturbed ones, but not while the module has other weights.
@@ -336,13 +379,17 @@ class Explainer(metaclass=ConfigurationType):
         """
         return None
 
-    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> Explanation:
+    def attribute_copies(
+        self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor
+    ) -> Explanation:
         """`attribute` for perturbed copies `x`, with the rows of `fixed_part` that belong to them."""
         raise NotImplementedError(f"{self.label} reuses nothing of the original inputs")
 
     def _check_graph(self, create_graph: bool) -> None:
         if create_graph and not self.differentiable:
-            raise ArgumentError("create_graph", f"False for {self.label}, which has no derivative", create_graph)
+            raise ArgumentError(
+                "create_graph", f"False for {self.label}, which has no derivative", create_graph
+            )
 
 
 explainers: Registry[type[Explainer]] = Registry(
@@ -378,7 +425,9 @@ def _refuse_without_gradients(model: Model, x: Tensor, error: Exception) -> None
         return
 
 
-def _warn_of_flat_columns(label: str, model: Model, x: Tensor, maps: Tensor, classes: Tensor) -> None:
+def _warn_of_flat_columns(
+    label: str, model: Model, x: Tensor, maps: Tensor, classes: Tensor
+) -> None:
     """Warn of columns of a table `x` `(N, F)` that an explainer by gradients cannot see, once for each module.
 
     Their maps and gradients are exactly 0, here and with the values of other rows, and these change the logit: codes of
@@ -395,7 +444,11 @@ def _warn_of_flat_columns(label: str, model: Model, x: Tensor, maps: Tensor, cla
         moved[:, column] = x[:, column].flip(0)
         with contextlib.suppress(Exception):  # the module may refuse such rows
             there, after = compute_input_gradient(model, moved, classes, False)
-            change = (select_scores(model, after, classes) - select_scores(model, at, classes)).abs().max()
+            change = (
+                (select_scores(model, after, classes) - select_scores(model, at, classes))
+                .abs()
+                .max()
+            )
             flat = not bool(here[:, column].any() | there[:, column].any())
             unseen += [str(column)] if flat and change > 1e-4 * (1 + at.abs().max()) else []
     if unseen:
@@ -419,7 +472,9 @@ class PreprocessedModule(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits of inputs within the model's bounds."""
         x = x.clone() if self.overwrites else x
-        out: Tensor = find_output(self.module(x if self.preprocess is None else self.preprocess(x)), self.output)
+        out: Tensor = find_output(
+            self.module(x if self.preprocess is None else self.preprocess(x)), self.output
+        )
         return out
 
 
@@ -451,7 +506,12 @@ def make_leaf(x: Tensor, create_graph: bool) -> Tensor:
     """A tensor to differentiate by: `x` itself with `create_graph`, else a detached copy that requires gradients."""
     if not create_graph:
         return x.detach().requires_grad_(True)
-    check(x.requires_grad, "x", "an input that requires gradients (create_graph=True)", "one that does not")
+    check(
+        x.requires_grad,
+        "x",
+        "an input that requires gradients (create_graph=True)",
+        "one that does not",
+    )
     return x
 
 
@@ -487,7 +547,8 @@ def compute_input_gradient(
     def run() -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             leaf = make_leaf(x, create_graph)
-            logits = (forward or model.forward)(leaf.clone())  # an in-place first layer must not write into x
+            # an in-place first layer must not write into x
+            logits = (forward or model.forward)(leaf.clone())
             scores = select_scores(model, logits, targets)
             # what runs in the place of the module may change from one call to the next
             check_graph = model.check_gradients if forward is None else check_has_gradients
@@ -544,9 +605,13 @@ def _run_path_gradients(
                 logits = model.forward(rows.clone())
                 if start < count:
                     at_x.append(logits[: min(used, count - start)])
-                classes = targets if targets is not None else model.task.answer(torch.cat(at_x).detach())
+                classes = (
+                    targets if targets is not None else model.task.answer(torch.cat(at_x).detach())
+                )
                 scores = select_scores(model, logits[:used], classes[whose])
-                gradient = compute_gradient(scores, rows, create_graph, check_graph=model.check_gradients)
+                gradient = compute_gradient(
+                    scores, rows, create_graph, check_graph=model.check_gradients
+                )
                 gradients.append(gradient[:used])
     at_all = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
     logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
@@ -572,7 +637,11 @@ def check_baseline(baseline: Baseline | None, name: str = "baseline") -> Baselin
     fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
     shape = getattr(baseline, "shape", None)
     hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
-    got = repr(baseline) if shape is None else f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
+    got = (
+        repr(baseline)
+        if shape is None
+        else f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
+    )
     check(fine, name, "a finite number, or one for each channel", got)
     return baseline if isinstance(baseline, int | float) else tuple(values)
 
@@ -659,6 +728,11 @@ def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline | None) ->
     if key not in model.fitting:
         slack = 1e-5 * (upper - lower).clamp(max=1e30)
         fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
-        check(fits, "baseline", f"values within the bounds {describe_bounds(model.bounds)}", baseline or 0.0)
+        check(
+            fits,
+            "baseline",
+            f"values within the bounds {describe_bounds(model.bounds)}",
+            baseline or 0.0,
+        )
         model.fitting.add(key)
     return value.clamp(lower, upper)

@@ -39,10 +39,14 @@ class ModelFreeExplainer(Explainer):
     def make_maps(self, x: Tensor) -> Tensor:
         """The maps of the inputs `x` `(N, ...)`, of the same shape."""
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
-            (logits,) = share_pass("prediction", model, (x,), lambda: (model.forward(x.detach().clone()),))
+            (logits,) = share_pass(
+                "prediction", model, (x,), lambda: (model.forward(x.detach().clone()),)
+            )
             return self.make_maps(x.detach()), logits
 
 
@@ -142,7 +146,9 @@ class InputCopy(ModelFreeExplainer):
     def make_maps(self, x: Tensor) -> Tensor:
         return x.clone()
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         if not create_graph:
             return super().attribute(model, x, targets)
         leaf = make_leaf(x, create_graph)
@@ -175,7 +181,12 @@ class Edges(ModelFreeExplainer):
     needs: ClassVar[Needs] = Needs(other="images or series")
 
     def make_maps(self, x: Tensor) -> Tensor:
-        check(x.ndim > 2, "inputs", "images or series for edges, which need neighbours", f"a table {tuple(x.shape)}")
+        check(
+            x.ndim > 2,
+            "inputs",
+            "images or series for edges, which need neighbours",
+            f"a table {tuple(x.shape)}",
+        )
         return detect_edges(x)
 
 

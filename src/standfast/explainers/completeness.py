@@ -71,7 +71,9 @@ def predict_mean(model: Model, logits: Tensor, references: Tensor) -> Tensor:
     """
     mean_logits = torch.full_like(logits[:1], torch.nan)
     with contextlib.suppress(Exception), torch.no_grad():
-        (mean_logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), references, evaluations=0)
+        (mean_logits,) = model.map_rows(
+            lambda rows: (model.forward(rows.clone()),), references, evaluations=0
+        )
     return mean_logits.double().mean(0)
 
 
@@ -111,7 +113,9 @@ def warn_of_gap(
     with torch.no_grad():
         classes = model.task.answer(logits[:rows]) if targets is None else targets[:rows]
         before = logits_at_baseline.double().expand(rows, *logits_at_baseline.shape)
-        change = model.task.score(logits[:rows].double(), classes) - model.task.score(before, classes)
+        change = model.task.score(logits[:rows].double(), classes) - model.task.score(
+            before, classes
+        )
         flat_maps = attributions[:rows].detach().double().flatten(1)
         gap = (row_sum(flat_maps) - change).abs()
         part = gap / change.abs().clamp(min=_SLACK)  # finite where nothing changes
@@ -120,7 +124,9 @@ def warn_of_gap(
         if float(missing.double().mean()) <= share:
             return
     checked[name] = _CHECKED_ROWS
-    without = {type(part).__name__ for part in model.module.modules() if isinstance(part, _WITHOUT_RULE)}
+    without = {
+        type(part).__name__ for part in model.module.modules() if isinstance(part, _WITHOUT_RULE)
+    }
     hint = f" (this one has {', '.join(sorted(without))})" if without else ""
     warn_user(
         # it does not say for how many inputs: a chunk may have copies of its last input

@@ -105,7 +105,9 @@ class RandomisedExplainer(Explainer):
             super().check_classifier(model)
         self.explainer.check_classifier(model)
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         logits, classes = self._predict(model, x, targets)
         with self.shuffling(model.module):
@@ -114,7 +116,9 @@ class RandomisedExplainer(Explainer):
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         return self.explainer.fixed_part(inputs)
 
-    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> Explanation:
+    def attribute_copies(
+        self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor
+    ) -> Explanation:
         logits, classes = self._predict(model, x, targets)
         with self.shuffling(model.module):
             return self.explainer.attribute_copies(model, x, classes, fixed)[0], logits
@@ -151,7 +155,9 @@ def _set_values(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
 def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Parameter]:
     """The floating-point parameters of the last `layers` layers that have some, by name; shared ones once."""
     owners: dict[str, list[str]] = {}
-    by_name = {n: p for n, p in module.named_parameters() if p.is_floating_point() or p.is_complex()}
+    by_name = {
+        n: p for n, p in module.named_parameters() if p.is_floating_point() or p.is_complex()
+    }
     for name in by_name:
         owners.setdefault(name.rpartition(".")[0], []).append(name)
     chosen = list(owners.values())[-layers if layers is not None else None :]
@@ -159,10 +165,14 @@ def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Pa
 
 
 #: the orders of the values of each parameter that are shuffled, for each module, number of layers and seed
-_ORDERS: WeakKeyDictionary[nn.Module, dict[tuple[int | None, int], list[Tensor]]] = WeakKeyDictionary()
+_ORDERS: WeakKeyDictionary[nn.Module, dict[tuple[int | None, int], list[Tensor]]] = (
+    WeakKeyDictionary()
+)
 
 
-def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | None, seed: int) -> list[Tensor]:
+def _shuffle(
+    module: nn.Module, parameters: list[nn.Parameter], layers: int | None, seed: int
+) -> list[Tensor]:
     """The shuffled values of the parameters.
 
     Each parameter has an order of its own, from the seed and its place, counted from the output. So a longer cascade
@@ -177,7 +187,11 @@ def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | No
         orders = []
         for key, parameter in zip(keys, parameters, strict=True):
             generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))
-            orders.append(send(torch.randperm(parameter.numel(), generator=generator), parameter.device))
+            orders.append(
+                send(torch.randperm(parameter.numel(), generator=generator), parameter.device)
+            )
         orders_of_module[layers, seed] = orders
     pairs = zip(parameters, orders, strict=True)
-    return [parameter.data.reshape(-1)[order].reshape(parameter.shape) for parameter, order in pairs]
+    return [
+        parameter.data.reshape(-1)[order].reshape(parameter.shape) for parameter, order in pairs
+    ]

@@ -33,7 +33,11 @@ class PassMemory:
         self.size, self.open = 0, False
 
     def recall(
-        self, kind: str, model: Model, tensors: tuple[Tensor | None, ...], compute: Callable[[], Found]
+        self,
+        kind: str,
+        model: Model,
+        tensors: tuple[Tensor | None, ...],
+        compute: Callable[[], Found],
     ) -> Found:
         """What `compute` has returned for these tensors and the same weights, or what it returns now."""
         key = _hash(kind, model, tensors)
@@ -87,7 +91,9 @@ def recall_passes() -> Iterator[None]:
         memory.open = False
 
 
-def share_pass(kind: str, model: Model, tensors: tuple[Tensor | None, ...], compute: Callable[[], Found]) -> Found:
+def share_pass(
+    kind: str, model: Model, tensors: tuple[Tensor | None, ...], compute: Callable[[], Found]
+) -> Found:
     """What `compute` returns for these tensors, `compute` itself or another explainer having been here before."""
     memory, x = _OFFERED.get(), tensors[0]
     if memory is None or not memory.open or x is None or not is_on_host(x.device):

@@ -63,7 +63,9 @@ def _join(array: Any) -> Any:
 
 def _find_missing(array: Any) -> Array:
     """Which cells are missing, bool `(N,)`; NaN is not."""
-    is_missing: Array = np.asarray(array.is_null(nan_is_null=False).to_numpy(zero_copy_only=False), dtype=bool)
+    is_missing: Array = np.asarray(
+        array.is_null(nan_is_null=False).to_numpy(zero_copy_only=False), dtype=bool
+    )
     return is_missing
 
 
@@ -86,7 +88,9 @@ def _read_decimals(array: Any, label: Any, dtype: Any) -> Cells:
     decimals = max(array.type.scale, 0)
     limits = find_decimal_limits(array.type.precision, array.type.scale)
     numbers = read_decimals(label, array.to_pylist(), decimals)
-    return Cells(CellType("number", dtype, holds="decimals", decimals=decimals, limits=limits), numbers)
+    return Cells(
+        CellType("number", dtype, holds="decimals", decimals=decimals, limits=limits), numbers
+    )
 
 
 def _find_unit(stored: Any) -> str:

@@ -118,7 +118,9 @@ class Cells:
             return self
         first, last = self.type.limits
         in_seconds = replace(self.type, unit="s", limits=(first * DAY, last * DAY))
-        return replace(self, type=in_seconds, numbers=convert_to_seconds(self.numbers, self.type.zone))
+        return replace(
+            self, type=in_seconds, numbers=convert_to_seconds(self.numbers, self.type.zone)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,16 +216,29 @@ class Column:
     def _check_kind(self, cells: Cells) -> None:
         kinds = {self.kind, cells.type.kind}
         fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.is_empty.all())
-        check(fits, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}")
+        check(
+            fits, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}"
+        )
 
     def _check_dates(self, cells: Cells) -> None:
         if self.kind != "date" or len(cells.known) == 0:
             return
         mine, theirs = self.type, cells.type
-        same = (mine.zone, mine.duration, mine.holds) == (theirs.zone, theirs.duration, theirs.holds)
-        check(same, "frame", f"dates of the same type in {self.name!r} ({self.dtype})", f"{theirs.dtype}")
+        same = (mine.zone, mine.duration, mine.holds) == (
+            theirs.zone,
+            theirs.duration,
+            theirs.holds,
+        )
+        check(
+            same,
+            "frame",
+            f"dates of the same type in {self.name!r} ({self.dtype})",
+            f"{theirs.dtype}",
+        )
         fits = mine.unit != "D" or theirs.unit == "D"
-        expected = f"whole days in {self.name!r}, as the reference has (or Table.read(reference, frame))"
+        expected = (
+            f"whole days in {self.name!r}, as the reference has (or Table.read(reference, frame))"
+        )
         check(fits, "frame", expected, "hours or less")
 
     def _check_empty(self, cells: Cells, is_missing: Array, is_nan: Array) -> None:
@@ -237,7 +252,8 @@ class Column:
         objects = str(self.dtype) == str(cells.type.dtype) == "object"
         same = type(self.type.missing_cell) is type(cells.type.missing_cell) or not objects
         expected = (
-            f"missing cells as {self.type.missing_cell!r} in {self.name!r}, as the reference has (.where, .fillna)"
+            f"missing cells as {self.type.missing_cell!r} in {self.name!r}, as the reference"
+            " has (.where, .fillna)"
         )
         check(same or not is_missing.any(), "frame", expected, repr(cells.type.missing_cell))
 
@@ -280,7 +296,9 @@ class Column:
         decimals = self.type.decimals
         if decimals is not None:
             fits = np.allclose(numbers, np.round(numbers, decimals), rtol=1e-14, atol=0)
-            expected = f"numbers of at most {decimals} decimals in {self.name!r}, as the reference has"
+            expected = (
+                f"numbers of at most {decimals} decimals in {self.name!r}, as the reference has"
+            )
             check(fits, "frame", f"{expected} (or Table.read(reference, frame))", "more")
 
     def _describe(self, number: float) -> str:
@@ -340,11 +358,18 @@ def check_whole(label: Any, numbers: Array) -> Array:
     """Whole numbers; `ArgumentError` where some are too large for double precision."""
     present = numbers[~np.isnan(numbers)]
     large = len(present) > 0 and float(np.abs(present).max()) >= _LARGEST
-    check(not large, "frame", f"whole numbers up to 2^53 in {str(label)!r} (names are texts)", "larger ones")
+    check(
+        not large,
+        "frame",
+        f"whole numbers up to 2^53 in {str(label)!r} (names are texts)",
+        "larger ones",
+    )
     return numbers
 
 
-def read_categories(label: Any, values: Sequence[Any], order: Sequence[Any] | None) -> tuple[Array, tuple[Any, ...]]:
+def read_categories(
+    label: Any, values: Sequence[Any], order: Sequence[Any] | None
+) -> tuple[Array, tuple[Any, ...]]:
     """The places of texts, or of other values, among their categories, and these; None is a missing cell.
 
     Args:
@@ -357,15 +382,25 @@ def read_categories(label: Any, values: Sequence[Any], order: Sequence[Any] | No
     """
     try:
         distinct = dict.fromkeys(value for value in values if value is not None)
-        sorted(distinct, key=lambda value: (type(value).__name__, value))  # what has no order often has no equality
+        # what has no order often has no equality
+        sorted(distinct, key=lambda value: (type(value).__name__, value))
     except TypeError as error:
-        raise ArgumentError("frame", f"numbers, texts or dates in {str(label)!r}", str(error)) from None
+        raise ArgumentError(
+            "frame", f"numbers, texts or dates in {str(label)!r}", str(error)
+        ) from None
     check_equal_values(label, [value for value in values if value is not None])
     categories = tuple(distinct if order is None else order)
     unknown = sorted(map(repr, distinct.keys() - set(categories)))
-    check(not unknown, "ordered", f"all categories of {str(label)!r}", f"none for {', '.join(unknown[:3])}")
+    check(
+        not unknown,
+        "ordered",
+        f"all categories of {str(label)!r}",
+        f"none for {', '.join(unknown[:3])}",
+    )
     codes = {category: float(code) for code, category in enumerate(categories)}
-    return np.array([math.nan if value is None else codes[value] for value in values], dtype=float), categories
+    return np.array(
+        [math.nan if value is None else codes[value] for value in values], dtype=float
+    ), categories
 
 
 def check_equal_values(label: Any, values: Sequence[Any]) -> None:

@@ -36,7 +36,10 @@ def write_decimals(numbers: Array, decimals: int) -> list[decimal.Decimal | None
     >>> write_decimals(np.array([0.1, 2.0, np.nan]), 2)
     [Decimal('0.10'), Decimal('2.00'), None]
     """
-    return [None if np.isnan(number) else decimal.Decimal(f"{number:.{decimals}f}") for number in numbers.tolist()]
+    return [
+        None if np.isnan(number) else decimal.Decimal(f"{number:.{decimals}f}")
+        for number in numbers.tolist()
+    ]
 
 
 def find_decimal_limits(digits: int, decimals: int) -> tuple[float, float]:

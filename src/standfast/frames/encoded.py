@@ -26,7 +26,14 @@ from torch import Tensor
 from standfast.errors import ArgumentError, ModelError, StandfastError, check
 from standfast.frames.model import FrameFunction
 from standfast.frames.origins import Origins, trace_origins
-from standfast.frames.trials import Rows, Trials, are_close, choose_rows, list_all_values, measure_rounding
+from standfast.frames.trials import (
+    Rows,
+    Trials,
+    are_close,
+    choose_rows,
+    list_all_values,
+    measure_rounding,
+)
 from standfast.frames.wrappers import unwrap
 from standfast.model import Model
 from standfast.tensors import Array
@@ -86,7 +93,9 @@ class Encoding:
         """
         if self.trials is None:
             return
-        cells = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
+        cells = np.asarray(
+            rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
+        )
         encoded = self.encode(cells) if encoded is None else encoded
         with _trying(self.function):
             says_more = self.trials.add(Rows(cells, encoded))
@@ -100,13 +109,18 @@ class Encoding:
         names = self.function.table.names
         conflict = self.trials.conflict
         if conflict is not None:
-            expected = f"encoded columns of one column each, for {self.label} (kernel_shap needs none)"
-            dependence = f"{self.name(conflict.encoded)}, which depends on {_join(names, conflict.columns)}"
+            expected = (
+                f"encoded columns of one column each, for {self.label} (kernel_shap needs none)"
+            )
+            dependence = (
+                f"{self.name(conflict.encoded)}, which depends on {_join(names, conflict.columns)}"
+            )
             raise ArgumentError("model", expected, dependence)
         for number in self._list_contradictions():
             possible = sorted(self.origins[number]) if self.origins is not None else []
             expected = (
-                f"encoded columns that change as their transformers say, for {self.label} (kernel_shap needs none)"
+                f"encoded columns that change as their transformers say, for {self.label}"
+                " (kernel_shap needs none)"
             )
             source = ", ".join(repr(names[column]) for column in possible) or "no column"
             owner = names[self.trials.reader.columns_read[number]]
@@ -118,7 +132,9 @@ class Encoding:
         if self.origins is None or self.trials is None:
             return []
         pairs = enumerate(zip(self.trials.reader.columns_read.tolist(), self.origins, strict=True))
-        return [number for number, (owner, possible) in pairs if owner >= 0 and owner not in possible]
+        return [
+            number for number, (owner, possible) in pairs if owner >= 0 and owner not in possible
+        ]
 
     def name(self, number: int) -> str:
         """The name of an encoded column, for messages."""
@@ -146,10 +162,13 @@ class Encoding:
             number = int(np.flatnonzero(lost.any(0))[0])
             largest = sizes[:, number].max()
             expected = (
-                f"attributions of encoded columns that change with a column, for {self.label} (kernel_shap needs none)"
+                "attributions of encoded columns that change with a column,"
+                f" for {self.label} (kernel_shap needs none)"
             )
             raise ArgumentError(
-                "model", expected, f"{largest:.3g} for {self.name(number)}, which no row that was tried changes"
+                "model",
+                expected,
+                f"{largest:.3g} for {self.name(number)}, which no row that was tried changes",
             )
 
     def make_model(self, model: Model) -> Model:
@@ -160,7 +179,11 @@ class Encoding:
         """
         reading = self.function.reading.of(unwrap(self.function.estimator).final)
         infinite = (-np.inf, np.inf)
-        options: dict[str, Any] = {"output": reading.output, "dtype": torch.float64, "task": model.task}
+        options: dict[str, Any] = {
+            "output": reading.output,
+            "dtype": torch.float64,
+            "task": model.task,
+        }
         model_of_numbers = Model.from_callable(reading.function, infinite, **options)
         if self.trials is not None:
             self._check_takes_numbers(model_of_numbers)
@@ -219,7 +242,9 @@ def _check_alone(function: FrameFunction, rows: Array, names: tuple[str, ...], l
             number = int(np.flatnonzero(differs)[0])
             name = repr(names[number]) if len(names) > number else f"encoded column {number}"
             expected = f"steps that encode each row alone, for {label} (kernel_shap needs none)"
-            raise ArgumentError("model", expected, f"{name}, which depends on the other rows of the frame")
+            raise ArgumentError(
+                "model", expected, f"{name}, which depends on the other rows of the frame"
+            )
 
 
 def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
@@ -231,9 +256,17 @@ def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
     table, transformers = function.table, unwrap(function.estimator).transformers
     if not transformers:
         texts = [column.name for column in table.columns if column.kind in ("category", "ordered")]
-        check(not texts, "model", "encoders before it in a pipeline", f"columns of categories ({', '.join(texts[:3])})")
+        check(
+            not texts,
+            "model",
+            "encoders before it in a pipeline",
+            f"columns of categories ({', '.join(texts[:3])})",
+        )
         numbers = np.asarray(rows, dtype=np.float64)
-        return np.stack([column.decode(numbers[:, number]) for number, column in enumerate(table.columns)], axis=1)
+        return np.stack(
+            [column.decode(numbers[:, number]) for number, column in enumerate(table.columns)],
+            axis=1,
+        )
     encoded = _apply_steps(function, rows)
     try:
         numbers = np.asarray(encoded, dtype=np.float64)
@@ -241,7 +274,9 @@ def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
         expected = f"steps before {function.__name__} that encode all columns as numbers (kernel_shap needs none)"
         raise ArgumentError("model", expected, str(error)) from error
     expected = f"steps that make a row of numbers of each of {len(rows)} rows"
-    check(numbers.ndim == 2 and len(numbers) == len(rows), "model", expected, f"shape {numbers.shape}")
+    check(
+        numbers.ndim == 2 and len(numbers) == len(rows), "model", expected, f"shape {numbers.shape}"
+    )
     return numbers
 
 
@@ -264,7 +299,9 @@ def _trying(function: FrameFunction) -> Iterator[None]:
     except StandfastError:
         raise
     except Exception as error:  # whatever a transformer raises
-        expected = f"steps before {function.__name__} that encode rows with any values of the reference"
+        expected = (
+            f"steps before {function.__name__} that encode rows with any values of the reference"
+        )
         problem = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ModelError(f"model: expected {expected}, got {problem}") from error
 

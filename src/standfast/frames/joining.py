@@ -15,7 +15,9 @@ from standfast.frames.columns import Cells, CellType, Column, Kind, check_equal_
 from standfast.tensors import Array
 
 
-def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells], missing: bool) -> Column:
+def join_cells(
+    label: Any, references: Sequence[Cells], others: Sequence[Cells], missing: bool
+) -> Column:
     """The column that holds the cells of all frames.
 
     Args:
@@ -35,14 +37,18 @@ def join_cells(label: Any, references: Sequence[Cells], others: Sequence[Cells],
     known_in_reference = np.concatenate([part.known for part in first])
     known_in_all = np.concatenate([part.known for part in parts])
     reach = _find_range(known_in_all, categories)
-    low, high = _find_range(known_in_reference if len(known_in_reference) else known_in_all, categories)
+    low, high = _find_range(
+        known_in_reference if len(known_in_reference) else known_in_all, categories
+    )
     empty_cells = _EmptyCells(
         missing=any(bool(part.is_missing.any()) for part in parts),
         nan=any(bool(part.is_nan.any()) for part in parts if part.is_nan is not None),
         may_come=missing,
     )
     missing_code, nan_code = _choose_codes((low, high), reach[0], cell_type.kind, empty_cells)
-    is_finite = math.isfinite(reach[1] - reach[0]) and math.isfinite(nan_code or missing_code or 0.0)
+    is_finite = math.isfinite(reach[1] - reach[0]) and math.isfinite(
+        nan_code or missing_code or 0.0
+    )
     expected = f"numbers in {str(label)!r} whose range is a finite number"
     check(is_finite, "frame", expected, f"{reach[0]:g} to {reach[1]:g}")
     column = Column(
@@ -95,7 +101,11 @@ def _check_types(label: Any, parts: Sequence[Cells]) -> None:
     for part in parts:
         other = part.type
         same = (other.kind, other.holds) == (first.kind, first.holds) or len(part.known) == 0
-        same &= other.dtype == first.dtype or {first.kind, other.kind} in ({"number"}, {"whole"}, {"flag"})
+        same &= other.dtype == first.dtype or {first.kind, other.kind} in (
+            {"number"},
+            {"whole"},
+            {"flag"},
+        )
         expected = f"the same type of {str(label)!r} in all frames ({first.dtype})"
         check(same, "reference", expected, f"{other.dtype}; use .astype or .cast")
 
@@ -115,11 +125,15 @@ def _share_unit(parts: Sequence[Cells]) -> list[Cells]:
 def _widen_type(types: Sequence[CellType]) -> CellType:
     """The first type, with as many decimals as any of them has, and the missing cells of one that has some."""
     decimals = [kind.decimals for kind in types if kind.decimals is not None]
-    missing_cell = next((kind.missing_cell for kind in types if kind.missing_cell is not None), None)
+    missing_cell = next(
+        (kind.missing_cell for kind in types if kind.missing_cell is not None), None
+    )
     return replace(types[0], decimals=max(decimals, default=None), missing_cell=missing_cell)
 
 
-def _order_categories(label: Any, kind: Kind, references: Sequence[Cells], others: Sequence[Cells]) -> tuple[Any, ...]:
+def _order_categories(
+    label: Any, kind: Kind, references: Sequence[Cells], others: Sequence[Cells]
+) -> tuple[Any, ...]:
     """The categories of all frames in the order of their numbers.
 
     Those without an order stand in the order of how often the reference has them, and of which comes first: names
@@ -175,7 +189,8 @@ def _choose_codes(
     low, high = reference_range
     if kind in ("flag", "category", "ordered"):
         return _pick_codes(-1.0, -2.0, empty_cells)
-    step = max(high - low, 1.0, abs(low) * 2.0**-40)  # the last one: else large numbers would be no different
+    # the last one: else large numbers would be no different
+    step = max(high - low, 1.0, abs(low) * 2.0**-40)
     while math.isfinite(step) and lowest < low - step / 2:
         step *= 2
     first, second = low - step, low - 2 * step
@@ -184,7 +199,9 @@ def _choose_codes(
     return _pick_codes(float(first), float(second), empty_cells)
 
 
-def _pick_codes(first: float, second: float, empty_cells: _EmptyCells) -> tuple[float | None, float | None]:
+def _pick_codes(
+    first: float, second: float, empty_cells: _EmptyCells
+) -> tuple[float | None, float | None]:
     """Of two numbers below all others, that of missing cells and that of NaN."""
     if not empty_cells.nan:
         return first, None

@@ -48,7 +48,11 @@ class FrameFunction:
     @property
     def composition(self) -> Composition:
         """The estimator, with its steps; and rows that have every category and missing cells."""
-        return Composition(parts=(self.estimator,), content=self.reading.describe(), rows=self.table.make_cell_rows())
+        return Composition(
+            parts=(self.estimator,),
+            content=self.reading.describe(),
+            rows=self.table.make_cell_rows(),
+        )
 
     def ask(self, frame: Any) -> Any:
         """The scores for a frame: of classes or labels `(N, K)`, or numbers `(N,)`."""
@@ -111,7 +115,9 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
     )
     model.reference = table.make_reference()
     # another threshold is the user's will
-    keeps_rule = task is None or (getattr(chosen, "threshold", 0.5) == 0.5 and not isinstance(chosen, Decision))
+    keeps_rule = task is None or (
+        getattr(chosen, "threshold", 0.5) == 0.5 and not isinstance(chosen, Decision)
+    )
     if keeps_rule:
         _compare_answers(model, function, tried, predicted)
     return model
@@ -151,7 +157,8 @@ def _predict(estimator: Any, table: Table, rows: Tensor) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the answers themselves are asked with warnings
             return np.asarray(estimator.predict(table.decode(rows)))
-    except Exception:  # whatever the estimator raises; if it matters, the method that is asked raises it again
+    except Exception:
+        # whatever the estimator raises; if it matters, the method that is asked raises it again
         return None
 
 
@@ -216,11 +223,17 @@ def _try(function: FrameFunction, table: Table, rows: Tensor, what: str = "") ->
     except ModelError:  # what it answers has no meaning for the task
         raise
     except Exception as error:  # whatever the estimator raises
-        lost = [column.name for column, code in zip(table.columns, table.missing, strict=True) if code is not None]
+        lost = [
+            column.name
+            for column, code in zip(table.columns, table.missing, strict=True)
+            if code is not None
+        ]
         if not what and lost:
             what = f" ({', '.join(lost[:5])} with missing cells)"
         said = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise ModelError(f"model: expected one that answers for rows{what}, got {function.__name__}: {said}") from error
+        raise ModelError(
+            f"model: expected one that answers for rows{what}, got {function.__name__}: {said}"
+        ) from error
 
 
 def _check_columns(estimator: Any, table: Table) -> None:
@@ -231,6 +244,17 @@ def _check_columns(estimator: Any, table: Table) -> None:
         return
     fitted = list(names)
     if set(fitted) != set(present):
-        gone, more = [n for n in fitted if n not in present], [n for n in present if n not in fitted]
-        words = [f"{', '.join(map(repr, few[:3]))} {what}" for few, what in ((gone, "missing"), (more, "more")) if few]
-        raise ArgumentError("frame", f"the {len(fitted)} columns that the model was fitted with", " and ".join(words))
+        gone, more = (
+            [n for n in fitted if n not in present],
+            [n for n in present if n not in fitted],
+        )
+        words = [
+            f"{', '.join(map(repr, few[:3]))} {what}"
+            for few, what in ((gone, "missing"), (more, "more"))
+            if few
+        ]
+        raise ArgumentError(
+            "frame",
+            f"the {len(fitted)} columns that the model was fitted with",
+            " and ".join(words),
+        )

@@ -41,14 +41,18 @@ def _trace_steps(
     for position, transformer in enumerate(transformers):
         is_last = position == len(transformers) - 1
         # of the results of a transformer, scikit-learn takes columns by their order
-        traced = _trace(transformer, origins, labels if position == 0 else None, width if is_last else None)
+        traced = _trace(
+            transformer, origins, labels if position == 0 else None, width if is_last else None
+        )
         if traced is None:
             return None
         origins = traced
     return origins
 
 
-def _trace(transformer: Any, origins: Origins, labels: Sequence[Any] | None, width: int | None) -> Origins | None:
+def _trace(
+    transformer: Any, origins: Origins, labels: Sequence[Any] | None, width: int | None
+) -> Origins | None:
     """The origins of what one transformer makes of columns with these origins; `width` is their number, if known."""
     kinds = {base.__name__ for base in type(transformer).__mro__}
     if transformer is None or transformer == "passthrough":
@@ -76,10 +80,13 @@ def _trace_results(transformer: Any, origins: Origins, width: int | None) -> Ori
     return None if width is None else [frozenset().union(*origins)] * width
 
 
-def _trace_parts(transformer: Any, origins: Origins, labels: Sequence[Any] | None) -> Origins | None:
+def _trace_parts(
+    transformer: Any, origins: Origins, labels: Sequence[Any] | None
+) -> Origins | None:
     """Through the parts of a `ColumnTransformer`, each of which gets some columns and fills a slice of the results."""
     fitted_labels = list(getattr(transformer, "feature_names_in_", range(len(origins))))
-    if labels is not None and set(labels) == set(fitted_labels):  # of a frame, columns are found by their names
+    # of a frame, columns are found by their names
+    if labels is not None and set(labels) == set(fitted_labels):
         origins = [origins[list(labels).index(label)] for label in fitted_labels]
     slices = transformer.output_indices_
     results: Origins = [frozenset()] * max((part.stop for part in slices.values()), default=0)

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from standfast.cells.moments import FIRST_DAY, LAST_DAY, count_in_unit, find_limits, name_zone, read_times
+from standfast.cells.moments import (
+    FIRST_DAY,
+    LAST_DAY,
+    count_in_unit,
+    find_limits,
+    name_zone,
+    read_times,
+)
 from standfast.errors import check
 from standfast.frames.arrow_cells import read_arrow, write_arrow
 from standfast.frames.columns import (
@@ -63,7 +70,12 @@ def read_pandas(series: Any, label: Any, order: Sequence[Any] | None = None) -> 
 
 def _rename_type(cells: Cells, dtype: Any) -> Cells:
     """The same cells in a column of another type."""
-    return Cells(CellType(**{**vars(cells.type), "dtype": dtype}), cells.numbers, cells.categories, cells.is_nan)
+    return Cells(
+        CellType(**{**vars(cells.type), "dtype": dtype}),
+        cells.numbers,
+        cells.categories,
+        cells.is_nan,
+    )
 
 
 def _read_categorical(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
@@ -140,7 +152,9 @@ def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells
     values = [None if empty else cell for cell, empty in zip(cells, is_missing, strict=True)]
     present = [value for value in values if value is not None]
     if not present:  # nothing tells whether it would hold texts
-        return Cells(CellType("category", dtype, missing_cell=missing_cell), np.full(len(values), np.nan))
+        return Cells(
+            CellType("category", dtype, missing_cell=missing_cell), np.full(len(values), np.nan)
+        )
     if order is not None:
         numbers, categories = read_categories(label, values, order)
         return Cells(CellType("ordered", dtype, missing_cell=missing_cell), numbers, categories)
@@ -167,21 +181,33 @@ def _find_missing_cell(cells: Sequence[Any], is_missing: Array, label: Any) -> A
 
 def _check_objects(known: Sequence[Any], label: Any, dtype: Any) -> None:
     """Raise `ArgumentError` for numbers and times, which have an order and a distance, in a column of objects."""
-    numeric = all(isinstance(value, int | float | complex) and not isinstance(value, bool) for value in known)
+    numeric = all(
+        isinstance(value, int | float | complex) and not isinstance(value, bool) for value in known
+    )
     expected = f"numbers in {str(label)!r} stored as numbers (pandas.to_numeric), or as texts"
     check(not numeric, "frame", expected, f"dtype {dtype}")
     mixed = [value for value in known if isinstance(value, decimal.Decimal)]
-    check(not mixed, "frame", f"decimal numbers alone in {str(label)!r}, or none", "others beside them")
+    check(
+        not mixed,
+        "frame",
+        f"decimal numbers alone in {str(label)!r}, or none",
+        "others beside them",
+    )
     times = [value for value in known if isinstance(value, (*_TIMES, datetime.date))]
     expected = f"times in {str(label)!r} stored as times (pandas.to_datetime, pandas.to_timedelta), or days alone"
     check(not times, "frame", expected, type(times[0]).__name__ if times else "")
 
 
-def _read_decimals(values: Sequence[decimal.Decimal | None], label: Any, dtype: Any, missing_cell: Any) -> Cells:
+def _read_decimals(
+    values: Sequence[decimal.Decimal | None], label: Any, dtype: Any, missing_cell: Any
+) -> Cells:
     exponents = [value.as_tuple().exponent for value in values if value is not None]
     decimals = max(0, *(-exponent for exponent in exponents if isinstance(exponent, int)))
     numbers = read_decimals(label, values, decimals)
-    return Cells(CellType("number", dtype, holds="decimals", missing_cell=missing_cell, decimals=decimals), numbers)
+    return Cells(
+        CellType("number", dtype, holds="decimals", missing_cell=missing_cell, decimals=decimals),
+        numbers,
+    )
 
 
 def _read_days(values: Sequence[datetime.date | None], dtype: Any, missing_cell: Any) -> Cells:
@@ -190,7 +216,10 @@ def _read_days(values: Sequence[datetime.date | None], dtype: Any, missing_cell:
         if value is not None:
             days[row] = value.toordinal() - _EPOCH_DAY
     limits = float(FIRST_DAY), float(LAST_DAY)
-    return Cells(CellType("date", dtype, holds="days", missing_cell=missing_cell, unit="D", limits=limits), days)
+    return Cells(
+        CellType("date", dtype, holds="days", missing_cell=missing_cell, unit="D", limits=limits),
+        days,
+    )
 
 
 # Writing

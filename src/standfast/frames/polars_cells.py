@@ -46,7 +46,9 @@ def read_polars(series: pl.Series, label: Any, order: Sequence[Any] | None = Non
         return Cells(CellType("flag", dtype), _as_floats(series), (False, True))
     if dtype.is_integer():
         limits = float(pl.select(dtype.min()).item()), float(pl.select(dtype.max()).item())  # type: ignore[attr-defined]
-        return Cells(CellType("whole", dtype, limits=limits), check_whole(label, _as_floats(series)))
+        return Cells(
+            CellType("whole", dtype, limits=limits), check_whole(label, _as_floats(series))
+        )
     if dtype.is_float():
         return _read_floats(series, label)
     if isinstance(dtype, pl.Decimal):
@@ -82,7 +84,9 @@ def _read_decimals(series: pl.Series, label: Any) -> Cells:
     decimals = dtype.scale or 0
     numbers = read_decimals(label, series.to_list(), decimals)
     limits = find_decimal_limits(dtype.precision or 38, decimals)
-    return Cells(CellType("number", dtype, holds="decimals", decimals=decimals, limits=limits), numbers)
+    return Cells(
+        CellType("number", dtype, holds="decimals", decimals=decimals, limits=limits), numbers
+    )
 
 
 def _find_unit(dtype: Any) -> str:
@@ -122,12 +126,18 @@ def write_polars(column: Column, numbers: Array, is_nan: Array) -> pl.Series:
     is_missing = np.isnan(numbers) & ~is_nan
     filled = np.where(is_missing, 0.0, numbers)
     if column.type.holds == "decimals":
-        return pl.Series(column.name, write_decimals(numbers, column.type.decimals or 0), dtype=column.dtype)
+        return pl.Series(
+            column.name, write_decimals(numbers, column.type.decimals or 0), dtype=column.dtype
+        )
     if column.kind == "number":
         cells = pl.Series(column.name, filled).cast(column.dtype)
     elif column.categories:
         numbers_of_categories = pl.Series(filled.astype(np.int64))
-        cells = pl.Series(column.name, list(column.categories)).gather(numbers_of_categories).cast(column.dtype)
+        cells = (
+            pl.Series(column.name, list(column.categories))
+            .gather(numbers_of_categories)
+            .cast(column.dtype)
+        )
     elif column.kind in ("category", "ordered"):  # no cell of it is known
         return pl.Series(column.name, [None] * len(numbers), dtype=column.dtype)
     elif column.kind == "date":

@@ -167,7 +167,9 @@ class Table:
 
     def decode(self, rows: Tensor | Array) -> Any:
         """Rows of numbers `(N, F)` as a frame; each number becomes the nearest possible cell."""
-        numbers = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64)
+        numbers = np.asarray(
+            rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
+        )
         write: Any = write_pandas if self.of_pandas else write_polars
         series = [
             write(column, column.decode(codes), column.find_nan(codes))
@@ -186,7 +188,10 @@ class Table:
     def describe_row(self, row: Tensor) -> dict[str, str]:
         """One row of numbers `(F,)` in the user's units and names."""
         cells = zip(self.plain(), row.tolist(), strict=True)
-        return {column["name"]: describe_cell(column, number) or f"{number:g}" for column, number in cells}
+        return {
+            column["name"]: describe_cell(column, number) or f"{number:g}"
+            for column, number in cells
+        }
 
     def make_reference(self) -> Reference:
         """What is known of the rows, for explainers and metrics that replace cells; it says which categories do."""
@@ -198,7 +203,9 @@ class Table:
         shown = [f"{name} {cells[name]!r}" for name in names[:_SHOWN]]
         if len(names) > _SHOWN:
             shown.append("...")
-        return replace(reference, note=f", of categories the most frequent cell ({', '.join(shown)})")
+        return replace(
+            reference, note=f", of categories the most frequent cell ({', '.join(shown)})"
+        )
 
     def make_cell_rows(self) -> Tensor:
         """Rows of the reference, each with one cell of no quantity replaced, `(R, F)`: by each category, or missing.
@@ -207,13 +214,17 @@ class Table:
         they are few. Their order does not depend on the rows that are explained.
         """
         replaced = [
-            (number, code) for number, column in enumerate(self.columns) for code in column.codes_of_no_quantity
+            (number, code)
+            for number, column in enumerate(self.columns)
+            for code in column.codes_of_no_quantity
         ]
         copies = min(max(_CELL_ROWS // max(len(replaced), 1), 1), _COPIES_OF_A_CELL, len(self.rows))
         count = len(replaced) * copies
         cells = self.rows[torch.arange(count) % len(self.rows)].clone()
         if replaced:
-            columns, codes = torch.tensor(replaced, dtype=torch.float64).repeat_interleave(copies, dim=0).T
+            columns, codes = (
+                torch.tensor(replaced, dtype=torch.float64).repeat_interleave(copies, dim=0).T
+            )
             cells[torch.arange(count), columns.long()] = codes
         return cells
 
@@ -246,16 +257,29 @@ class Table:
         Raises:
             ArgumentError: `changes` do not fit the columns.
         """
-        check(changes.columns in (None, self.names), "columns", "None, as the frame has names", changes.columns)
+        check(
+            changes.columns in (None, self.names),
+            "columns",
+            "None, as the frame has names",
+            changes.columns,
+        )
         check(changes.units is None, "units", "None, as frames have their own units", "some")
-        check(not changes.one_hot, "one_hot", "none, as a category is one column of a frame", dict(changes.one_hot))
+        check(
+            not changes.one_hot,
+            "one_hot",
+            "none, as a category is one column of a frame",
+            dict(changes.one_hot),
+        )
         named: Any = changes.changes
         if isinstance(named, Mapping):
             named = {name: self._bind_feature(name, feature) for name, feature in named.items()}
         else:
             named = self._spread_feature(changes, named)
         # what changes have to know of numbers that are no quantities; nothing of a table of quantities
-        counts = [len(column.categories) if column.kind in ("category", "flag") else 0 for column in self.columns]
+        counts = [
+            len(column.categories) if column.kind in ("category", "flag") else 0
+            for column in self.columns
+        ]
         return replace(
             changes,
             changes=named,
@@ -368,7 +392,12 @@ def _read_cells(frame: Any, label: Any, order: Sequence[Any] | None) -> Cells:
 
 def _check_columns(frame: Any, labels: Sequence[Any], of_pandas: bool) -> None:
     kind = "pandas" if of_pandas else "polars"
-    check(_is_pandas(frame) == of_pandas, "frame", f"a frame of {kind}, as the reference is", _describe(frame))
+    check(
+        _is_pandas(frame) == of_pandas,
+        "frame",
+        f"a frame of {kind}, as the reference is",
+        _describe(frame),
+    )
     _check_names(list(frame.columns))
     gone = [label for label in labels if label not in set(frame.columns)]
     more = [label for label in frame.columns if label not in set(labels)]
@@ -384,7 +413,9 @@ def _check_names(labels: Sequence[Any]) -> None:
     """Raise `ArgumentError` for two columns of one name, which reports could not tell apart."""
     counts = Counter(map(str, labels))
     twice = sorted(name for name, count in counts.items() if count > 1)
-    check(not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice")
+    check(
+        not twice, "frame", "column names that differ", f"{', '.join(map(repr, twice[:3]))} twice"
+    )
 
 
 def _describe(value: object) -> str:

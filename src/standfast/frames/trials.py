@@ -108,7 +108,9 @@ class DigitReader:
         self.from_second = np.zeros((self.digits, encoded), dtype=bool)
         self.from_none = np.zeros(encoded, dtype=bool)
 
-    def add(self, digits: Array, first: Array, second: Array, mixed: Array, tolerance: Array) -> None:
+    def add(
+        self, digits: Array, first: Array, second: Array, mixed: Array, tolerance: Array
+    ) -> None:
         """Compare encoded mixed rows `(N, E)`, by these digits `(N,)`, with the encoded rows that they are mixed of."""
         as_first = are_close(mixed, first, tolerance)
         as_second = are_close(mixed, second, tolerance)
@@ -188,7 +190,9 @@ class Trials:
                 if self.conflict is not None:
                     return
                 # the row from which each cell comes, (rows, columns)
-                sources = generator.permuted(np.tile(np.arange(len(cells))[:, None], cells.shape[1]), axis=0)
+                sources = generator.permuted(
+                    np.tile(np.arange(len(cells))[:, None], cells.shape[1]), axis=0
+                )
                 copied_cells = np.take_along_axis(cells, sources, axis=0)
                 copy = Rows(copied_cells, self.encode(copied_cells))
                 self._read_new(copy)
@@ -211,15 +215,21 @@ class Trials:
                 row, position = np.argwhere(differs)[0].tolist()
                 number = int(numbers[position])
                 pair = (copy[np.array([row])], chunk[sources[row : row + 1, column]])
-                self.conflict = Conflict(number, self._collect_columns(number, self._list_ends(number, pair, chunk)))
+                self.conflict = Conflict(
+                    number, self._collect_columns(number, self._list_ends(number, pair, chunk))
+                )
                 return
 
-    def _list_ends(self, number: int, pair: tuple[Rows, Rows], others: Rows) -> Iterator[tuple[Array, Array, Array]]:
+    def _list_ends(
+        self, number: int, pair: tuple[Rows, Rows], others: Rows
+    ) -> Iterator[tuple[Array, Array, Array]]:
         """Between which cells to walk, and in which order: between two rows, and from them to others that differ."""
         order = np.arange(self.reader.column_count)
         yield pair[0].cells[0], pair[1].cells[0], order
         for start in pair:
-            is_same = are_close(others.encoded[:, number], start.encoded[:, number], self.tolerance[number])
+            is_same = are_close(
+                others.encoded[:, number], start.encoded[:, number], self.tolerance[number]
+            )
             for end in others.cells[~is_same][:_WITNESSES]:
                 yield start.cells[0], end, order
 
@@ -278,7 +288,9 @@ class Trials:
             columns = self._find_columns(int(conflicts[0]), masks, first, second, mixed)
             self.conflict = Conflict(int(conflicts[0]), columns)
 
-    def _find_columns(self, number: int, masks: Array, first: Rows, second: Rows, mixed: Rows) -> tuple[int, ...]:
+    def _find_columns(
+        self, number: int, masks: Array, first: Rows, second: Rows, mixed: Rows
+    ) -> tuple[int, ...]:
         """The columns on which an encoded column depends, found by changing a pair's cells one after another.
 
         The cells that the mixed row has from the second row come first. So the walk passes the mixed row, and meets a
@@ -293,7 +305,9 @@ class Trials:
         ends = zip(first.cells[pairs], second.cells[pairs], orders, strict=True)
         return self._collect_columns(number, ends)
 
-    def _collect_columns(self, number: int, ends: Iterable[tuple[Array, Array, Array]]) -> tuple[int, ...]:
+    def _collect_columns(
+        self, number: int, ends: Iterable[tuple[Array, Array, Array]]
+    ) -> tuple[int, ...]:
         """The columns that change an encoded one on walks there and back, each from a row to a row in an order."""
         columns: set[int] = set()
         for start, end, order in ends:
@@ -364,7 +378,9 @@ def make_rows(generator: np.random.Generator, value_lists: Sequence[Array]) -> A
 def list_all_values(table: Table) -> list[Array]:
     """What each column is tried with."""
     reference = table.rows.numpy()
-    return [list_values(column, cells) for column, cells in zip(table.columns, reference.T, strict=True)]
+    return [
+        list_values(column, cells) for column, cells in zip(table.columns, reference.T, strict=True)
+    ]
 
 
 def list_values(column: Column, seen: Array) -> Array:

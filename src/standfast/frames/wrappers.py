@@ -105,7 +105,9 @@ def describe_wrapping(estimator: Any) -> str:
     >>> describe_wrapping(VotingRegressor())
     'VotingRegressor around Half, which averages what they predict'
     """
-    actions = [_ACTIONS[base.__name__] for base in type(estimator).__mro__ if base.__name__ in _ACTIONS]
+    actions = [
+        _ACTIONS[base.__name__] for base in type(estimator).__mro__ if base.__name__ in _ACTIONS
+    ]
     if not actions:
         return ""
     kinds = dict.fromkeys(type(unwrap(inner).final).__name__ for inner in _list_held(estimator))
@@ -155,7 +157,10 @@ def _list_held(estimator: Any) -> list[Any]:
         if name.endswith("_"):  # fitted, as scikit-learn names it
             candidates.extend(value if isinstance(value, list | tuple) else [value])
     # a calibrated classifier predicts no class, and holds the estimator that does
-    answering = [inner if hasattr(inner, "predict") else getattr(inner, "estimator", None) for inner in candidates]
+    answering = [
+        inner if hasattr(inner, "predict") else getattr(inner, "estimator", None)
+        for inner in candidates
+    ]
     return [inner for inner in answering if hasattr(inner, "predict")]
 
 

@@ -90,11 +90,18 @@ class QuantusMetric:
         """
         check(isinstance(model, nn.Module), "model", "a torch.nn.Module", type(model).__name__)
         got = type(explain_func).__name__
-        check(callable(explain_func), "explain_func", "a function (model, inputs, targets, **options)", got)
+        check(
+            callable(explain_func),
+            "explain_func",
+            "a function (model, inputs, targets, **options)",
+            got,
+        )
         assert explain_func is not None
         for name, harmless_values in _WITHOUT_EFFECT.items():
             value = options.get(name)
-            has_no_effect = any(value is harmless or value == harmless for harmless in harmless_values)
+            has_no_effect = any(
+                value is harmless or value == harmless for harmless in harmless_values
+            )
             check(has_no_effect, name, f"{harmless_values[-1]!r}, or none", value)
         wrapped = Model(model, self.bounds, device=device or "auto")
         inputs = torch.as_tensor(np.asarray(x_batch), dtype=wrapped.dtype)
@@ -106,10 +113,15 @@ class QuantusMetric:
         result = self.metric(wrapped, explainer, inputs, targets, generator=generator)
         self.result = result
         values = result.value.to(torch.float64).tolist()
-        return [value if status == "ok" else float("nan") for value, status in zip(values, result.status, strict=True)]
+        return [
+            value if status == "ok" else float("nan")
+            for value, status in zip(values, result.status, strict=True)
+        ]
 
 
-def explain_function(explainer: Explainer | str, bounds: tuple[Bound, Bound]) -> Callable[..., Array]:
+def explain_function(
+    explainer: Explainer | str, bounds: tuple[Bound, Bound]
+) -> Callable[..., Array]:
     """A standfast explainer as an `explain_func` of Quantus: `(model, inputs, targets, **_) -> array`.
 
     Inputs that Quantus perturbs may lie outside the bounds. The bounds are for explainers with a baseline.
@@ -122,7 +134,11 @@ def explain_function(explainer: Explainer | str, bounds: tuple[Bound, Bound]) ->
             last[:] = [Model(model, bounds)]
         wrapped = last[0]
         x = torch.as_tensor(np.asarray(inputs), dtype=wrapped.dtype, device=wrapped.device)
-        classes = torch.as_tensor(np.asarray(targets), device=wrapped.device).to(torch.int64).expand(len(x))
+        classes = (
+            torch.as_tensor(np.asarray(targets), device=wrapped.device)
+            .to(torch.int64)
+            .expand(len(x))
+        )
         with wrapped.session():
             maps, _ = chosen.attribute_all(wrapped, x, classes)
         return np.asarray(maps.detach().cpu().numpy())

@@ -26,16 +26,25 @@ from standfast.metrics.lens.attribution_attack import AttributionAttack, Attribu
 from standfast.metrics.probe import Call, Measurement, Probe
 from standfast.metrics.reasons.reasons import Reasons, ReasonsResult
 from standfast.metrics.result import Result
-from standfast.metrics.safari.misinterpretation_probability import MisinterpretationProbability, ProbabilityResult
+from standfast.metrics.safari.misinterpretation_probability import (
+    MisinterpretationProbability,
+    ProbabilityResult,
+)
 from standfast.metrics.safari.sensitivity import LocalLipschitz, MaxSensitivity, SensitivityResult
 from standfast.metrics.safari.worst_case import WorstCase, WorstCaseResult
 from standfast.metrics.seed_agreement import SeedAgreement, SeedAgreementResult
-from standfast.metrics.senc.data_sensitivity_consistency import DataSencResult, DataSensitivityConsistency
+from standfast.metrics.senc.data_sensitivity_consistency import (
+    DataSencResult,
+    DataSensitivityConsistency,
+)
 from standfast.metrics.senc.parameter_sensitivity_consistency import (
     ParameterSencResult,
     ParameterSensitivityConsistency,
 )
-from standfast.metrics.senc.sensitivity_consistency import SensitivityConsistency, SensitivityConsistencyResult
+from standfast.metrics.senc.sensitivity_consistency import (
+    SensitivityConsistency,
+    SensitivityConsistencyResult,
+)
 from standfast.registry import build
 from standfast.value_spec import CommonShare, ValueSpec
 
@@ -91,7 +100,9 @@ __all__ = [
 ]
 
 # not in `base`, which those metrics import
-metrics.packages.update(dict.fromkeys(("captum", "quantus"), "standfast.integrations.peers:peer_class"))
+metrics.packages.update(
+    dict.fromkeys(("captum", "quantus"), "standfast.integrations.peers:peer_class")
+)
 
 
 def names() -> list[str]:
@@ -117,9 +128,18 @@ def get(metric: str | Metric, **options: Any) -> Metric:
     standfast.errors.ArgumentError: neighbourhood: expected a value for worst_case, such as neighbourhood=LinfBall(...
     """
     if isinstance(metric, Metric):
-        check(not options, "options", f"none for the configured metric {metric.own_label}", ", ".join(options))
+        check(
+            not options,
+            "options",
+            f"none for the configured metric {metric.own_label}",
+            ", ".join(options),
+        )
         return metric
-    made = f" (an instance: {metric.__name__}())" if isinstance(metric, type) and issubclass(metric, Metric) else ""
+    made = (
+        f" (an instance: {metric.__name__}())"
+        if isinstance(metric, type) and issubclass(metric, Metric)
+        else ""
+    )
     got = describe_foreign(metric, metrics.packages)
     check(isinstance(metric, str), "metric", f"a name or a Metric{made}", got)
     return build(metrics, metric, options)

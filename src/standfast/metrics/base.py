@@ -93,7 +93,11 @@ def check_preset(preset: object, argument: str = "preset") -> None:
 def preset_options(kind: type[Metric], preset: Preset) -> dict[str, Any]:
     """The options that a preset sets, without those that a class has taken out of its constructor."""
     fixed = {f.name for f in dataclasses.fields(kind) if not f.init}
-    return {option: value for option, value in kind.presets.get(preset, {}).items() if option not in fixed}
+    return {
+        option: value
+        for option, value in kind.presets.get(preset, {}).items()
+        if option not in fixed
+    }
 
 
 class _PresetsApplied(ConfigurationType):
@@ -108,13 +112,18 @@ class _PresetsApplied(ConfigurationType):
         kind: Any = cls  # a class of metrics
         positional = [f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only]
         given = {*positional[: len(values)], *options}
-        own = {option: value for option, value in preset_options(kind, preset).items() if option not in given}
+        own = {
+            option: value
+            for option, value in preset_options(kind, preset).items()
+            if option not in given
+        }
         try:
             made: T = ConfigurationType.__call__(cls, *values, **options, **own)
         except ArgumentError as error:
             if not own:
                 raise
-            ConfigurationType.__call__(cls, *values, **options)  # raises if the preset is not the cause
+            # raises if the preset is not the cause
+            ConfigurationType.__call__(cls, *values, **options)
             named = {error.argument: own[error.argument]} if error.argument in own else own
             sets = ", ".join(f"{option}={value!r}" for option, value in named.items())
             got = f"{error.got} (preset {preset!r} sets {sets})"
@@ -236,7 +245,9 @@ class Metric(metaclass=_PresetsApplied):
     values: ClassVar[ValueSpec | None] = None
     #: see `ConfigurationType`
     gone: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"),
+        **dict.fromkeys(
+            ("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"
+        ),
         **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
         "for_study": "no such method, since a metric does not see the others",
         "category": "the attribute `evidence`",
@@ -255,18 +266,37 @@ class Metric(metaclass=_PresetsApplied):
         check(has_name, f"{own}.name", "a text", repr(cls.name))
         if isinstance(cls.evidence, str):  # or a property, which decides when it is asked
             known = ", ".join(map(repr, EVIDENCE))
-            check(cls.evidence in EVIDENCE, f"{own}.evidence", f"one of {known}", repr(cls.evidence))
+            check(
+                cls.evidence in EVIDENCE, f"{own}.evidence", f"one of {known}", repr(cls.evidence)
+            )
         cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
         arguments = list(inspect.signature(cls.evaluate).parameters)
-        check(len(arguments) == 2, f"{own}.evaluate", "the arguments (self, call)", ", ".join(arguments))
+        check(
+            len(arguments) == 2,
+            f"{own}.evaluate",
+            "the arguments (self, call)",
+            ", ".join(arguments),
+        )
         if cls.values is not None:
-            check(isinstance(cls.values, ValueSpec), f"{own}.values", "a ValueSpec", repr(cls.values))
+            check(
+                isinstance(cls.values, ValueSpec), f"{own}.values", "a ValueSpec", repr(cls.values)
+            )
             twice = "direction" in vars(cls)
-            check(not twice, f"{own}.direction", "nothing, as values says which value is better", "both")
+            check(
+                not twice,
+                f"{own}.direction",
+                "nothing, as values says which value is better",
+                "both",
+            )
             cls.direction = cls.values.direction  # type: ignore[assignment]  # a property of the base
         elif cls.direction is Metric.direction:
             depends = cls.direction_of.__func__ is not Metric.direction_of.__func__  # type: ignore[attr-defined]
-            check(depends, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", "nothing")
+            check(
+                depends,
+                f"{own}.direction",
+                "'higher' or 'lower' (which value is better) or None",
+                "nothing",
+            )
             return
         check_direction(f"{own}.direction", cls.direction)
 
@@ -300,7 +330,12 @@ class Metric(metaclass=_PresetsApplied):
         own = f"{type(self).__qualname__}.value_spec"
         check(isinstance(spec, ValueSpec), own, "a ValueSpec", repr(spec))
         agrees = spec.direction in (None, self.direction)
-        check(agrees, own, f"the direction {self.direction!r} of the metric, or None", repr(spec.direction))
+        check(
+            agrees,
+            own,
+            f"the direction {self.direction!r} of the metric, or None",
+            repr(spec.direction),
+        )
         return spec.stored()
 
     @abstractmethod
@@ -530,7 +565,9 @@ class Metric(metaclass=_PresetsApplied):
         return name in role.only if role.only else name not in role.unless
 
 
-def read_values(kind: type[Metric], options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
+def read_values(
+    kind: type[Metric], options: Mapping[str, Any], task: TaskWords = CLASS_WORDS
+) -> ValueSpec:
     """`Metric.value_spec`, with what the numbers ask of an explainer where it does not say so (`ValueSpec.asks`).
 
     What compares maps with each other asks for stability; what is `evidence` of it, for faithfulness.
@@ -634,7 +671,11 @@ def find_neighbourhood_option(metric: str | type) -> str:
     if isinstance(metric, str):
         name = _find_name(metric)
         return find_neighbourhood_option(metrics[name]) if name in metrics else ""
-    return metric.neighbourhood_option if isinstance(metric, type) and issubclass(metric, Metric) else ""
+    return (
+        metric.neighbourhood_option
+        if isinstance(metric, type) and issubclass(metric, Metric)
+        else ""
+    )
 
 
 def _find_name(text: str) -> str:
@@ -646,7 +687,10 @@ def _store(value: Any) -> dict[str, Any]:
     """A configured object as it is stored: its name under its tag (`records.TAGS`), beside its options."""
     tag, name = "name", getattr(value, "name", type(value).__name__)
     if isinstance(value, Neighbourhood):
-        tag, name = "norm" if isinstance(value, NormBall) else "transformation", type(value).__name__
+        tag, name = (
+            "norm" if isinstance(value, NormBall) else "transformation",
+            type(value).__name__,
+        )
     return {tag: name, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
 
 

@@ -72,7 +72,8 @@ class KeptClass:
         """
         region, usable = self.probe.region, self.probe.usable()
         assert region is not None
-        group = max(1, _ELEMENTS // (block * region.input_shape.numel()))  # few origins at once, for memory
+        # few origins at once, for memory
+        group = max(1, _ELEMENTS // (block * region.input_shape.numel()))
         for rows in torch.split(usable, group) if len(usable) else ():
             own = region.select(rows)
             streams = own.streams(seed)
@@ -87,7 +88,9 @@ class KeptClass:
 
     def fields(self) -> dict[str, Any]:
         """The fields of a `NeighbourhoodResult`; NaN where the probe has skipped the origin, or nothing was drawn."""
-        shares = torch.full((3, len(self._drawn)), torch.nan, dtype=torch.float64, device=self._drawn.device)
+        shares = torch.full(
+            (3, len(self._drawn)), torch.nan, dtype=torch.float64, device=self._drawn.device
+        )
         usable = self.probe.usable()
         for count in sorted(set(self._drawn[usable].tolist()) - {0}):
             rows = usable[self._drawn[usable] == count]

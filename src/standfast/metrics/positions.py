@@ -58,7 +58,9 @@ def adapt_explainer(explainer: Explainer, unit: Unit) -> Explainer:
     return explainer.for_entries() if unit == "entry" else explainer
 
 
-def warn_of_coarse_maps(metric: str, model: Model, explainer: Explainer, maps: Tensor, unit: Unit) -> None:
+def warn_of_coarse_maps(
+    metric: str, model: Model, explainer: Explainer, maps: Tensor, unit: Unit
+) -> None:
     """Warn, once for each model, if a metric replaces single entries but all channels have the same map."""
     if unit != "entry" or maps.ndim < 3 or maps.shape[1] < 2:
         return

@@ -144,12 +144,19 @@ class Probe:
         needs_maps: bool = True,
     ) -> None:
         inputs, targets = call.inputs, call.targets
-        self.model, self.explainer, self.region, self.needs_maps = call.model, call.explainer, region, needs_maps
+        self.model, self.explainer, self.region, self.needs_maps = (
+            call.model,
+            call.explainer,
+            region,
+            needs_maps,
+        )
         self.similarity = None if similarity is None else get_similarity(similarity)
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
         self.model.check_repeatable(inputs)
         #: origins that have too few words for their maps to be compared, bool `(P,)`; None where there are none
-        self._short = None if self.model.black_box is None else self.model.black_box.find_short(inputs)
+        self._short = (
+            None if self.model.black_box is None else self.model.black_box.find_short(inputs)
+        )
         maps, logits = self._explain_all(inputs, targets, self._short)
         self.targets = self.model.task.answer(logits) if targets is None else targets
         self.maps, self.logits = maps, logits
@@ -238,7 +245,9 @@ class Probe:
         """
         dtype = torch.float64 if values.is_floating_point() else values.dtype
         fill = torch.nan if values.is_floating_point() else 0
-        whole = torch.full((len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device)
+        whole = torch.full(
+            (len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device
+        )
         whole[self.usable()] = values.to(dtype)
         return whole
 
@@ -247,12 +256,16 @@ class Probe:
 
         So many whole chunks that their maps take about 16 MB; at least one chunk.
         """
-        chunk = self.model.inputs_per_chunk(inputs, self.explainer.count_rows_of(inputs), "backward", count)
+        chunk = self.model.inputs_per_chunk(
+            inputs, self.explainer.count_rows_of(inputs), "backward", count
+        )
         return max(_MAP_ELEMENTS // inputs[0].numel() // chunk, 1) * chunk
 
     def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:
         """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
-        counts = evaluations if isinstance(evaluations, Tensor) else torch.full_like(origin, evaluations)
+        counts = (
+            evaluations if isinstance(evaluations, Tensor) else torch.full_like(origin, evaluations)
+        )
         self._evaluations.index_add_(0, origin, counts.to(torch.int64).expand(len(origin)))
 
     def common_fields(self, metric: _ConfiguredMetric, **of_usable: Tensor) -> dict[str, Any]:
@@ -276,7 +289,12 @@ class Probe:
     def _origin(self, x: Tensor, origin: Tensor | None) -> Tensor:
         if origin is not None:
             return origin
-        check(len(x) == len(self.targets), "origin", "the number of each copy's origin", f"None for {len(x)} copies")
+        check(
+            len(x) == len(self.targets),
+            "origin",
+            "the number of each copy's origin",
+            f"None for {len(x)} copies",
+        )
         return torch.arange(len(x), device=x.device)
 
     def _prepare(self, maps: Tensor) -> Tensor:
@@ -309,7 +327,13 @@ class Probe:
         origin = self._origin(x, origin)
         size = self.choose_block_size(self._example, len(x))
         parts = [
-            self._query(x[start : start + size], origin[start : start + size], want_distance, keep_maps, compare)
+            self._query(
+                x[start : start + size],
+                origin[start : start + size],
+                want_distance,
+                keep_maps,
+                compare,
+            )
             for start in range(0, len(x), size)
         ]
         if len(parts) == 1:
@@ -317,7 +341,9 @@ class Probe:
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return Measurement(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
 
-    def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
+    def _query(
+        self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool
+    ) -> Measurement:
         """`query` for as many rows as their maps may be held at once."""
         targets = self.targets[origin]
         wanted = self.choose_explained(targets)
@@ -329,10 +355,14 @@ class Probe:
         compared = self._of_maps(maps)
         low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
         finite = _finite(logits) & (are_finite(low, high) if compared is maps else _finite(maps))
-        self.count(origin, is_constant(low, high, torch.finfo(compared.dtype).eps) & finite, ~finite)
+        self.count(
+            origin, is_constant(low, high, torch.finfo(compared.dtype).eps) & finite, ~finite
+        )
         seen, region = None, self._aligned_region
         if region is not None and (compare or want_distance):
-            maps, seen = region.align_maps(torch.where(broadcast_rows(finite, signed), signed, 0.0), x, origin)
+            maps, seen = region.align_maps(
+                torch.where(broadcast_rows(finite, signed), signed, 0.0), x, origin
+            )
             maps = self._prepare(maps)
             compared = self._of_maps(maps)
         alike = None
@@ -407,7 +437,12 @@ class Probe:
         return Measurement(torch.where(finite, margin, torch.nan))
 
     def gradient(
-        self, objective: Callable[..., Tensor], x: Tensor, origin: Tensor, *columns: Tensor, beta: float = 10.0
+        self,
+        objective: Callable[..., Tensor],
+        x: Tensor,
+        origin: Tensor,
+        *columns: Tensor,
+        beta: float = 10.0,
     ) -> Tensor:
         """Gradients, `(M, ...)`, of an objective by perturbed copies; 0 where there is none.
 
@@ -428,13 +463,15 @@ class Probe:
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
             with torch.enable_grad():
-                with SecondOrderMode(beta, not self._has_ascended) as mode:  # which runs compiled modules eagerly
+                # which runs compiled modules eagerly
+                with SecondOrderMode(beta, not self._has_ascended) as mode:
                     leaf = x.detach().requires_grad_(True)
                     copies = self.perturb(leaf, origin)
                     maps, logits = explainer.attribute(
                         self.model, copies, self.choose_explained(targets), create_graph=True
                     )
-                if not self._has_ascended:  # looking at a graph takes as long as a layer of a small network
+                # looking at a graph takes as long as a layer of a small network
+                if not self._has_ascended:
                     mode.check_smooth(logits, get_gradient_edge(copies).node)
                     check_has_gradients(logits, leaf)
                     self._has_ascended = True
@@ -443,10 +480,13 @@ class Probe:
                 # its own ReLU there, and these directions are less exact.)
                 maps = widen_half(maps)
                 region = self._aligned_region
-                if region is not None:  # where it is not seen, the map gets the origin's values, without a gradient
+                # where it is not seen, the map gets the origin's values, without a gradient
+                if region is not None:
                     maps, seen = region.align_maps(maps, leaf, origin)
                     maps = torch.where(seen, maps, self.maps[origin])
-                margin = measure_margin(self.model.task, logits, targets, self.margin_kind, guide=True)
+                margin = measure_margin(
+                    self.model.task, logits, targets, self.margin_kind, guide=True
+                )
                 goal = objective(self._prepare(maps), margin, origin, *columns)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)

@@ -10,7 +10,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.algorithms.searches.base import Draft, GradientObjective, Outcome, Search, SearchResult
+from standfast.algorithms.searches.base import (
+    Draft,
+    GradientObjective,
+    Outcome,
+    Search,
+    SearchResult,
+)
 from standfast.metrics.kept_class import NeighbourhoodResult
 from standfast.metrics.probe import Measurement, Probe
 from standfast.neighbourhoods import Neighbourhood, Region
@@ -43,13 +49,20 @@ class PerturbedResult(NeighbourhoodResult):
     maps: Tensor
     origin_maps: Tensor
     aligned_maps: Tensor | None = field(default=None, kw_only=True)
-    parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False}, kw_only=True)
+    parameters: Mapping[str, Tensor] = field(
+        default_factory=dict, metadata={"per_sample": False}, kw_only=True
+    )
     swapped_words: Sequence[str] | None = field(default=None, kw_only=True)
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with one for each parameter of a transformation, and for swapped words."""
-        found = {**super().columns(), **{name: values.tolist() for name, values in self.parameters.items()}}
-        return found if self.swapped_words is None else {**found, "swapped_words": self.swapped_words}
+        found = {
+            **super().columns(),
+            **{name: values.tolist() for name, values in self.parameters.items()},
+        }
+        return (
+            found if self.swapped_words is None else {**found, "swapped_words": self.swapped_words}
+        )
 
 
 class ProbeObjective(ABC):
@@ -83,21 +96,32 @@ class ProbeObjective(ABC):
         """The outcome of `x` for the problems `problem` `(M,)`."""
         return self.measure(x, self.usable[problem])
 
-    def find_ascent(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+    def find_ascent(
+        self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0
+    ) -> Tensor:
         """Directions from the model with softplus for ReLU, of `sharpness` times its own sharpness."""
-        return self.probe.gradient(self.ascend, x, self.usable[problem], feasible, beta=self.beta * sharpness)
+        return self.probe.gradient(
+            self.ascend, x, self.usable[problem], feasible, beta=self.beta * sharpness
+        )
 
     @property
     def differentiable(self) -> bool:
         """Whether a white-box search can use it: the model, the perturbation and the maps it needs have gradients."""
         similarity, region = self.probe.similarity, self.probe.region
         by_points = region is None or region.differentiable
-        by_maps = self.probe.explainer.differentiable and (similarity is None or similarity.differentiable)
+        by_maps = self.probe.explainer.differentiable and (
+            similarity is None or similarity.differentiable
+        )
         by_maps |= not self.probe.needs_maps
         return by_points and by_maps and self.probe.model.differentiable
 
     def run(
-        self, search: Search, region: Region, budget: int, seed: int, rough: RoughObjective | None = None
+        self,
+        search: Search,
+        region: Region,
+        budget: int,
+        seed: int,
+        rough: RoughObjective | None = None,
     ) -> SearchResult:
         """Run the search in `region`, the neighbourhoods of the usable origins.
 
@@ -107,7 +131,8 @@ class ProbeObjective(ABC):
         if rough is None or not search.takes_draft:
             return search.run(self, region, budget, seed, gradient)
         rough_gradient = None if gradient is None else rough.find_ascent
-        draft = Draft(rough, rough_gradient, rough.rows, self.probe.rows_per_query, made_before=1)  # the origin's
+        # the origin's
+        draft = Draft(rough, rough_gradient, rough.rows, self.probe.rows_per_query, made_before=1)
         return search.run(self, region, budget, seed, gradient, draft)
 
     def choose_gradient(self, search: Search) -> GradientObjective | None:
@@ -141,7 +166,9 @@ class RoughObjective:
         """The outcome of `x` for the problems `problem` `(M,)`."""
         return self._ask()(x, problem)
 
-    def find_ascent(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+    def find_ascent(
+        self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0
+    ) -> Tensor:
         """See `ProbeObjective`."""
         return self._ask().find_ascent(x, problem, feasible, sharpness)
 
@@ -187,8 +214,12 @@ def reevaluate_found(
         "origins": inputs,
         "maps": seen.maps,
         "origin_maps": probe.maps,
-        "aligned_maps": None if stays or moved is None else torch.where(moved[1], moved[0], torch.nan),
-        "parameters": neighbourhood.read_parameters(region.effective_points(points, everyone), inputs.shape[1:]),
+        "aligned_maps": None
+        if stays or moved is None
+        else torch.where(moved[1], moved[0], torch.nan),
+        "parameters": neighbourhood.read_parameters(
+            region.effective_points(points, everyone), inputs.shape[1:]
+        ),
         "swapped_words": swapped,
     }
     return seen, fields, moved

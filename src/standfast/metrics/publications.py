@@ -15,5 +15,7 @@ def read_publications() -> Mapping[str, str]:
     >>> read_publications()["vu2021ceval"].splitlines()[0]
     '@inproceedings{vu2021ceval,'
     """
-    entries = (files("standfast.metrics") / "publications.bib").read_text("utf-8").strip().split("\n\n")
+    entries = (
+        (files("standfast.metrics") / "publications.bib").read_text("utf-8").strip().split("\n\n")
+    )
     return {re.split("[{,]", entry, maxsplit=2)[1]: entry for entry in entries}

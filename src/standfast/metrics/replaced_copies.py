@@ -25,7 +25,8 @@ from standfast.tensors import content_keys, count_at_once, mix64
 #: the values in its place, `(m, ...)`, or what broadcasts to that
 Replace = Callable[..., tuple[Tensor, Tensor]]
 
-_ELEMENTS = 1 << 21  # numbers in the values, and in the ranks, that are held at once: 8 MB, and a few times that
+# numbers in the values, and in the ranks, that are held at once: 8 MB, and a few times that
+_ELEMENTS = 1 << 21
 _COPIES = 1 << 20  # copies that are numbered at once; far fewer are made at once
 _SALT = 0xA09C
 
@@ -118,7 +119,9 @@ class ReplacedCopies:
             make, owner, *columns, like=self.inputs, rows_per_input=rows_per_input, kind=kind
         )
 
-    def scores(self, score: Callable[..., Tensor], replace: Replace, owner: Tensor, *columns: Tensor) -> Tensor:
+    def scores(
+        self, score: Callable[..., Tensor], replace: Replace, owner: Tensor, *columns: Tensor
+    ) -> Tensor:
         """`score(logits, owner, *columns)` of all copies, `(M,)`, without gradients; counts them in the probe."""
 
         def forward(copies: Tensor, owner: Tensor, *columns: Tensor) -> tuple[Tensor]:
@@ -129,7 +132,9 @@ class ReplacedCopies:
         self.probe.count(owner, torch.zeros_like(values, dtype=torch.bool), values.isnan())
         return values
 
-    def curve(self, ranks: Tensor, counts: Tensor, values: Tensor, score: Scale = "probability") -> Tensor:
+    def curve(
+        self, ranks: Tensor, counts: Tensor, values: Tensor, score: Scale = "probability"
+    ) -> Tensor:
         """Scores of the answer as more and more positions of every sample are replaced, float64 `(N, K)`.
 
         Args:
@@ -209,7 +214,9 @@ class PerturbationCurves:
 
         # one draw of a sample at a time, as many of them as may be held at once
         size = max(1, count_at_once(_ELEMENTS, part) // self.copies.inputs[0].numel())
-        for place, number in zip(torch.split(places, size), torch.split(numbers, size), strict=True):
+        for place, number in zip(
+            torch.split(places, size), torch.split(numbers, size), strict=True
+        ):
             values = self.values(part[place], number)
             pair, order, level = wanted[place].nonzero().unbind(1)
             if not len(pair):
@@ -226,7 +233,9 @@ class PerturbationCurves:
 def _replace_below(ranks: Tensor, values: Tensor) -> Replace:
     """Replaces the positions whose rank is below a copy's count by its row of the values, or by the only row."""
 
-    def replace(owner: Tensor, pair: Tensor, ranked: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    def replace(
+        owner: Tensor, pair: Tensor, ranked: Tensor, count: Tensor
+    ) -> tuple[Tensor, Tensor]:
         replaced = ranks.index_select(0, ranked).lt_(count[:, None]).to(values.dtype)
         return replaced, values if len(values) == 1 else values.index_select(0, pair)
 

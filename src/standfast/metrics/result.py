@@ -96,7 +96,9 @@ class Result:
 
     def __repr__(self) -> str:
         counts = {status: self.status.count(status) for status in STATUSES if status in self.status}
-        skipped = ", ".join(f"{count} {status}" for status, count in counts.items() if status != "ok")
+        skipped = ", ".join(
+            f"{count} {status}" for status, count in counts.items() if status != "ok"
+        )
         known = [value for value in self.frame()["value"].to_list() if value is not None]
         middle = f", median {statistics.median(known):z.4g}" if known else ""
         samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
@@ -104,7 +106,11 @@ class Result:
 
     def tensors(self) -> dict[str, Tensor]:
         """Arrays that a study stores beside the frame, by name; each `(N, ...)`. By default those of `stored`."""
-        return {name: getattr(self, name).contiguous() for name in self.stored if getattr(self, name) is not None}
+        return {
+            name: getattr(self, name).contiguous()
+            for name in self.stored
+            if getattr(self, name) is not None
+        }
 
     def columns(self) -> dict[str, Any]:
         """The further columns of the frame: by default every other field with one number for each sample."""
@@ -130,6 +136,8 @@ class Result:
         for name in ("value", "low", "high"):
             values = getattr(self, name)
             numbers = [None] * len(self) if values is None else values.tolist()
-            kept = [number if fine else None for number, fine in zip(numbers, evaluated, strict=True)]
+            kept = [
+                number if fine else None for number, fine in zip(numbers, evaluated, strict=True)
+            ]
             common[name] = pl.Series(name, kept, dtype=pl.Float64).fill_nan(None)
         return pl.DataFrame({**common, **self.columns()})

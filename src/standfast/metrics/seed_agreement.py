@@ -159,7 +159,10 @@ class SeedAgreement(Metric):
         rows = probe.usable()
         has_seed = len(rows) > 0 and draws_numbers(call, probe.targets, int(rows[0]))
         fields = self._compare(maps[rows], has_seed)
-        scattered = {name: torch.from_numpy(np.asarray(each)).to(rows.device) for name, each in fields.items()}
+        scattered = {
+            name: torch.from_numpy(np.asarray(each)).to(rows.device)
+            for name, each in fields.items()
+        }
         small = maps[:1].numel() <= _STORED
         stored = maps.nan_to_num().float() if small and len(maps) else None
         return SeedAgreementResult(**probe.common_fields(self, **scattered), seed_maps=stored)

@@ -9,7 +9,13 @@ from standfast.model.batches import ROW_ALIGNMENT, Kind, count_padding, pad_rows
 from standfast.model.black_box import BlackBox, Composition, Output, find_black_box
 from standfast.model.failures import check_finite
 from standfast.model.model import Model
-from standfast.model.modules import ForwardWrapper, describe_no_module, is_state_dict, module_name, resolve_device
+from standfast.model.modules import (
+    ForwardWrapper,
+    describe_no_module,
+    is_state_dict,
+    module_name,
+    resolve_device,
+)
 from standfast.tensors import Bound
 
 __all__ = [

@@ -49,7 +49,9 @@ class Chunks:
     needs_bits: bool
 
     @classmethod
-    def plan(cls, rows: int, rows_per_input: int, batches: int, needs_bits: bool, fills: bool = True) -> Chunks:
+    def plan(
+        cls, rows: int, rows_per_input: int, batches: int, needs_bits: bool, fills: bool = True
+    ) -> Chunks:
         """Chunks of so many rows, with as much padding as equal bits need.
 
         Without it one row still gets a copy, since some modules drop the axis of a batch of one; or none at all, if
@@ -68,14 +70,22 @@ class Chunks:
         padding = max(-count % self.multiple, self.least - count)
         if not self.needs_bits or self.batches > 1 or is_on_host(device):
             return padding
-        forwarded = count_padding(count * self.rows_per_input, self.rows * self.rows_per_input, device)
+        forwarded = count_padding(
+            count * self.rows_per_input, self.rows * self.rows_per_input, device
+        )
         room = self.rows - count
         return max(padding, min(room, divide_up(forwarded, self.rows_per_input)))
 
     def halve(self) -> Chunks:
         """Half of the rows of a batch, and one batch for a chunk, since so many did not fit into memory."""
         rows = max(1, divide_up(self.rows, self.batches) // 2)
-        return replace(self, rows=rows, batches=1, multiple=min(self.multiple, rows), least=min(self.least, rows))
+        return replace(
+            self,
+            rows=rows,
+            batches=1,
+            multiple=min(self.multiple, rows),
+            least=min(self.least, rows),
+        )
 
 
 def divide_up(number: int, divisor: int) -> int:
@@ -148,7 +158,8 @@ class CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         returned = func(*args, **(kwargs or {}))
         results = returned if isinstance(returned, tuple) else (returned,)
         for result, declared in zip(results, func._schema.returns, strict=False):
-            is_new = isinstance(result, Tensor) and declared.alias_info is None  # no view of what was there
+            # no view of what was there
+            is_new = isinstance(result, Tensor) and declared.alias_info is None
             if is_new:
                 self.bytes += result.numel() * result.element_size()
         return returned

@@ -21,7 +21,9 @@ from standfast.tensors import Array, widen_half
 Output = Literal["probability", "logit"]
 
 #: what to do about a function that selects columns by their names
-_COLUMNS_BY_NAME = ". For columns by name: lambda rows: model.predict_proba(pandas.DataFrame(rows, columns=names))"
+_COLUMNS_BY_NAME = (
+    ". For columns by name: lambda rows: model.predict_proba(pandas.DataFrame(rows, columns=names))"
+)
 #: how far probabilities of a row may be from 1 in sum, and from [0, 1]; single precision needs 1e-6
 _TOLERANCE = 1e-4
 
@@ -64,10 +66,27 @@ class BlackBox(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        estimator = "; an estimator has one, such as predict_proba" if hasattr(function, "predict") else ""
-        check(callable(function), "function", f"a function of arrays{estimator}", type(function).__name__)
-        check(output in ("probability", "logit", "value"), "output", "'probability' or 'logit'", repr(output))
-        check(dtype in (torch.float32, torch.float64), "dtype", "torch.float32 or torch.float64", dtype)
+        estimator = (
+            "; an estimator has one, such as predict_proba" if hasattr(function, "predict") else ""
+        )
+        check(
+            callable(function),
+            "function",
+            f"a function of arrays{estimator}",
+            type(function).__name__,
+        )
+        check(
+            output in ("probability", "logit", "value"),
+            "output",
+            "'probability' or 'logit'",
+            repr(output),
+        )
+        check(
+            dtype in (torch.float32, torch.float64),
+            "dtype",
+            "torch.float32 or torch.float64",
+            dtype,
+        )
         self.function = function
         self.output = output
         self.dtype = dtype
@@ -98,7 +117,8 @@ class BlackBox(nn.Module):
         if scores.ndim == 1 and self.output != "value":
             scores = self._split_into_classes(scores)
         if self.output == "probability":
-            scores = np.log(np.maximum(scores, LEAST_PROBABILITY))  # NaN stays NaN, and makes the sample `nonfinite`
+            # NaN stays NaN, and makes the sample `nonfinite`
+            scores = np.log(np.maximum(scores, LEAST_PROBABILITY))
         return torch.from_numpy(scores).to(x.device, x.dtype)
 
     @property
@@ -161,7 +181,9 @@ class BlackBox(nn.Module):
             scores = scores[:, 0]
         has_right_axes = self.output == "value" or scores.ndim in (1, 2)
         if not has_right_axes or scores.shape[:1] != (len(rows),):
-            raise FailedModuleError(f"{self._describe_call(rows)}, which returns shape {scores.shape}")
+            raise FailedModuleError(
+                f"{self._describe_call(rows)}, which returns shape {scores.shape}"
+            )
         scores = scores.astype(np.float64)
         if self.output == "probability":
             self._check_probabilities(scores, rows)
@@ -170,15 +192,25 @@ class BlackBox(nn.Module):
     def _read_numbers(self, returned: Any, rows: Array) -> Array:
         """What the function returns as an array of floating-point numbers, of any shape."""
         try:
-            scores = np.asarray(widen_half(returned).detach().cpu() if isinstance(returned, Tensor) else returned)
+            scores = np.asarray(
+                widen_half(returned).detach().cpu() if isinstance(returned, Tensor) else returned
+            )
         except Exception as error:  # such as a ragged list
             kind = type(returned).__name__
-            raise FailedModuleError(f"{self._describe_call(rows)}, which returns a {kind}") from error
+            raise FailedModuleError(
+                f"{self._describe_call(rows)}, which returns a {kind}"
+            ) from error
         if scores.dtype.kind in "iu" and self.output == "value":
             return scores.astype(np.float64)
         if scores.dtype.kind != "f":
-            hint = " (classes? give predict_proba, not predict)" if scores.dtype.kind in "iubUO" else ""
-            raise FailedModuleError(f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}")
+            hint = (
+                " (classes? give predict_proba, not predict)"
+                if scores.dtype.kind in "iubUO"
+                else ""
+            )
+            raise FailedModuleError(
+                f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}"
+            )
         return scores
 
     def _check_probabilities(self, scores: Array, rows: Array) -> None:

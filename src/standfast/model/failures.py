@@ -10,14 +10,20 @@ from torch import Tensor
 from standfast.errors import FailedModuleError, ModelError, SecondDerivativeError
 
 #: what torch says where there is no second derivative
-_NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_backward is not implemented")
+_NOT_TWICE = (
+    "double backward",
+    "differentiate twice",
+    "donated buffers",
+    "_backward is not implemented",
+)
 
 
 def describe_known_failure(error: RuntimeError) -> ModelError | None:
     """The error in other words, where its text says enough; None where the shape of the inputs may be the cause."""
     if isinstance(error, ModelError):
         return error
-    if isinstance(error, RecursionError):  # whatever is nested deeply: the module, an explainer, or the caller
+    # whatever is nested deeply: the module, an explainer, or the caller
+    if isinstance(error, RecursionError):
         limit = sys.getrecursionlimit()
         return ModelError(
             f"expected at most {limit} calls within each other, got more: the module, an explainer or the program"
@@ -33,17 +39,23 @@ def describe_known_failure(error: RuntimeError) -> ModelError | None:
     return None
 
 
-def describe_failure(error: Exception, shape: tuple[int, ...], rows: int, dtype: torch.dtype) -> FailedModuleError:
+def describe_failure(
+    error: Exception, shape: tuple[int, ...], rows: int, dtype: torch.dtype
+) -> FailedModuleError:
     """What torch says, with the shape of the user's inputs, and how many rows failed where they are others."""
     part = "" if rows == shape[0] else f", of a batch of {rows}"
-    return FailedModuleError(f"module: failed on inputs of shape {shape}, dtype {dtype}. It says{part}: {error}")
+    return FailedModuleError(
+        f"module: failed on inputs of shape {shape}, dtype {dtype}. It says{part}: {error}"
+    )
 
 
 def check_finite(outputs: Tensor) -> None:
     """Raise `ModelError` for outputs `(N, ...)` that are NaN or infinite."""
     if not torch.isfinite(outputs).all():
         rows = int((~torch.isfinite(outputs)).flatten(1).any(1).sum())
-        raise ModelError(f"module: expected finite logits, got NaN or infinity for {rows} of {len(outputs)} inputs")
+        raise ModelError(
+            f"module: expected finite logits, got NaN or infinity for {rows} of {len(outputs)} inputs"
+        )
 
 
 def describe_tensor_kind(inputs: Tensor) -> str:

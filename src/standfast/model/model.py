@@ -38,7 +38,12 @@ from standfast.model.batches import (
     pad_rows,
 )
 from standfast.model.black_box import BlackBox, Output, find_black_box
-from standfast.model.failures import check_finite, describe_failure, describe_known_failure, describe_tensor_kind
+from standfast.model.failures import (
+    check_finite,
+    describe_failure,
+    describe_known_failure,
+    describe_tensor_kind,
+)
 from standfast.model.modules import (
     ForwardWrapper,
     check_module,
@@ -65,7 +70,12 @@ from standfast.tasks import get as get_task
 from standfast.tasks.base import expand_targets
 from standfast.tasks.estimators import fit_method, name_classes_of
 from standfast.tasks.outputs import Where, check_where
-from standfast.tasks.suspicions import describe_graph, describe_probabilities, lacks_channel, may_be_probabilities
+from standfast.tasks.suspicions import (
+    describe_graph,
+    describe_probabilities,
+    lacks_channel,
+    may_be_probabilities,
+)
 from standfast.tensors import (
     Bound,
     describe_bounds,
@@ -151,9 +161,19 @@ class Model:
         self.output = output
         self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
         module = check_module(module)
-        check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
+        check(
+            preprocess is None or callable(preprocess),
+            "preprocess",
+            "a callable or None",
+            preprocess,
+        )
         check_integer(batch_size, "batch_size", also=("auto",))
-        check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)
+        check(
+            forward is None or callable(forward),
+            "forward",
+            "a callable (module, x) -> logits or None",
+            forward,
+        )
         check_ready(module)
         #: the type in which the module computes; inputs, maps and logits have `dtype`, which is never below float32
         self.precision, *other_types = find_input_types(module)
@@ -177,7 +197,9 @@ class Model:
         self.reference: Reference | None = None
         if reference is not None:
             rows = self.check_inputs(reference, "reference")
-            check(rows.ndim == 2, "reference", "rows of a table (B, F)", f"shape {tuple(rows.shape)}")
+            check(
+                rows.ndim == 2, "reference", "rows of a table (B, F)", f"shape {tuple(rows.shape)}"
+            )
             self.reference = make_reference(rows)
 
     def _fit_types(
@@ -190,12 +212,22 @@ class Model:
         has_weights = find_black_box(module) is None
         if self.dtype != self.precision and has_weights:
             forward = run_in_type(self.precision, forward)
-        check(mixed_precision in (None, "bfloat16"), "mixed_precision", "'bfloat16' or None", repr(mixed_precision))
+        check(
+            mixed_precision in (None, "bfloat16"),
+            "mixed_precision",
+            "'bfloat16' or None",
+            repr(mixed_precision),
+        )
         self.mixed_precision = mixed_precision
         if mixed_precision is None:
             return forward
         fits = self.precision == torch.float32 and has_weights
-        check(fits, "mixed_precision", "None for a module that is not in float32", repr(mixed_precision))
+        check(
+            fits,
+            "mixed_precision",
+            "None for a module that is not in float32",
+            repr(mixed_precision),
+        )
         self.precision = torch.bfloat16
         return run_in_bfloat16(module, forward)
 
@@ -343,7 +375,12 @@ class Model:
         if self.reference is None or x.ndim != 2:
             return None
         columns = self.reference.baseline.shape[0]
-        check(columns == x.shape[1], "reference", f"rows with {x.shape[1]} columns, as the inputs have", columns)
+        check(
+            columns == x.shape[1],
+            "reference",
+            f"rows with {x.shape[1]} columns, as the inputs have",
+            columns,
+        )
         return self.reference
 
     def to(self, device: str | torch.device) -> Model:
@@ -386,7 +423,8 @@ class Model:
 
         def run(module: nn.Module, x: Tensor) -> Any:
             copies = {
-                name: extra.to(x.device).expand(len(x), *extra.shape[1:]) for name, extra in extras_of_row.items()
+                name: extra.to(x.device).expand(len(x), *extra.shape[1:])
+                for name, extra in extras_of_row.items()
             }
             return module(x, **copies)
 
@@ -429,7 +467,9 @@ class Model:
         if self.task.below is self.task:
             return self
         # this model has a look at the outputs
-        return self._replace(task=self.task.below, classes=None, _seen_outputs=True, _values_seen=True)
+        return self._replace(
+            task=self.task.below, classes=None, _seen_outputs=True, _values_seen=True
+        )
 
     @property
     def differentiable(self) -> bool:
@@ -444,7 +484,9 @@ class Model:
             kind = "a function without gradients"
         lower, upper = self.bounds
         is_same_everywhere = lower.numel() == upper.numel() == 1
-        bounds = f"bounds {describe_bounds(self.bounds)}{'' if is_same_everywhere else ' by channel'}"
+        bounds = (
+            f"bounds {describe_bounds(self.bounds)}{'' if is_same_everywhere else ' by channel'}"
+        )
         preprocess = "" if self.preprocess is None else ", preprocess"
         return f"Model({module_name(self.module)}, {kind}, {bounds}, {self.device}{preprocess})"
 
@@ -459,7 +501,9 @@ class Model:
         if text:
             self.warn_once(text)
 
-    def check_repeatable(self, inputs: Tensor, in_batches: bool = False, outputs: Tensor | None = None) -> None:
+    def check_repeatable(
+        self, inputs: Tensor, in_batches: bool = False, outputs: Tensor | None = None
+    ) -> None:
         """Check, once for each module, that it gives the same inputs the same logits again, on the first inputs.
 
         Otherwise no comparison of two inputs means anything. This costs two small batches. Random generators, buffers
@@ -476,8 +520,12 @@ class Model:
         if self._repeatable is self.module and not in_batches:
             return
         first_inputs = inputs[:MOST_TRIED].to(self.device)
-        repetition = Repetition(self.bounds, self.precision, self.device, self._answer_flat, self._aside)
-        is_same = outputs is not None and repetition.is_same(first_inputs, outputs[: len(first_inputs)])
+        repetition = Repetition(
+            self.bounds, self.precision, self.device, self._answer_flat, self._aside
+        )
+        is_same = outputs is not None and repetition.is_same(
+            first_inputs, outputs[: len(first_inputs)]
+        )
         if not is_same:
             try:
                 differences = repetition.compare(first_inputs, in_batches)
@@ -489,7 +537,12 @@ class Model:
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
         """A session without gradients whose rows do not count, and after which the module is as before."""
-        with keep_state(self.module), self.watch(lambda count: None), self.session(), torch.no_grad():
+        with (
+            keep_state(self.module),
+            self.watch(lambda count: None),
+            self.session(),
+            torch.no_grad(),
+        ):
             yield
 
     def _answer_flat(self, x: Tensor) -> Tensor:
@@ -511,9 +564,15 @@ class Model:
         try:
             yield
         except FailedModuleError as error:
-            hint = suggest_layout(inputs, self._accepts_layout) if is_outermost and self.differentiable else ""
+            hint = (
+                suggest_layout(inputs, self._accepts_layout)
+                if is_outermost and self.differentiable
+                else ""
+            )
             if hint:
-                raise ArgumentError("inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})") from error
+                raise ArgumentError(
+                    "inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})"
+                ) from error
             raise
         finally:
             self._named_shape = before
@@ -524,7 +583,9 @@ class Model:
             with self.session(), torch.no_grad():
                 batch = inputs[:1].to(self.device)
                 prepared = batch if self.preprocess is None else self.preprocess(batch)
-                return not drops_part_of_sample(batch, prepared) and self.forward(batch).shape[0] == 1
+                return (
+                    not drops_part_of_sample(batch, prepared) and self.forward(batch).shape[0] == 1
+                )
         except Exception:  # whatever the module raises
             return False
 
@@ -564,7 +625,9 @@ class Model:
         self._differentiated = self.module
 
     @contextlib.contextmanager
-    def watch(self, on_inputs: Callable[[int], None], on_rows: Callable[[int], None] | None = None) -> Iterator[None]:
+    def watch(
+        self, on_inputs: Callable[[int], None], on_rows: Callable[[int], None] | None = None
+    ) -> Iterator[None]:
         """Inside the block, `on_inputs(count)` is called whenever `count` more inputs were predicted or explained.
 
         It may raise an error to stop what is running. An input of an explainer that runs many copies counts once.
@@ -613,7 +676,8 @@ class Model:
         if self.overwrites is None and counts_writes:
             self.overwrites = unprepared._version > 0
         if not self._seen_outputs and self.task.reads_logits:
-            with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
+            # within vmap no value is known; a later batch is looked at
+            with contextlib.suppress(RuntimeError):
                 self._look_at_outputs(x, outputs.detach())
         return self.decide(outputs)
 
@@ -633,15 +697,23 @@ class Model:
         """What the task that reads the module makes of its answer to preprocessed inputs `x` `(N, ...)`."""
         if self.extras:
             names = ", ".join(self.extras)
-            raise ModelError(f"module: expected {names} beside its input, got none; evaluate takes them from the data")
+            raise ModelError(
+                f"module: expected {names} beside its input, got none; evaluate takes them from the data"
+            )
         returned = self.module(x)
         if self._on_rows is not None:
             self._on_rows(len(x))
         outputs, self.returns_parts = self._read_returned(returned, x)
         if not self._values_seen:
             self._check_values(outputs)
-        if self.task.below.may_be_empty and x.requires_grad and not outputs.requires_grad and not bool(outputs.any()):
-            outputs = outputs + 0 * x.sum()  # there is nothing, such as no box, so nothing depends on the inputs
+        if (
+            self.task.below.may_be_empty
+            and x.requires_grad
+            and not outputs.requires_grad
+            and not bool(outputs.any())
+        ):
+            # there is nothing, such as no box, so nothing depends on the inputs
+            outputs = outputs + 0 * x.sum()
         self.classes = outputs.shape[1] if self.task.classes else None
         self.width = outputs.shape[1] if outputs.ndim == 2 else None
         return outputs
@@ -652,7 +724,9 @@ class Model:
         try:
             answer = find_output(returned, self.output, len(x))
             if lacks_channel(task, answer, x):
-                raise ModelError(f"module: expected an axis of classes, (N, C, H, W), got {describe_rows(answer)}")
+                raise ModelError(
+                    f"module: expected an axis of classes, (N, C, H, W), got {describe_rows(answer)}"
+                )
             widened = widen_half(answer) if isinstance(answer, Tensor) else answer
             return widen_half(task.read(widened, len(x))), answer is not returned
         except ModelError as error:
@@ -667,7 +741,9 @@ class Model:
             except RuntimeError:  # within vmap no value is known; a later batch is looked at
                 return
         if fault:
-            raise ModelError(f"module: expected outputs of the task {self.task.below.name}, got {fault}")
+            raise ModelError(
+                f"module: expected outputs of the task {self.task.below.name}, got {fault}"
+            )
         self._values_seen = True
 
     def _look_at_outputs(self, x: Tensor, outputs: Tensor) -> None:
@@ -692,9 +768,16 @@ class Model:
             return
         x, first_outputs = self._doubtful
         self._doubtful, said = None, ""
-        with contextlib.suppress(Exception), torch.enable_grad(), run_eagerly():  # it may refuse inputs with gradients
+        # it may refuse inputs with gradients
+        with (
+            contextlib.suppress(Exception),
+            torch.enable_grad(),
+            run_eagerly(),
+        ):
             x.requires_grad_(True)
-            returned = self.module(x.clone() if self.preprocess is None else self.preprocess(x.clone()))
+            returned = self.module(
+                x.clone() if self.preprocess is None else self.preprocess(x.clone())
+            )
             said = describe_graph(self.task.below, find_output(returned, self.output, len(x)))
         if said:
             self.warn_once(f"module: {said}")
@@ -732,7 +815,9 @@ class Model:
         lower, upper = (bound.to(inputs.dtype) for bound in self.bounds)
         if not self._fits_bounds(inputs):
             expected = f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to"
-            raise ArgumentError(name, expected, suggest_layout(inputs, self._fits_bounds) or f"{shape[1:]}")
+            raise ArgumentError(
+                name, expected, suggest_layout(inputs, self._fits_bounds) or f"{shape[1:]}"
+            )
         check(bool(torch.isfinite(inputs).all()), name, FINITE, "NaN or infinity")
         # after a normalisation in float32, values can be outside the range by a few units in the last place
         slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(inputs.dtype).max))
@@ -784,12 +869,16 @@ class Model:
             return self.predict(inputs)
         expanded = expand_targets(targets, len(inputs)).to(self.device)
         fits = expanded.is_floating_point() == self.task.takes_vectors
-        expected = f"{'vectors' if self.task.takes_vectors else 'whole numbers'} for {self.task.name}"
+        expected = (
+            f"{'vectors' if self.task.takes_vectors else 'whole numbers'} for {self.task.name}"
+        )
         check(fits, "targets", expected, getattr(targets, "dtype", targets))
         counts_classes = self.task.classes  # and then the values of outputs are not wanted
         answered_inputs = inputs[:1] if counts_classes else inputs
         with self.naming(inputs), self.session(), torch.no_grad():
-            (outputs,) = self.map_rows(lambda x: (self.forward(x),), answered_inputs, needs_bits=not counts_classes)
+            (outputs,) = self.map_rows(
+                lambda x: (self.forward(x),), answered_inputs, needs_bits=not counts_classes
+            )
         return self.task.answer(outputs, expanded)
 
     def map_rows(
@@ -851,10 +940,18 @@ class Model:
         return join_pieces(pieces)
 
     def _run_chunk(
-        self, function: Callable[..., tuple[Tensor, ...]], tensors: Sequence[Tensor], part: slice, chunks: Chunks
+        self,
+        function: Callable[..., tuple[Tensor, ...]],
+        tensors: Sequence[Tensor],
+        part: slice,
+        chunks: Chunks,
     ) -> tuple[Tensor, ...]:
         """What the function makes of a part of the tensors, which is padded before and cut back afterwards."""
-        on_inputs, self._on_inputs = self._on_inputs, None  # a call inside of `function` is part of this one
+        # a call inside of `function` is part of this one
+        on_inputs, self._on_inputs = (
+            self._on_inputs,
+            None,
+        )
         try:
             chunk = [tensor[part].to(self.device) for tensor in tensors]
             count = len(chunk[0])
@@ -882,7 +979,12 @@ class Model:
         return describe_failure(failure, shape, rows, inputs.dtype)
 
     def inputs_per_chunk(
-        self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None, batches: int = 1
+        self,
+        inputs: Tensor,
+        rows_per_input: int,
+        kind: Kind,
+        count: int | None = None,
+        batches: int = 1,
     ) -> int:
         """How many inputs one chunk of so many batches has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
         rows = batches * self.row_budget(inputs, rows_per_input, kind, count)
@@ -892,7 +994,11 @@ class Model:
         return inputs_that_fit - inputs_that_fit % ROW_ALIGNMENT
 
     def row_budget(
-        self, inputs: Tensor, rows_per_input: int = 1, kind: Kind = "backward", count: int | None = None
+        self,
+        inputs: Tensor,
+        rows_per_input: int = 1,
+        kind: Kind = "backward",
+        count: int | None = None,
     ) -> int:
         """How many rows to forward at once for inputs of this shape; found on the first call with enough rows.
 
@@ -902,7 +1008,8 @@ class Model:
             return self.batch_size
         key = (tuple(inputs.shape[1:]), kind)
         if not self.differentiable:
-            return self._budgets.setdefault(key, LARGEST_ROWS)  # a call costs more than its rows, at all sizes
+            # a call costs more than its rows, at all sizes
+            return self._budgets.setdefault(key, LARGEST_ROWS)
         if key not in self._budgets:
             few = count_small(inputs[0])
             expected_inputs = len(inputs) if count is None else count
@@ -915,7 +1022,9 @@ class Model:
         """Forward so many rows at once from now on, since memory ran out."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        self.warn_once(f"memory ran out: {rows} rows at once from now on. The last digits of results depend on it")
+        self.warn_once(
+            f"memory ran out: {rows} rows at once from now on. The last digits of results depend on it"
+        )
         if self.batch_size == "auto":
             self._budgets[(tuple(inputs.shape[1:]), kind)] = rows
         else:

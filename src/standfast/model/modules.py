@@ -48,7 +48,10 @@ class ForwardWrapper(nn.Module):
             memo.add(self)
         yield prefix, self
         for name, layer in self.module.named_modules(memo, prefix, remove_duplicate):
-            yield (name if layer is not self.module else f"{prefix}.(wrapped)".removeprefix(".")), layer
+            yield (
+                (name if layer is not self.module else f"{prefix}.(wrapped)".removeprefix(".")),
+                layer,
+            )
 
 
 # Other types of numbers
@@ -59,16 +62,23 @@ def run_in_type(dtype: torch.dtype, forward: Callable[..., Tensor] | None) -> Ca
     return functools.partial(_run_in, dtype, forward or operator.call)
 
 
-def run_in_bfloat16(module: nn.Module, forward: Callable[..., Tensor] | None) -> Callable[..., Tensor] | None:
+def run_in_bfloat16(
+    module: nn.Module, forward: Callable[..., Tensor] | None
+) -> Callable[..., Tensor] | None:
     """A function as `forward` of a `Model` that runs the module under autocast; as it is for one that does so."""
     if isinstance(module, ForwardWrapper) and getattr(module.function, "func", None) is _run_mixed:
         return forward
     return functools.partial(_run_mixed, forward or operator.call)
 
 
-def _run_in(dtype: torch.dtype, function: Callable[..., Any], module: nn.Module, x: Tensor, **extras: Tensor) -> Any:
+def _run_in(
+    dtype: torch.dtype, function: Callable[..., Any], module: nn.Module, x: Tensor, **extras: Tensor
+) -> Any:
     """What the function makes of the module, `x` and further inputs in this type."""
-    converted = {name: extra.to(dtype) if extra.is_floating_point() else extra for name, extra in extras.items()}
+    converted = {
+        name: extra.to(dtype) if extra.is_floating_point() else extra
+        for name, extra in extras.items()
+    }
     return function(module, x.to(dtype), **converted)
 
 
@@ -100,10 +110,16 @@ def check_ready(module: nn.Module) -> None:
     """Raise `ArgumentError` for a program in training mode, and if a parameter has no values."""
     training = find_training_calls(module)
     expected = "a program without dropout and batch normalisation in training mode (export it in evaluation mode)"
-    check(not training, "module", expected, f"one that calls {', '.join(training)} in training mode")
+    check(
+        not training, "module", expected, f"one that calls {', '.join(training)} in training mode"
+    )
     for name, parameter in module.named_parameters():
         lazy = is_lazy(parameter)
-        why = "that is lazy: run the module once" if lazy else "on the device meta: load the weights first"
+        why = (
+            "that is lazy: run the module once"
+            if lazy
+            else "on the device meta: load the weights first"
+        )
         has_values = not lazy and not parameter.is_meta
         check(has_values, "module", "a module whose parameters have values", f"{name!r} {why}")
 
@@ -142,7 +158,8 @@ def module_name(module: nn.Module) -> str:
             return module.title
         if isinstance(module, ForwardWrapper):
             module = module.module
-        elif "_orig_mod" in module._modules and module._modules["_orig_mod"] is not None:  # TorchScript has no `get`
+        elif "_orig_mod" in module._modules and module._modules["_orig_mod"] is not None:
+            # TorchScript has no `get`
             module = module._modules["_orig_mod"]
         else:
             return type(module).__name__
@@ -151,12 +168,25 @@ def module_name(module: nn.Module) -> str:
 def resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
     """The device that a name stands for, given a parameter of the module; `ArgumentError` if it is not there."""
     resolved = _choose_device(parameter) if device == "auto" else _read_device(device)
-    check(resolved.type not in ("mps", "meta"), "device", "a CPU or a CUDA device (scores are float64)", resolved)
+    check(
+        resolved.type not in ("mps", "meta"),
+        "device",
+        "a CPU or a CUDA device (scores are float64)",
+        resolved,
+    )
     try:
         torch.empty((), dtype=torch.float64, device=resolved)
-    except (RuntimeError, AssertionError, ImportError, NotImplementedError) as error:  # each kind has its own
+    except (
+        RuntimeError,
+        AssertionError,
+        ImportError,
+        NotImplementedError,
+    ) as error:
+        # each kind has its own
         said = str(error).splitlines()[0]
-        raise ArgumentError("device", "one that this torch has here", f"{resolved}: {said}") from error
+        raise ArgumentError(
+            "device", "one that this torch has here", f"{resolved}: {said}"
+        ) from error
     return resolved
 
 
@@ -171,7 +201,9 @@ def _read_device(device: str | torch.device) -> torch.device:
     try:
         return torch.device(device)
     except (RuntimeError, TypeError, ValueError):
-        raise ArgumentError("device", "auto, or a device of torch such as cpu or cuda:0", repr(device)) from None
+        raise ArgumentError(
+            "device", "auto, or a device of torch such as cpu or cuda:0", repr(device)
+        ) from None
 
 
 # Modes and state
@@ -180,8 +212,11 @@ def _read_device(device: str | torch.device) -> torch.device:
 @contextlib.contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Inside the block the module is in evaluation mode, and its parameters need no gradients; then as before."""
-    modes = {part: part.training for part in module.modules() if hasattr(part, "training")}  # not frozen TorchScript
-    wanting_gradients = [parameter for parameter in module.parameters() if _can_want_gradients(parameter)]
+    # not frozen TorchScript
+    modes = {part: part.training for part in module.modules() if hasattr(part, "training")}
+    wanting_gradients = [
+        parameter for parameter in module.parameters() if _can_want_gradients(parameter)
+    ]
     try:
         _evaluate(module)
         for parameter in wanting_gradients:

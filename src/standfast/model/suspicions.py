@@ -17,7 +17,13 @@ from torch import Tensor, nn
 from standfast.errors import ModelError
 from standfast.tasks import Task
 from standfast.tasks.outputs import is_list_of_boxes
-from standfast.tasks.suspicions import OTHER_TASKS, are_probabilities, is_one_number, lacks_channel, suggest_task
+from standfast.tasks.suspicions import (
+    OTHER_TASKS,
+    are_probabilities,
+    is_one_number,
+    lacks_channel,
+    suggest_task,
+)
 from standfast.tensors import describe_bounds, seed_generators
 
 #: inputs with which a module is tried
@@ -56,7 +62,9 @@ class Differences:
             )
         if self.of_batches:
             layers = [
-                name for name, part in module.named_modules() if getattr(part, "track_running_stats", True) is False
+                name
+                for name, part in module.named_modules()
+                if getattr(part, "track_running_stats", True) is False
             ]
             hint = f" ({', '.join(layers[:3])} do so)" if layers else ""
             raise ModelError(
@@ -70,7 +78,11 @@ class Differences:
         if self.drew:
             return ": forward draws random numbers. Look for torch.randn, or dropout without training=self.training"
         advice = ". Look for a random generator of its own, and for buffers that forward changes"
-        with_buffers = [name or "itself" for name, part in module.named_modules() if list(part.buffers(recurse=False))]
+        with_buffers = [
+            name or "itself"
+            for name, part in module.named_modules()
+            if list(part.buffers(recurse=False))
+        ]
         if with_buffers:
             advice += f"; layers with buffers: {', '.join(with_buffers[:3])}"
         return advice
@@ -105,7 +117,11 @@ class Repetition:
             with self.aside(), seed_generators(0, self.device) as has_drawn:
                 again = self.answer(part)
                 drew = has_drawn()
-        except (Exception, SystemExit):  # whatever the module raises; the caller tries it in another way
+        except (
+            Exception,
+            SystemExit,
+        ):
+            # whatever the module raises; the caller tries it in another way
             return False
         before = outputs[: len(again)].to(self.device).double().flatten(1)
         again = again[: len(before)].flip(0)
@@ -125,7 +141,9 @@ class Repetition:
                 other_batches.append(self.answer(inputs[:1]))
         of_batches = ""
         for logits in other_batches:
-            of_batches = of_batches or describe_difference(first[: len(logits)], logits, self.precision)
+            of_batches = of_batches or describe_difference(
+                first[: len(logits)], logits, self.precision
+            )
         # the effect of random numbers may be small, and then a comparison of batches may see more of it
         allowed = 0.0 if drew or of_batches else _ROUNDING
         of_calls = describe_difference(first, again, self.precision, allowed)
@@ -138,7 +156,9 @@ class Repetition:
         return torch.cat([one, (one + finite_lower) / 2])
 
 
-def describe_difference(first: Tensor, other: Tensor, dtype: torch.dtype, share: float = _ROUNDING) -> str:
+def describe_difference(
+    first: Tensor, other: Tensor, dtype: torch.dtype, share: float = _ROUNDING
+) -> str:
     """How far logits `(N, C)` differ, if by more than rounding; else empty. Rows that are not finite do not count.
 
     Args:
@@ -150,7 +170,9 @@ def describe_difference(first: Tensor, other: Tensor, dtype: torch.dtype, share:
     first, other = first[finite], other[finite]
     if not len(first):
         return ""
-    allowed = share * (first.amax(0) - first.amin(0)) + 64 * torch.finfo(dtype).eps * first.abs().amax(0)
+    allowed = share * (first.amax(0) - first.amin(0)) + 64 * torch.finfo(
+        dtype
+    ).eps * first.abs().amax(0)
     difference = (other - first).abs().amax(0)
     return f"{float(difference.max()):.3g}" if bool((difference > allowed).any()) else ""
 
@@ -174,12 +196,19 @@ def describe_other_problem(task: Task, module: nn.Module, outputs: Tensor) -> st
     if not task.classes or is_one_number(outputs) or are_probabilities(outputs[:, :2].exp()):
         return ""
     problem = _describe_problem(module)
-    return f"module: expected logits of classes of which one is right, got {problem}. {OTHER_TASKS}" if problem else ""
+    return (
+        f"module: expected logits of classes of which one is right, got {problem}. {OTHER_TASKS}"
+        if problem
+        else ""
+    )
 
 
 def _describe_problem(module: nn.Module) -> str:
     """What a configuration of transformers within a module says of its outputs, if they are not classes."""
-    meanings = {"multi_label_classification": "several labels", "regression": "numbers to compare with a threshold"}
+    meanings = {
+        "multi_label_classification": "several labels",
+        "regression": "numbers to compare with a threshold",
+    }
     for part in module.modules():
         problem = getattr(getattr(part, "config", None), "problem_type", None)
         if problem in meanings:

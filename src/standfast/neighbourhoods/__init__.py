@@ -33,8 +33,22 @@ from standfast.neighbourhoods.series import (
     WindowCrop,
 )
 from standfast.neighbourhoods.tables import Feature, TableChanges
-from standfast.neighbourhoods.text import Casing, Deletion, Punctuation, TextChange, TokenSwaps, Typos
-from standfast.neighbourhoods.transformations import Compose, Range, Transformation, TransformedRegion, Warp, parameter
+from standfast.neighbourhoods.text import (
+    Casing,
+    Deletion,
+    Punctuation,
+    TextChange,
+    TokenSwaps,
+    Typos,
+)
+from standfast.neighbourhoods.transformations import (
+    Compose,
+    Range,
+    Transformation,
+    TransformedRegion,
+    Warp,
+    parameter,
+)
 
 __all__ = [
     "JPEG",

@@ -163,14 +163,17 @@ class Region:
         """Standard normal numbers whose image is `x` `(P, n, *shape)`; values at a face of the box come close to it."""
         exact = torch.promote_types(x.dtype, torch.float32)  # 1 - 1e-6 needs it
         lower, upper, centre, values = (
-            features.to(exact) for features in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
+            features.to(exact)
+            for features in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
         )
         u = (values - lower) / (upper - lower).clamp(min=1e-30)
         if self.sigma is not None:
             sigma, uniform = (of_input[:, None] for of_input in self._find_scale())
             sigma = sigma.to(exact)
             below, above = (torch.special.ndtr((face - centre) / sigma) for face in (lower, upper))
-            share = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
+            share = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(
+                min=1e-30
+            )
             u = torch.where(uniform, u, share)
         z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
         return z.to(x.dtype)
@@ -186,7 +189,9 @@ class Region:
         inside = distance <= self.radius
         weight = torch.zeros_like(distance)
         if self.tilt and self.sigma is not None:
-            weight = (distance**2 - self.radius**2) / (2 * self.sigma[:, None] ** 2).clamp(min=1e-30)
+            weight = (distance**2 - self.radius**2) / (2 * self.sigma[:, None] ** 2).clamp(
+                min=1e-30
+            )
         return torch.where(inside, weight, -torch.inf)
 
     def log_density(self, x: Tensor) -> Tensor:
@@ -228,9 +233,15 @@ class Region:
         if self.is_plain:
             return self._from_uniform(streams.uniform((count, *self.shape), self.dtype))
         if len(self) > 1:  # each by itself, so that its points do not depend on the others
-            return torch.cat([self.select([p]).sample(count, streams.select([p])) for p in range(len(self))])
+            return torch.cat(
+                [self.select([p]).sample(count, streams.select([p])) for p in range(len(self))]
+            )
         whole = self._is_whole_ball
-        return self._sample_ball(count, streams) if whole else self.from_gaussian(self.sample_gaussian(count, streams))
+        return (
+            self._sample_ball(count, streams)
+            if whole
+            else self.from_gaussian(self.sample_gaussian(count, streams))
+        )
 
     def sample_gaussian(self, count: int, streams: Streams) -> Tensor:
         """Draw numbers `(P, count, *shape)` whose image under the Gaussian map has the region's distribution.
@@ -241,7 +252,10 @@ class Region:
         """
         if self.is_plain:
             return streams.normal((count, *self.shape), self.centre.dtype)
-        drawn = [self.select([p])._sample_by_rejection(count, streams.select([p])) for p in range(len(self))]
+        drawn = [
+            self.select([p])._sample_by_rejection(count, streams.select([p]))
+            for p in range(len(self))
+        ]
         return torch.stack(drawn)
 
     @property
@@ -249,7 +263,12 @@ class Region:
         """Whether the distribution is uniform on L2 balls that no bound cuts."""
         if self.radius is None or not self.tilt:
             return False
-        return bool(((self.lower <= self.centre - self.radius) & (self.upper >= self.centre + self.radius)).all())
+        return bool(
+            (
+                (self.lower <= self.centre - self.radius)
+                & (self.upper >= self.centre + self.radius)
+            ).all()
+        )
 
     def _sample_ball(self, count: int, streams: Streams) -> Tensor:
         """Points `(P, count, *shape)`, uniform in the L2 ball whatever the box.
@@ -258,7 +277,9 @@ class Region:
         probabilistic approach to the geometry of the l_p^n-ball" (Annals of Probability 33, 2005).
         """
         z = streams.normal((count, self.shape.numel() + 2), self.dtype)
-        offset: Tensor = self.radius / torch.linalg.vector_norm(z, dim=2, keepdim=True) * z[..., :-2]
+        offset: Tensor = (
+            self.radius / torch.linalg.vector_norm(z, dim=2, keepdim=True) * z[..., :-2]
+        )
         return self.centre[:, None] + offset.reshape(len(self), count, *self.shape)
 
     def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:

@@ -40,7 +40,9 @@ class GaussianBlur(Transformation):
 
     sigma: Range = parameter("sigma of the blur [pixels]", default=1.0, low=0, high=100)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Along each axis a product with a matrix, whose outer columns also hold the weights beyond the edge."""
         reach = max(1, int(4 * as_range(self.sigma)[1] + 0.5))
         # below this sigma the weights of the neighbours are 0 in double precision, too
@@ -54,7 +56,9 @@ class GaussianBlur(Transformation):
             position = torch.arange(size, device=inputs.device)
             there = torch.arange(-reach, size + reach, device=inputs.device)
             step = there[None, :] - position[:, None]
-            wide = torch.where(step.abs() <= reach, weights[:, (step + reach).clamp(0, 2 * reach)], 0.0)
+            wide = torch.where(
+                step.abs() <= reach, weights[:, (step + reach).clamp(0, 2 * reach)], 0.0
+            )
             inner = wide[..., reach : reach + size]
             first = functional.pad(wide[..., :reach].sum(-1, keepdim=True), (0, size - 1))
             last = functional.pad(wide[..., reach + size :].sum(-1, keepdim=True), (size - 1, 0))
@@ -90,11 +94,15 @@ class MotionBlur(Transformation):
     length: Range = parameter("length of the motion [pixels]", default=5.0, low=0, high=100)
     angle: Range = parameter("angle of the motion [degrees]", default=90.0, low=-180, high=180)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Convolve with the mean of the bilinear weights of all points of the line."""
         longest = as_range(self.length)[1]
         points, reach = 2 * math.ceil(longest) + 1, int(longest / 2) + 1
-        share_of_way = (torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5) / points - 0.5
+        share_of_way = (
+            torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5
+        ) / points - 0.5
         along = parameters[:, :1] * share_of_way
         angle = parameters[:, 1:2] * (math.pi / 180)
         steps = torch.arange(-reach, reach + 1, dtype=inputs.dtype, device=inputs.device)
@@ -127,8 +135,12 @@ class DefocusBlur(Transformation):
 
     radius: Range = parameter("radius of the blur [pixels]", default=2.0, low=0, high=100)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        return convolve(inputs, make_disks(parameters[:, 0], math.ceil(as_range(self.radius)[1] + 0.5)))
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        return convolve(
+            inputs, make_disks(parameters[:, 0], math.ceil(as_range(self.radius)[1] + 0.5))
+        )
 
 
 def make_disks(radius: Tensor, reach: int) -> Tensor:
@@ -143,4 +155,6 @@ def convolve(images: Tensor, kernels: Tensor) -> Tensor:
     """Each of `images` `(M, C, H, W)` convolved with its own symmetric kernel, `(M, k, k)` with k odd."""
     reach = kernels.shape[-1] // 2
     wide = functional.pad(images, (reach, reach, reach, reach), mode="replicate")
-    return functional.conv2d(wide.transpose(0, 1), kernels[:, None], groups=len(images)).transpose(0, 1)
+    return functional.conv2d(wide.transpose(0, 1), kernels[:, None], groups=len(images)).transpose(
+        0, 1
+    )

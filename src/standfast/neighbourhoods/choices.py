@@ -51,7 +51,13 @@ class Choices:
         """Parameters that are numbers within ranges."""
         counts = torch.zeros(problems, parameters, dtype=torch.int64, device=device)
         ordered = torch.ones(parameters, dtype=torch.bool, device=device)
-        return cls(counts, counts, ordered, torch.Tensor.double, torch.ones_like(counts[:, 0], dtype=torch.bool))
+        return cls(
+            counts,
+            counts,
+            ordered,
+            torch.Tensor.double,
+            torch.ones_like(counts[:, 0], dtype=torch.bool),
+        )
 
     @classmethod
     def join(cls, parts: Sequence[Choices]) -> Choices:
@@ -61,7 +67,11 @@ class Choices:
         def place(numbers: Tensor) -> Tensor:
             columns = torch.split(numbers, widths, dim=2)
             return torch.cat(
-                [part.place(numbers_of_part) for part, numbers_of_part in zip(parts, columns, strict=True)], dim=2
+                [
+                    part.place(numbers_of_part)
+                    for part, numbers_of_part in zip(parts, columns, strict=True)
+                ],
+                dim=2,
             )
 
         return cls(
@@ -83,12 +93,16 @@ class Choices:
         The first parameter changes fastest. Instead of combinations beyond the last one there is the last one again.
         """
         last = (self.combinations - 1).clamp(max=_MANY).long()[:, None]
-        return self.number_candidates(torch.minimum(torch.arange(start, end, device=last.device), last))
+        return self.number_candidates(
+            torch.minimum(torch.arange(start, end, device=last.device), last)
+        )
 
     def number_candidates(self, combinations: Tensor) -> Tensor:
         """The numbers `(P, n, D)` of the candidates of combinations with the numbers `(P, n)`."""
         left = combinations
-        numbers = torch.zeros(*left.shape, self.counts.shape[1], dtype=torch.int64, device=left.device)
+        numbers = torch.zeros(
+            *left.shape, self.counts.shape[1], dtype=torch.int64, device=left.device
+        )
         for parameter, count in enumerate(self.counts.clamp(min=1).unbind(1)):
             numbers[:, :, parameter] = left % count[:, None]
             left = left // count[:, None]

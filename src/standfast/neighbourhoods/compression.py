@@ -43,7 +43,9 @@ class Loss(Transformation):
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:
         """The image after the loss; of the same size and mode."""
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Round to bytes, convert each image, and take the bytes back to the range of the inputs."""
         levels = (to_shares(inputs.detach(), bounds) * 255).round().clamp(0, 255).to(torch.uint8)
         pixels = levels.movedim(1, -1).cpu().numpy()
@@ -52,7 +54,9 @@ class Loss(Transformation):
         converted = [
             np.asarray(self.convert(Image.fromarray(image), value))
             for image, value in zip(
-                pixels, self.effective_points(inputs, parameters, bounds)[:, 0].tolist(), strict=True
+                pixels,
+                self.effective_points(inputs, parameters, bounds)[:, 0].tolist(),
+                strict=True,
             )
         ]
         compressed = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
@@ -81,7 +85,9 @@ class JPEG(Loss):
 
     phrase: ClassVar = "saved as JPEG of quality {quality}"
 
-    quality: Range = parameter("quality of JPEG", default=(30.0, 90.0), identity=100, low=1, high=100)
+    quality: Range = parameter(
+        "quality of JPEG", default=(30.0, 90.0), identity=100, low=1, high=100
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,9 +113,13 @@ class JPEG(Loss):
         counts = torch.full((len(inputs), 1), round(high - low) + 1, device=inputs.device)
         ordered = torch.ones(1, dtype=torch.bool, device=inputs.device)
         complete = torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
-        return Choices(counts, counts - 1, ordered, lambda numbers: low + numbers.double(), complete)
+        return Choices(
+            counts, counts - 1, ordered, lambda numbers: low + numbers.double(), complete
+        )
 
-    def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def effective_points(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The whole qualities; at the ends of the wider range, those of `quality`."""
         within = parameters.clamp(*as_range(self.quality))
         return torch.where((parameters - within).abs() <= 0.5, within, parameters).round()
@@ -141,9 +151,13 @@ class Pixelate(Loss):
 
     phrase: ClassVar = "reduced to {resolution} of its resolution"
 
-    resolution: Range = parameter("resolution [share]", default=(0.5, 1.0), identity=1, low=0.01, high=1)
+    resolution: Range = parameter(
+        "resolution [share]", default=(0.5, 1.0), identity=1, low=0.01, high=1
+    )
 
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:
         """Make it smaller, and as large as before."""
         width, height = (max(1, int(size * parameter)) for size in image.size)
-        return image.resize((width, height), Image.Resampling.BOX).resize(image.size, Image.Resampling.BOX)
+        return image.resize((width, height), Image.Resampling.BOX).resize(
+            image.size, Image.Resampling.BOX
+        )

@@ -83,10 +83,15 @@ class Copula:
     def locate(self, x: Tensor) -> Origin:
         """Where rows `x` `(M, J)` start from."""
         scores = self.score(x)
-        of_moving, mean = scores[:, list(self.moving)], _multiply(scores[:, list(self.fixed)], self.weights)
+        of_moving, mean = (
+            scores[:, list(self.moving)],
+            _multiply(scores[:, list(self.fixed)], self.weights),
+        )
         keep = (1 - math.sqrt(1 - self.size**2)) / self.size
         still = (keep * _multiply(of_moving - mean, self.inverse)).clamp(-6, 6)
-        return Origin(of_moving, mean, still, self._find_values(self._propose(of_moving, mean, still)))
+        return Origin(
+            of_moving, mean, still, self._find_values(self._propose(of_moving, mean, still))
+        )
 
     def move(self, origin: Origin, shift: Tensor) -> tuple[Tensor, Tensor]:
         """How far the moving columns of rows move.
@@ -109,7 +114,11 @@ class Copula:
         return moved - origin.values, inside
 
     def _propose(self, own: Tensor, mean: Tensor, noise: Tensor) -> Tensor:
-        return mean + math.sqrt(1 - self.size**2) * (own - mean) + self.size * _multiply(noise, self.root)
+        return (
+            mean
+            + math.sqrt(1 - self.size**2) * (own - mean)
+            + self.size * _multiply(noise, self.root)
+        )
 
     def _find_levels(self, x: Tensor) -> Tensor:
         x, values = x.T.contiguous(), self.values
@@ -144,7 +153,11 @@ class Copula:
 
 
 def fit_copula(
-    table: Tensor, moving: tuple[int, ...], size: float, discrete: tuple[bool, ...] = (), coverage: float = 0.99
+    table: Tensor,
+    moving: tuple[int, ...],
+    size: float,
+    discrete: tuple[bool, ...] = (),
+    coverage: float = 0.99,
 ) -> Copula:
     """The copula of a table `(n, J)`, whose columns `moving` move by `size`; all are continuous unless `discrete`.
 
@@ -176,7 +189,16 @@ def fit_copula(
     inverse = torch.linalg.solve_triangular(root, torch.eye(len(m), dtype=root.dtype), upper=False)
     discrete = discrete or (False,) * len(m)
     return Copula(
-        values, levels, tuple(moving), tuple(f), discrete, weights, root, inverse, size, _find_radius(len(m), coverage)
+        values,
+        levels,
+        tuple(moving),
+        tuple(f),
+        discrete,
+        weights,
+        root,
+        inverse,
+        size,
+        _find_radius(len(m), coverage),
     )
 
 

@@ -46,7 +46,9 @@ class _Value(Transformation):
 
     shift: Range = constant("value", 0.0)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         shares = to_shares(inputs, bounds)
         value = shares.amax(1, keepdim=True)
         gain = (value + expand(parameters[:, 0], inputs)).clamp(0, 1) - value
@@ -65,7 +67,9 @@ class _Saturate(Transformation):
     factor: Range = constant("factor", 1.0)
     offset: Range = constant("offset", 0.0)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         factor, offset = (expand(column, inputs) for column in parameters.unbind(1))
         return saturate(inputs, factor, offset, bounds)
 
@@ -87,13 +91,23 @@ def _find_scales(*photons: float) -> list[float]:
 
 
 _ENTRIES: dict[str, _Entry] = {
-    "gaussian_noise": _Entry(GaussianNoise, [0.08, 0.12, 0.18, 0.26, 0.38], [0.04, 0.06, 0.08, 0.09, 0.10]),
-    "shot_noise": _Entry(ShotNoise, _find_scales(60, 25, 12, 5, 3), _find_scales(500, 250, 100, 75, 50)),
-    "impulse_noise": _Entry(ImpulseNoise, [0.03, 0.06, 0.09, 0.17, 0.27], [0.01, 0.02, 0.03, 0.05, 0.07]),
-    "speckle_noise": _Entry(SpeckleNoise, [0.15, 0.2, 0.35, 0.45, 0.6], [0.06, 0.1, 0.12, 0.16, 0.2]),
+    "gaussian_noise": _Entry(
+        GaussianNoise, [0.08, 0.12, 0.18, 0.26, 0.38], [0.04, 0.06, 0.08, 0.09, 0.10]
+    ),
+    "shot_noise": _Entry(
+        ShotNoise, _find_scales(60, 25, 12, 5, 3), _find_scales(500, 250, 100, 75, 50)
+    ),
+    "impulse_noise": _Entry(
+        ImpulseNoise, [0.03, 0.06, 0.09, 0.17, 0.27], [0.01, 0.02, 0.03, 0.05, 0.07]
+    ),
+    "speckle_noise": _Entry(
+        SpeckleNoise, [0.15, 0.2, 0.35, 0.45, 0.6], [0.06, 0.1, 0.12, 0.16, 0.2]
+    ),
     "gaussian_blur": _Entry(GaussianBlur, [1, 2, 3, 4, 6], [0.4, 0.6, 0.7, 0.8, 1]),
     # the radius of our disk whose kernel has the standard deviation of theirs
-    "defocus_blur": _Entry(DefocusBlur, [2.98, 4.01, 6.03, 8.02, 10.14], [0.55, 0.69, 0.93, 1.0, 1.58]),
+    "defocus_blur": _Entry(
+        DefocusBlur, [2.98, 4.01, 6.03, 8.02, 10.14], [0.55, 0.69, 0.93, 1.0, 1.58]
+    ),
     # the length of our line with the standard deviation of their one-sided Gaussian, which ImageMagick cuts
     "motion_blur": _Entry(
         MotionBlur,
@@ -140,7 +154,13 @@ _ENTRIES: dict[str, _Entry] = {
         Elastic,
         [
             tuple(share * 244 / 224 for share in shares)
-            for shares in [(2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)]
+            for shares in [
+                (2, 0.7, 0.1),
+                (2, 0.08, 0.2),
+                (0.05, 0.01, 0.02),
+                (0.07, 0.01, 0.02),
+                (0.12, 0.01, 0.02),
+            ]
         ],
         [(0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)],
     ),
@@ -245,7 +265,9 @@ class Corruption(Transformation):
     def count_ranks(self, shape: Sequence[int]) -> int:
         return self._inner.count_ranks(shape)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The transformation with the constants of each severity."""
         return self._inner.transform(inputs, self._look_up(parameters), bounds)
 
@@ -258,5 +280,7 @@ class Corruption(Transformation):
         table = send(self._constants, parameters.device, parameters.dtype)
         severity = parameters[:, :1]
         below = severity.detach().floor().clamp(0, 4).long()[:, 0]
-        constants = torch.lerp(table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1]))
+        constants = torch.lerp(
+            table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1])
+        )
         return torch.cat([constants, parameters[:, 1:]], 1)

@@ -20,7 +20,15 @@ from torch.nn import functional
 from standfast.neighbourhoods.blur import GaussianBlur, MotionBlur
 from standfast.neighbourhoods.geometry import Scale, interpolate, list_positions
 from standfast.neighbourhoods.noise import map_to_normal
-from standfast.neighbourhoods.transformations import Axis, Range, Transformation, as_range, expand, parameter, to_shares
+from standfast.neighbourhoods.transformations import (
+    Axis,
+    Range,
+    Transformation,
+    as_range,
+    expand,
+    parameter,
+    to_shares,
+)
 from standfast.tensors import send
 
 _SCALE = Scale()
@@ -62,7 +70,9 @@ class ZoomBlur(Transformation):
     count: Range = constant("count", 1.0)
     step: Range = constant("step", 0.01)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         count, step = parameters.unbind(1)
         change = torch.zeros_like(inputs)
         # the image itself and the one enlarged by 1 change nothing
@@ -89,7 +99,9 @@ class Fog(Transformation):
         """One for each point of the field but the first."""
         return _find_field_size(shape) ** 2 - 1
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         shares = to_shares(inputs, bounds)
         size, (height, width) = _find_field_size(inputs.shape[1:]), inputs.shape[-2:]
         thickness = expand(parameters[:, 0], inputs)
@@ -130,7 +142,10 @@ def make_fractal(ranks: Tensor, decay: Tensor, size: int) -> Tensor:
         across = across / 4 + amplitude * noise[:, ::step, half::step]
         down = middle + middle.roll(1, 2) + coarse + coarse.roll(-1, 1)
         down = down / 4 + amplitude * noise[:, half::step, ::step]
-        even, odd = torch.stack([coarse, across], 3).flatten(2), torch.stack([down, middle], 3).flatten(2)
+        even, odd = (
+            torch.stack([coarse, across], 3).flatten(2),
+            torch.stack([down, middle], 3).flatten(2),
+        )
         coarse = torch.stack([even, odd], 2).flatten(1, 2)
         amplitude, step = amplitude / decay[:, None, None] ** 2, half
     least, most = coarse.amin((1, 2), keepdim=True), coarse.amax((1, 2), keepdim=True)
@@ -159,13 +174,18 @@ class Snow(Transformation):
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """The constants, and the angle of the flakes' motion."""
-        return [*super().list_axes(shape), Axis("angle of the snow [degrees]", -90.0, -135.0, -45.0)]
+        return [
+            *super().list_axes(shape),
+            Axis("angle of the snow [degrees]", -90.0, -135.0, -45.0),
+        ]
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """One for each pixel."""
         return math.prod(shape[-2:])
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         shares = to_shares(inputs, bounds)
         mean, scale, zoom, threshold, length, kept, angle = parameters[:, :7].unbind(1)
         normal = map_to_normal(parameters[:, 7:]).reshape(-1, 1, *inputs.shape[-2:])
@@ -173,7 +193,9 @@ class Snow(Transformation):
         layer = torch.where(layer < expand(threshold, inputs), 0.0, layer).clamp(0, 1)
         motion = MotionBlur(self.length, angle=(-135.0, -45.0))
         layer = motion.transform(layer, torch.stack([length, angle], 1), bounds)
-        white = (torch.maximum(shares, 1.5 * to_grey(shares) + 0.5) - shares) * (1 - expand(kept, inputs))
+        white = (torch.maximum(shares, 1.5 * to_grey(shares) + 0.5) - shares) * (
+            1 - expand(kept, inputs)
+        )
         return inputs + (bounds[1] - bounds[0]) * (white + layer + layer.rot90(2, (2, 3)))
 
 
@@ -199,7 +221,9 @@ class GlassBlur(Transformation):
         """Two for each pixel and iteration."""
         return 2 * math.ceil(as_range(self.iterations)[1]) * math.prod(shape[-2:])
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         blur, sigma = GaussianBlur(self.sigma), parameters[:, :1]
         images = blur.transform(inputs, sigma, bounds)
         height, width = inputs.shape[-2:]
@@ -207,7 +231,11 @@ class GlassBlur(Transformation):
         for number in range(ranks.shape[1]):
             share = (parameters[:, 2] - number).clamp(0, 1)
             source = find_sources(ranks[:, number], parameters[:, 1], share)
-            images = images.flatten(2).gather(2, source[:, None].expand(-1, images.shape[1], -1)).reshape(inputs.shape)
+            images = (
+                images.flatten(2)
+                .gather(2, source[:, None].expand(-1, images.shape[1], -1))
+                .reshape(inputs.shape)
+            )
         return blur.transform(images, sigma, bounds)
 
 
@@ -279,7 +307,9 @@ class Elastic(Transformation):
         """Those of three points, and of the displacements of all pixels, in x and y."""
         return 6 + 2 * math.prod(shape[-2:])
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         height, width = inputs.shape[-2:]
         shift = self._displace(parameters, height, width)
         deviation, offset = self._find_affine(parameters, height, width)
@@ -309,7 +339,9 @@ class Elastic(Transformation):
         missed = self._miss(estimate, moved, shift).abs().amax(1)
         most = send([width / 2, height / 2], maps.device, maps.dtype)[:, None, None]
         is_seen = (estimate.abs() <= most + 1e-3).all(1) & (missed < 0.1)
-        return interpolate(maps, (estimate - positions).clamp(-farthest, farthest), "border"), is_seen[:, None]
+        return interpolate(
+            maps, (estimate - positions).clamp(-farthest, farthest), "border"
+        ), is_seen[:, None]
 
     def _miss(self, found: Tensor, moved: Tensor, shift: Tensor) -> Tensor:
         """p + d(p) - A(q) for places p of the perturbed image, in pixels."""
@@ -324,7 +356,10 @@ class Elastic(Transformation):
         corner = parameters[:, 2, None, None] * side
         points = corner * (2 * parameters[:, 3:9].reshape(-1, 3, 2) - 1)
         half = max(1, side // 3)
-        across, down = (points[:, 1] - points[:, 2]) / (2 * half), (points[:, 0] - points[:, 1]) / (2 * half)
+        across, down = (
+            (points[:, 1] - points[:, 2]) / (2 * half),
+            (points[:, 0] - points[:, 1]) / (2 * half),
+        )
         deviation = torch.stack([across, down], 2)
         x, y = width // 2 + half - (width - 1) / 2, height // 2 - half - (height - 1) / 2
         second = send([x, y], parameters.device, parameters.dtype)
@@ -361,5 +396,7 @@ def _make_mirrored_blur(sigma: Tensor, size: int, reach: int) -> Tensor:
     for turn in range(-((reach + size) // (2 * size)) - 1, (reach + size) // (2 * size) + 2):
         for there in (position + 2 * size * turn, 2 * size * turn - 1 - position):
             step = there[None, :] - position[:, None]
-            matrix = matrix + torch.where(step.abs() <= reach, torch.exp(-0.5 * (step / width) ** 2), 0.0)
+            matrix = matrix + torch.where(
+                step.abs() <= reach, torch.exp(-0.5 * (step / width) ** 2), 0.0
+            )
     return matrix / matrix.sum(2, keepdim=True)

@@ -60,7 +60,9 @@ class ImageWarp(Warp):
         if self.fill == "lower":
             check_range(bounds, f"{type(self).__name__} with fill='lower'")
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The inputs at F^-1(p) for each position p."""
         height, width = inputs.shape[-2:]
         back = _invert(_stack_rows(self.list_deviations(parameters, height, width)))
@@ -70,10 +72,14 @@ class ImageWarp(Warp):
     def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """The maps at F(p) for each position p of the clean image, and which p lie within the perturbed one."""
         height, width = maps.shape[-2:]
-        shift = _displace(_stack_rows(self.list_deviations(parameters, height, width)), height, width)
+        shift = _displace(
+            _stack_rows(self.list_deviations(parameters, height, width)), height, width
+        )
         x, y = list_positions(height, width, shift)
         # a thousandth of a pixel more, so that rounding does not decide
-        is_seen = ((x + shift[:, 0]).abs() <= width / 2 + 1e-3) & ((y + shift[:, 1]).abs() <= height / 2 + 1e-3)
+        is_seen = ((x + shift[:, 0]).abs() <= width / 2 + 1e-3) & (
+            (y + shift[:, 1]).abs() <= height / 2 + 1e-3
+        )
         return interpolate(maps, shift, "border"), is_seen[:, None]
 
 
@@ -111,7 +117,8 @@ def _displace(deviation: Tensor, height: int, width: int) -> Tensor:
     """Displacements `(M, 2, height, width)` in x and y of all positions, for matrices identity + `deviation`."""
     x, y = list_positions(height, width, deviation)
     rows = [
-        row[:, 0, None, None] * x + row[:, 1, None, None] * y + row[:, 2, None, None] for row in deviation.unbind(1)
+        row[:, 0, None, None] * x + row[:, 1, None, None] * y + row[:, 2, None, None]
+        for row in deviation.unbind(1)
     ]
     scale = 1 + rows[2]
     shift = torch.stack([(rows[0] - x * rows[2]) / scale, (rows[1] - y * rows[2]) / scale], dim=1)
@@ -153,9 +160,15 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
     def take(line: tuple[Tensor, Tensor], column: tuple[Tensor, Tensor]) -> Tensor:
         index = (line[0] + column[0]).long().flatten(1)[:, None]
         values = flat.gather(2, index.expand(rows, channels, -1)).reshape(images.shape)
-        return values if outside is None else torch.where((line[1] & column[1])[:, None], values, outside)
+        return (
+            values
+            if outside is None
+            else torch.where((line[1] & column[1])[:, None], values, outside)
+        )
 
-    upper, lower = (torch.lerp(take(line, columns[0]), take(line, columns[1]), across) for line in lines)
+    upper, lower = (
+        torch.lerp(take(line, columns[0]), take(line, columns[1]), across) for line in lines
+    )
     return torch.lerp(upper, lower, down)
 
 
@@ -181,7 +194,11 @@ class Rotation(ImageWarp):
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """A rotation matrix; cos a - 1 is -2 sin^2 (a / 2), which keeps all digits of small angles."""
         angle = parameters[:, 0] * (math.pi / 180)
-        sine, change, zero = torch.sin(angle), -2 * torch.sin(angle / 2) ** 2, torch.zeros_like(angle)
+        sine, change, zero = (
+            torch.sin(angle),
+            -2 * torch.sin(angle / 2) ** 2,
+            torch.zeros_like(angle),
+        )
         return [[change, sine, zero], [-sine, change, zero], [zero, zero, zero]]
 
 
@@ -208,7 +225,12 @@ class Translation(ImageWarp):
         """Check, too, that the shift is smaller than the image."""
         super().check_fit(inputs, bounds)
         size, most = min(inputs.shape[-2:]), max(map(abs, as_range(self.pixels)))
-        check(most < size, "pixels", f"a shift of less than the {size} pixels of the inputs", f"{most:g}")
+        check(
+            most < size,
+            "pixels",
+            f"a shift of less than the {size} pixels of the inputs",
+            f"{most:g}",
+        )
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The shift alone."""
@@ -266,7 +288,9 @@ class Shear(ImageWarp):
 
     phrase: ClassVar = "sheared by {degrees} degrees horizontally and vertically"
 
-    degrees: Range = parameter("horizontal shear [degrees]", "vertical shear [degrees]", default=10.0, low=-40, high=40)
+    degrees: Range = parameter(
+        "horizontal shear [degrees]", "vertical shear [degrees]", default=10.0, low=-40, high=40
+    )
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The tangents of the angles."""

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.transformations import Range, Transformation, expand, from_shares, parameter, to_shares
+from standfast.neighbourhoods.transformations import (
+    Range,
+    Transformation,
+    expand,
+    from_shares,
+    parameter,
+    to_shares,
+)
 from standfast.tensors import send
 
 
@@ -33,7 +40,9 @@ class Brightness(Transformation):
 
     shift: Range = parameter("brightness [share of the range]", default=0.2, low=-1, high=1)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         return inputs + (bounds[1] - bounds[0]) * expand(parameters[:, 0], inputs)
 
 
@@ -58,7 +67,9 @@ class Contrast(Transformation):
 
     factor: Range = parameter("factor of contrast", default=0.3, identity=1, low=0, high=100)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Multiply the differences; the change is added to the input, so that a factor of 1 changes nothing."""
         mean = inputs.mean(dim=(2, 3), keepdim=True)
         return inputs + expand(parameters[:, 0] - 1, inputs) * (inputs - mean)
@@ -87,7 +98,9 @@ class Gamma(Transformation):
 
     exponent: Range = parameter("gamma", default=0.3, identity=1, low=0.01, high=100)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Take the power; values at the lower bound stay there, where the power has no gradient."""
         shares = to_shares(inputs, bounds)
         positive = shares > 1e-12
@@ -120,7 +133,9 @@ class Hue(Transformation):
 
     degrees: Range = parameter("hue [degrees]", default=20.0, low=-360, high=360)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Turn the hue; the change is added to the input, so that an angle of 0 changes nothing."""
         shares = to_shares(inputs, bounds)
         red, green, blue = shares.unbind(1)
@@ -135,7 +150,10 @@ class Hue(Transformation):
         turned = hue + (parameters[:, 0] / 60).reshape(-1, 1, 1)
         # f is 1 from -1 to 1 around the channel's own hue and 0 from 2 to 4
         hue_of_channel = send([0.0, 2.0, 4.0], shares.device, shares.dtype).reshape(1, 3, 1, 1)
-        before, after = (2 - (torch.remainder(h[:, None] - hue_of_channel + 3, 6) - 3).abs() for h in (hue, turned))
+        before, after = (
+            2 - (torch.remainder(h[:, None] - hue_of_channel + 3, 6) - 3).abs()
+            for h in (hue, turned)
+        )
         change = chroma[:, None] * (after.clamp(0, 1) - before.clamp(0, 1))
         return inputs + (bounds[1] - bounds[0]) * change
 
@@ -162,12 +180,16 @@ class Saturation(Transformation):
 
     factor: Range = parameter("factor of saturation", default=0.5, identity=1, low=0, high=100)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Move each channel away from the largest one, or towards it."""
         return saturate(inputs, expand(parameters[:, 0], inputs), torch.zeros(()), bounds)
 
 
-def saturate(inputs: Tensor, factor: Tensor, offset: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+def saturate(
+    inputs: Tensor, factor: Tensor, offset: Tensor, bounds: tuple[Tensor, Tensor]
+) -> Tensor:
     """Saturation s of colours `(M, 3, H, W)` becomes `factor * s + offset`, at most 1; grey stays grey."""
     shares = to_shares(inputs, bounds)
     value = shares.amax(1, keepdim=True)

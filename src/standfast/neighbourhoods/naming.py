@@ -84,10 +84,15 @@ def label_neighbourhoods(values: Sequence[Neighbourhood]) -> list[str]:
         return [""]
     labels = [label_neighbourhood(value) for value in values]
     earlier = (labels[:index].count(label) for index, label in enumerate(labels))
-    return [f"{label} ({count + 1})" if count else label for label, count in zip(labels, earlier, strict=True)]
+    return [
+        f"{label} ({count + 1})" if count else label
+        for label, count in zip(labels, earlier, strict=True)
+    ]
 
 
-def describe_change(value: Neighbourhood, feature: str = "feature", width: float | None = None) -> str:
+def describe_change(
+    value: Neighbourhood, feature: str = "feature", width: float | None = None
+) -> str:
     """How far an input is changed, in a few plain words.
 
     Args:
@@ -242,7 +247,9 @@ def read_stored(options: object) -> Neighbourhood | None:
 def _find_class(title: str) -> type[Neighbourhood] | None:
     """The class of this name: one that is registered, or that of a plug-in; None for a plug-in that does not load."""
     registered = next((kind for kind in neighbourhoods.loaded() if kind.__name__ == title), None)
-    plugin = next((name for name, point in neighbourhoods.plugins.items() if point.attr == title), None)
+    plugin = next(
+        (name for name, point in neighbourhoods.plugins.items() if point.attr == title), None
+    )
     if registered is not None or plugin is None:
         return registered
     try:
@@ -276,4 +283,6 @@ class _Unread(Background):
     @property
     def inputs(self) -> Tensor:
         """Raises `ArgumentError`."""
-        raise ArgumentError("background", "reference inputs", "their shape only, as results store it")
+        raise ArgumentError(
+            "background", "reference inputs", "their shape only, as results store it"
+        )

@@ -18,7 +18,14 @@ import torch
 from torch import Tensor
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.transformations import Range, Transformation, expand, from_shares, parameter, to_shares
+from standfast.neighbourhoods.transformations import (
+    Range,
+    Transformation,
+    expand,
+    from_shares,
+    parameter,
+    to_shares,
+)
 
 #: above this mean the Poisson distribution is taken as continuous: its steps are below a hundredth of its deviation
 _MANY = 1e4
@@ -35,12 +42,16 @@ class Noise(Transformation):
         """One for each entry."""
         return math.prod(shape)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         strength = expand(parameters[:, 0], inputs)
         return self.add_noise(inputs, strength, parameters[:, 1:].reshape(inputs.shape), bounds)
 
     @abstractmethod
-    def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def add_noise(
+        self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The inputs with the noise that the uniform numbers, of their shape, stand for; `strength` broadcasts."""
 
 
@@ -77,7 +88,9 @@ class GaussianNoise(Noise):
 
     scale: Range = parameter("scale of the noise [share of the range]", default=0.1, low=0, high=10)
 
-    def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def add_noise(
+        self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         return inputs + (bounds[1] - bounds[0]) * strength * map_to_normal(uniform)
 
 
@@ -102,7 +115,9 @@ class SpeckleNoise(Noise):
 
     scale: Range = parameter("scale of the noise [share of the value]", default=0.2, low=0, high=10)
 
-    def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def add_noise(
+        self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         return inputs + (inputs - bounds[0]) * strength * map_to_normal(uniform)
 
 
@@ -129,14 +144,19 @@ class ShotNoise(Noise):
     phrase: ClassVar = "covered with shot noise of scale {scale} of the range at full brightness"
     differentiable: ClassVar = False
 
-    scale: Range = parameter("scale of the noise at full brightness [share of the range]", default=0.1, low=0, high=10)
+    scale: Range = parameter(
+        "scale of the noise at full brightness [share of the range]", default=0.1, low=0, high=10
+    )
 
-    def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def add_noise(
+        self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The quantiles of the counts, times the square of the scale."""
         shares = to_shares(inputs, bounds).clamp(0, 1)
         photon = (strength**2).expand_as(shares)
         z = map_to_normal(uniform)
-        noisy = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6  # if there are many photons
+        # if there are many photons
+        noisy = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6
         mean = shares / photon.clamp(min=1e-30)
         counted = (mean > 0) & (mean <= _MANY)
         noisy[counted] = find_poisson_quantile(mean[counted], uniform[counted]) * photon[counted]
@@ -160,7 +180,13 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
     chance = torch.exp(torch.xlogy(count, rate) - rate - torch.lgamma(count + 1))  # P(N = count)
     left = torch.nonzero((below < u) | ((below - chance >= u) & (count > 0)))[:, 0]
     while len(left):
-        k, total, chance_of_k, target, r = count[left], below[left], chance[left], u[left], rate[left]
+        k, total, chance_of_k, target, r = (
+            count[left],
+            below[left],
+            chance[left],
+            u[left],
+            rate[left],
+        )
         up = total < target
         next_own = torch.where(up, chance_of_k * r / (k + 1), chance_of_k * k / r)
         total = torch.where(up, total + next_own, total - chance_of_k)
@@ -194,7 +220,9 @@ class ImpulseNoise(Noise):
 
     amount: Range = parameter("share of entries replaced", default=0.05, low=0, high=1)
 
-    def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def add_noise(
+        self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Replace the entries whose numbers are near 0 or 1."""
         peppered = torch.where(uniform < strength / 2, bounds[0], inputs)
         return torch.where(uniform > 1 - strength / 2, bounds[1], peppered)

@@ -11,7 +11,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
+from standfast.neighbourhoods.base import (
+    Bounds,
+    Distribution,
+    Neighbourhood,
+    Region,
+    check_inputs,
+    neighbourhoods,
+)
 from standfast.records import AtLeastZero, Positive
 from standfast.tensors import broadcast_rows
 
@@ -36,7 +43,11 @@ class NormBall(Neighbourhood):
     def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:
         """The region around each of `inputs` `(P, ...)`, cut by `bounds`."""
         inputs, (lower, upper) = check_inputs(inputs, bounds)
-        return self._cut(inputs, torch.maximum(inputs - self.radius, lower), torch.minimum(inputs + self.radius, upper))
+        return self._cut(
+            inputs,
+            torch.maximum(inputs - self.radius, lower),
+            torch.minimum(inputs + self.radius, upper),
+        )
 
     def describe_excess(self, shape: Sequence[int], bounds: tuple[Tensor, Tensor]) -> str:
         """A sentence if the ball holds every valid input of this shape, and more; else an empty text.
@@ -49,8 +60,16 @@ class NormBall(Neighbourhood):
         most = self._reach(widths.expand(tuple(shape)))
         if not math.isfinite(most) or self.radius <= most * (1 + 1e-6):
             return ""
-        low, high, name = float(lower.min()), float(upper.max()), f"{type(self).__name__}({self.radius:g})"
-        scaled = f"{self.radius:g}/255" if high - low == 1 else f"{self.radius * float(widths.max()) / 255:.3g}"
+        low, high, name = (
+            float(lower.min()),
+            float(upper.max()),
+            f"{type(self).__name__}({self.radius:g})",
+        )
+        scaled = (
+            f"{self.radius:g}/255"
+            if high - low == 1
+            else f"{self.radius * float(widths.max()) / 255:.3g}"
+        )
         meant = f"; was {type(self).__name__}({scaled}) meant?" if 1 <= self.radius <= 255 else ""
         within = f"the range of the inputs, [{low:g}, {high:g}]"
         return f"radius: {name} is wider than {within}, so all valid inputs lie in it{meant}"
@@ -133,7 +152,9 @@ def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float)
     centre, lower, upper = centre.double(), lower.double(), upper.double()
     target = radius**2 * features / (features + 2)
     # if the box lies inside the ball no sigma reaches this distance; the largest one is then almost uniform
-    low = torch.full((len(centre),), radius * 1e-2 / features**0.5, device=centre.device, dtype=centre.dtype)
+    low = torch.full(
+        (len(centre),), radius * 1e-2 / features**0.5, device=centre.device, dtype=centre.dtype
+    )
     high = torch.full_like(low, radius * 30)
     for _ in range(50):
         sigma = (low * high).sqrt()

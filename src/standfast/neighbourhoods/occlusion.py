@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.transformations import Axis, Range, Transformation, check_range, parameter
+from standfast.neighbourhoods.transformations import (
+    Axis,
+    Range,
+    Transformation,
+    check_range,
+    parameter,
+)
 
 Fill = Literal["mean", "lower", "upper"]
 
@@ -55,7 +61,9 @@ class Occlusion(Transformation):
             Axis("centre of the patch from the left [pixels]", width / 2, 0.0, width),
         ]
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Mix the values with those of the patch."""
         size, *centre = parameters.unbind(1)
 
@@ -63,9 +71,17 @@ class Occlusion(Transformation):
             """The share of each row or column of pixels that the patch covers, `(M, pixels)`."""
             edge = torch.arange(pixels, dtype=inputs.dtype, device=inputs.device)
             first, last = (middle + sign * size / 2 for sign in (-1, 1))
-            return (torch.minimum(edge + 1, last[:, None]) - torch.maximum(edge, first[:, None])).clamp(min=0)
+            return (
+                torch.minimum(edge + 1, last[:, None]) - torch.maximum(edge, first[:, None])
+            ).clamp(min=0)
 
-        down, across = (cover(middle, pixels) for middle, pixels in zip(centre, inputs.shape[-2:], strict=True))
+        down, across = (
+            cover(middle, pixels) for middle, pixels in zip(centre, inputs.shape[-2:], strict=True)
+        )
         share = (down[:, :, None] * across[:, None, :])[:, None]
-        colour = inputs.mean((2, 3), keepdim=True) if self.fill == "mean" else bounds[int(self.fill == "upper")]
+        colour = (
+            inputs.mean((2, 3), keepdim=True)
+            if self.fill == "mean"
+            else bounds[int(self.fill == "upper")]
+        )
         return torch.lerp(inputs, colour.expand_as(inputs), share.expand_as(inputs))

@@ -63,24 +63,35 @@ def measure_plausibility(
     return 1 - closer.double() / len(distances_of_data)
 
 
-def measure_nearest(rows: Tensor, data: Background, categories: Groups = (), missing: Missing = None) -> Tensor:
+def measure_nearest(
+    rows: Tensor, data: Background, categories: Groups = (), missing: Missing = None
+) -> Tensor:
     """The distance of each of `rows` `(M, F)` from the nearest row of the data, float64 `(M,)`."""
     table = data.inputs.to(rows.device, torch.float64)
     parts = torch.split(rows.detach().double(), max(1, _PAIRS // len(table)))
-    return torch.cat([_measure_distances(part, table, categories, missing).amin(1) for part in parts])
+    return torch.cat(
+        [_measure_distances(part, table, categories, missing).amin(1) for part in parts]
+    )
 
 
 def check_table(rows: Tensor, data: Background) -> None:
     """Raise `ArgumentError` unless `rows` are `(M, F)` and the data has at least two rows of as many columns."""
     got = tuple(data.shape)
-    check(len(got) == 2 and got[0] >= 2, "data", "a table (n, F) of at least two rows", f"shape {got}")
+    check(
+        len(got) == 2 and got[0] >= 2, "data", "a table (n, F) of at least two rows", f"shape {got}"
+    )
     check(rows.ndim == 2, "inputs", "rows of a table (N, F)", f"shape {tuple(rows.shape)}")
     check(
-        rows.shape[1] == got[1], "data", f"a table with the {rows.shape[1]} columns of the inputs", f"{got[1]} columns"
+        rows.shape[1] == got[1],
+        "data",
+        f"a table with the {rows.shape[1]} columns of the inputs",
+        f"{got[1]} columns",
     )
 
 
-def _measure_distances(rows: Tensor, table: Tensor, categories: Groups, missing: Missing = None) -> Tensor:
+def _measure_distances(
+    rows: Tensor, table: Tensor, categories: Groups, missing: Missing = None
+) -> Tensor:
     """`(M, n)`; column by column, so that a row's distances do not depend on the other rows."""
     scale = table.std(dim=0)
     scale = torch.where(scale > 0, scale, 1.0)
@@ -114,7 +125,9 @@ def _measure_with_missing(cells: Tensor, of_table: Tensor, code: float) -> Tenso
 
 
 @lru_cache(maxsize=4)
-def _measure_own_distances(data: Background, categories: tuple[tuple[int, ...], ...], missing: Missing) -> Tensor:
+def _measure_own_distances(
+    data: Background, categories: tuple[tuple[int, ...], ...], missing: Missing
+) -> Tensor:
     """The distances of rows of the data from their nearest other rows, sorted."""
     table = data.inputs.double()
     chosen = torch.linspace(0, len(table) - 1, min(len(table), _REFERENCES)).round().long()

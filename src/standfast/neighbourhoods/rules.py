@@ -20,7 +20,9 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError
 
-_FORMS = "a linear rule between columns, such as 'debt <= 3 * income + 100' or 'total == rent + food'"
+_FORMS = (
+    "a linear rule between columns, such as 'debt <= 3 * income + 100' or 'total == rent + food'"
+)
 _QUOTED = re.compile(r"`([^`]*)`")
 _LONGEST = 2000  # characters
 
@@ -63,7 +65,10 @@ class Rule:
     def measure_size(self, rows: Tensor) -> Tensor:
         """The sum of the sizes of all terms, `(M,)`; rounding errors are in proportion to it."""
         total = torch.full((len(rows),), abs(self.constant), dtype=rows.dtype, device=rows.device)
-        for column, factor in (*self.terms, *(((self.defines, 1.0),) if self.defines is not None else ())):
+        for column, factor in (
+            *self.terms,
+            *(((self.defines, 1.0),) if self.defines is not None else ()),
+        ):
             total = total + (factor * rows[:, column]).abs()
         return total
 
@@ -133,13 +138,18 @@ class _Reader:
             self._refuse(", with <=, >= or ==")
         if isinstance(relation, ast.GtE):
             left, right = right, left
-        difference = {column: left.get(column, 0.0) - right.get(column, 0.0) for column in sorted({*left, *right})}
+        difference = {
+            column: left.get(column, 0.0) - right.get(column, 0.0)
+            for column in sorted({*left, *right})
+        }
         if not any(factor for column, factor in difference.items() if column != -1):
             self._refuse(", about at least one column")
         return self._make(difference)
 
     def _make(self, parts: dict[int, float], defines: int | None = None) -> Rule:
-        terms = tuple((column, factor) for column, factor in sorted(parts.items()) if column != -1 and factor)
+        terms = tuple(
+            (column, factor) for column, factor in sorted(parts.items()) if column != -1 and factor
+        )
         return Rule(self.text, terms, parts.get(-1, 0.0), defines)
 
     def _read_sum(self, node: ast.expr) -> dict[int, float]:
@@ -150,17 +160,23 @@ class _Reader:
             return {self._find(node.id): 1.0}
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
             sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
-            return {column: sign * factor for column, factor in self._read_sum(node.operand).items()}
+            return {
+                column: sign * factor for column, factor in self._read_sum(node.operand).items()
+            }
         if isinstance(node, ast.BinOp):
             return self._combine(self._read_sum(node.left), node.op, self._read_sum(node.right))
         return self._refuse()
 
-    def _combine(self, left: dict[int, float], operator: ast.operator, right: dict[int, float]) -> dict[int, float]:
+    def _combine(
+        self, left: dict[int, float], operator: ast.operator, right: dict[int, float]
+    ) -> dict[int, float]:
         """The coefficients of two sums that are added, or of which one is a number that scales the other."""
         if isinstance(operator, ast.Add | ast.Sub):
             sign = 1.0 if isinstance(operator, ast.Add) else -1.0
             columns = dict.fromkeys([*left, *right])
-            return {column: left.get(column, 0.0) + sign * right.get(column, 0.0) for column in columns}
+            return {
+                column: left.get(column, 0.0) + sign * right.get(column, 0.0) for column in columns
+            }
         if isinstance(operator, ast.Mult) and set(left) == {-1}:
             left, right = right, left
         if set(right) == {-1}:
@@ -175,15 +191,21 @@ class _Reader:
         hidden = re.fullmatch(r"__quoted_(\d+)__", name)
         name = self.quoted[int(hidden[1])] if hidden and int(hidden[1]) < len(self.quoted) else name
         if name not in self.places:
-            raise ArgumentError("rules", *describe_unknown_column(name, self.columns, f" in {self.text!r}"))
+            raise ArgumentError(
+                "rules", *describe_unknown_column(name, self.columns, f" in {self.text!r}")
+            )
         return self.places[name]
 
     def _refuse(self, more: str = "") -> NoReturn:
         raise ArgumentError("rules", _FORMS + more, repr(self.text))
 
 
-def describe_unknown_column(name: object, columns: Sequence[str], where: str = "") -> tuple[str, str]:
+def describe_unknown_column(
+    name: object, columns: Sequence[str], where: str = ""
+) -> tuple[str, str]:
     """What was expected and what came, for the message about a column that does not exist."""
     near = difflib.get_close_matches(str(name), columns, n=1)
     listed = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
-    return f"names of columns ({listed})", f"{name!r}{where}" + (f" (did you mean {near[0]!r}?)" if near else "")
+    return f"names of columns ({listed})", f"{name!r}{where}" + (
+        f" (did you mean {near[0]!r}?)" if near else ""
+    )

@@ -29,7 +29,14 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.transformations import Axis, Range, Transformation, Warp, as_range, parameter
+from standfast.neighbourhoods.transformations import (
+    Axis,
+    Range,
+    Transformation,
+    Warp,
+    as_range,
+    parameter,
+)
 from standfast.records import Count, set_fields
 from standfast.records import Range as NumberRange
 
@@ -54,7 +61,9 @@ class TimeChange(Warp):
     def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
         """Where in the result each sample of the input went: the inverse of `find_places`; `(M, T)`."""
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Read the series at other places."""
         return interpolate(inputs, self.find_places(parameters, inputs.shape[2]))
 
@@ -83,7 +92,9 @@ class FilledTimeChange(TimeChange):
     _: KW_ONLY
     fill: Fill = "border"
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Read the series at other places, and fill what lies outside."""
         return interpolate(inputs, self.find_places(parameters, inputs.shape[2]), self.fill)
 
@@ -111,7 +122,12 @@ class TimeShift(FilledTimeChange):
         """Check, too, that the shift is shorter than the series."""
         super().check_fit(inputs, bounds)
         length, (low, high) = inputs.shape[2], as_range(self.samples)
-        check(max(-low, high) < length, "samples", f"shifts below {length}, the length of the series", self.samples)
+        check(
+            max(-low, high) < length,
+            "samples",
+            f"shifts below {length}, the length of the series",
+            self.samples,
+        )
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`t - s`."""
@@ -145,12 +161,16 @@ class TimeStretch(FilledTimeChange):
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`c + (t - c) / (1 + s / 100)`."""
         middle = (length - 1) / 2
-        return middle + (_count_samples(parameters, length) - middle) / (1 + parameters[:, :1] / 100)
+        return middle + (_count_samples(parameters, length) - middle) / (
+            1 + parameters[:, :1] / 100
+        )
 
     def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
         """`c + (t - c) (1 + s / 100)`."""
         middle = (length - 1) / 2
-        return middle + (_count_samples(parameters, length) - middle) * (1 + parameters[:, :1] / 100)
+        return middle + (_count_samples(parameters, length) - middle) * (
+            1 + parameters[:, :1] / 100
+        )
 
 
 @neighbourhoods.register("time_warp")
@@ -193,7 +213,9 @@ class TimeWarp(TimeChange):
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`t + (T - 1) sum_k s_k / (100 pi k) sin(pi k t / (T - 1))`."""
-        return self._warp(_count_samples(parameters, length).expand(len(parameters), -1), parameters)
+        return self._warp(
+            _count_samples(parameters, length).expand(len(parameters), -1), parameters
+        )
 
     def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
         """The inverse, by Newton's method from the nearest samples."""
@@ -204,13 +226,18 @@ class TimeWarp(TimeChange):
             right = torch.searchsorted(moved_times.contiguous(), sought).clamp(1, length - 1)
             before, after = moved_times.gather(1, right - 1), moved_times.gather(1, right)
             positions = right - 1 + ((sought - before) / (after - before)).clamp(0, 1)
-            for _ in range(2):  # linear interpolation is off by a few thousandths of a sample, Newton's error squares
+            # linear interpolation is off by a few thousandths of a sample, Newton's error squares
+            for _ in range(2):
                 positions = positions + (sought - self._warp(positions, parameters)) / self._speed(
                     positions, parameters
                 )
             positions = positions.clamp(0, length - 1)
         # one more step, which has the derivative by the parameters: that of an implicit function
-        return positions + (times - self._warp(positions, parameters)) / self._speed(positions, parameters).detach()
+        return (
+            positions
+            + (times - self._warp(positions, parameters))
+            / self._speed(positions, parameters).detach()
+        )
 
     def _warp(self, places: Tensor, parameters: Tensor) -> Tensor:
         last = places.shape[1] - 1
@@ -257,12 +284,16 @@ class WindowCrop(TimeChange):
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`p q / 100 (T - 1) + t (1 - q / 100)`."""
         cut = parameters[:, :1] / 100
-        return parameters[:, 1:] * cut * (length - 1) + _count_samples(parameters, length) * (1 - cut)
+        return parameters[:, 1:] * cut * (length - 1) + _count_samples(parameters, length) * (
+            1 - cut
+        )
 
     def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
         """`(t - p q / 100 (T - 1)) / (1 - q / 100)`."""
         cut = parameters[:, :1] / 100
-        return (_count_samples(parameters, length) - parameters[:, 1:] * cut * (length - 1)) / (1 - cut)
+        return (_count_samples(parameters, length) - parameters[:, 1:] * cut * (length - 1)) / (
+            1 - cut
+        )
 
 
 @neighbourhoods.register("amplitude")
@@ -284,7 +315,9 @@ class Amplitude(Transformation):
 
     percent: Range = parameter("amplitude [%]", default=10.0, low=-100)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         return inputs * (1 + parameters[:, :, None] / 100)
 
 
@@ -311,7 +344,9 @@ class Drift(Transformation):
 
     size: Range = parameter("drift at the start [std]", "drift at the end [std]", default=0.2)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         length = inputs.shape[2]
         share = _count_samples(parameters, length) / (length - 1)
         line = parameters[:, :1] * (1 - share) + parameters[:, 1:] * share
@@ -347,9 +382,13 @@ class Jitter(Transformation):
         """One for each value."""
         return math.prod(shape)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         edge = torch.finfo(parameters.dtype).eps / 2  # the quantiles of 0 and 1 are infinite
-        z: Tensor = torch.special.ndtri(parameters[:, 1:].clamp(edge, 1 - edge)).reshape(inputs.shape)
+        z: Tensor = torch.special.ndtri(parameters[:, 1:].clamp(edge, 1 - edge)).reshape(
+            inputs.shape
+        )
         return inputs + _measure_deviation(inputs) * parameters[:, :1, None] * z
 
 
@@ -384,7 +423,9 @@ class DroppedSamples(Transformation):
         """One for each time."""
         return shape[-1]
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         kept = parameters[:, 1:] * 100 >= parameters[:, :1]
         if self.fill == "zeros":
             return inputs * kept[:, None]
@@ -416,7 +457,9 @@ def interpolate(series: Tensor, positions: Tensor, fill: Fill = "border") -> Ten
     share = (positions - left)[:, None]
     neighbours = []
     for index in (left, left + 1):
-        values = series.gather(2, index.clamp(0, last).long()[:, None].expand(-1, series.shape[1], -1))
+        values = series.gather(
+            2, index.clamp(0, last).long()[:, None].expand(-1, series.shape[1], -1)
+        )
         if fill == "zeros":
             values = values * ((index >= 0) & (index <= last))[:, None]
         neighbours.append(values)

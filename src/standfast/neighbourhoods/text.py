@@ -81,7 +81,8 @@ def encode_word(word: Word) -> int:
     content = "\0".join(map(str, word)).encode()
     code = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") % (CODES - 8) + 8
     stored_word = _WORDS.setdefault(code, word)
-    assert stored_word == word, f"two words have one code: {stored_word} and {word}"  # once in 10^15 pairs
+    # once in 10^15 pairs
+    assert stored_word == word, f"two words have one code: {stored_word} and {word}"
     return code
 
 
@@ -91,7 +92,8 @@ def decode_word(code: float) -> Word:
     Raises:
         ArgumentError: no text that was read has this code.
     """
-    word = _WORDS.get(int(code)) if code == code // 1 else None  # int() would make a code of any fraction
+    # int() would make a code of any fraction
+    word = _WORDS.get(int(code)) if code == code // 1 else None
     if word is None:
         raise ArgumentError("inputs", "codes of words, as TextModel makes them", f"{code:.17g}")
     return word
@@ -121,7 +123,12 @@ class TextChange(Transformation):
     def __post_init__(self) -> None:
         super().__post_init__()
         uniform = self.distribution == "uniform"
-        check(uniform, "distribution", "uniform, so that candidates have their probabilities", self.distribution)
+        check(
+            uniform,
+            "distribution",
+            "uniform, so that candidates have their probabilities",
+            self.distribution,
+        )
 
     @abstractmethod
     def candidates(self, word: str) -> Iterable[str]:
@@ -142,7 +149,12 @@ class TextChange(Transformation):
         return shape[-1]
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
-        check(inputs.ndim == 2, "inputs", "codes of words (N, W), as TextModel makes them", tuple(inputs.shape))
+        check(
+            inputs.ndim == 2,
+            "inputs",
+            "codes of words (N, W), as TextModel makes them",
+            tuple(inputs.shape),
+        )
         for code in torch.unique(inputs).tolist():
             decode_word(code)
 
@@ -170,23 +182,37 @@ class TextChange(Transformation):
             return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
 
         ordered = torch.zeros(inputs.shape[1], dtype=torch.bool, device=inputs.device)
-        return Choices(others + 1, torch.zeros_like(others), ordered, find_points, is_countable[number_of_code].all(1))
+        return Choices(
+            others + 1,
+            torch.zeros_like(others),
+            ordered,
+            find_points,
+            is_countable[number_of_code].all(1),
+        )
 
     def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Those with a word that has candidates. No word's candidates are kept."""
         codes, number_of_code = torch.unique(inputs, return_inverse=True)
-        has_candidates = [next(_find_others(self, int(code)), None) is not None for code in codes.tolist()]
+        has_candidates = [
+            next(_find_others(self, int(code)), None) is not None for code in codes.tolist()
+        ]
         return send(has_candidates, inputs.device, torch.bool)[number_of_code].any(1)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The texts with some words changed."""
         options = _list_options(self, inputs)
         position = (parameters.double() - (1 - self.rate)) / self.rate
         last = (options.counts - 1).clamp(min=0)
         which = torch.minimum((position * options.counts).floor().long().clamp(min=0), last)
-        return torch.where((position >= 0) & (options.counts > 0), options.pick(which).to(inputs), inputs)
+        return torch.where(
+            (position >= 0) & (options.counts > 0), options.pick(which).to(inputs), inputs
+        )
 
-    def find_compared(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def find_compared(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         return find_present(inputs) & find_present(self.transform(inputs, parameters, bounds))
 
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str]:
@@ -194,7 +220,11 @@ class TextChange(Transformation):
         pairs = zip(inputs.tolist(), perturbed.tolist(), strict=True)
         return [
             json.dumps(
-                {position: decode_word(b).text for position, (a, b) in enumerate(zip(*pair, strict=True)) if a != b}
+                {
+                    position: decode_word(b).text
+                    for position, (a, b) in enumerate(zip(*pair, strict=True))
+                    if a != b
+                }
             )
             for pair in pairs
         ]
@@ -204,7 +234,11 @@ def count_too_long(change: TextChange, codes: Tensor) -> int:
     """How many different words of codes `(N, W)` have no candidates, because they are too long."""
     if change.longest is None:
         return 0
-    words = {word for code in torch.unique(codes).tolist() for word in _list_words(decode_word(code).text)}
+    words = {
+        word
+        for code in torch.unique(codes).tolist()
+        for word in _list_words(decode_word(code).text)
+    }
     return sum(len(word) > change.longest for word in words)
 
 
@@ -214,7 +248,9 @@ def find_present(codes: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=1 << 18)
-def _count_candidates(change: TextChange, before: tuple[Transformation, ...], code: int) -> int | None:
+def _count_candidates(
+    change: TextChange, before: tuple[Transformation, ...], code: int
+) -> int | None:
     """How many candidates a word has at most after other changes; None where too much may have come of it to list."""
     codes = {code}
     for earlier in before:
@@ -252,7 +288,8 @@ def _list_options(change: TextChange, inputs: Tensor) -> _Options:
     candidates = [_list_candidates(change, int(code)) for code in codes.tolist()]
     counts = np.array([len(words) for words in candidates], dtype=np.int64)
     starts = np.cumsum(counts) - counts
-    listed = np.concatenate([*candidates, np.zeros(1)])  # so that there is one to pick where no word has any
+    # so that there is one to pick where no word has any
+    listed = np.concatenate([*candidates, np.zeros(1)])
     device = inputs.device
     return _Options(
         send(torch.from_numpy(listed), device),
@@ -332,7 +369,10 @@ class TokenSwaps(TextChange):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.table, Mapping):
-            lists = {str(word): (o,) if isinstance(o, str) else tuple(map(str, o)) for word, o in self.table.items()}
+            lists = {
+                str(word): (o,) if isinstance(o, str) else tuple(map(str, o))
+                for word, o in self.table.items()
+            }
             check(len(lists) > 0, "table", "at least one word with others", "an empty table")
             several = [word for word in lists if len(word.split()) != 1]
             check(not several, "table", "single words", ", ".join(map(repr, several[:3])))
@@ -352,7 +392,8 @@ class TokenSwaps(TextChange):
             return self.table[word]
         others = self.table.get(word.lower(), ()) if word[:1].isupper() else ()
         return [
-            other.upper() if len(word) > 1 and word.isupper() else other[:1].upper() + other[1:] for other in others
+            other.upper() if len(word) > 1 and word.isupper() else other[:1].upper() + other[1:]
+            for other in others
         ]
 
 
@@ -366,7 +407,9 @@ def _find_synonyms(word: str) -> list[str]:
         raise MissingExtraError("TokenSwaps('wordnet') (nltk)", "text") from error
     except LookupError as error:
         got = "none (python -m nltk.downloader wordnet)"
-        raise ArgumentError("table", "the data of WordNet for nltk, or a table of words", got) from error
+        raise ArgumentError(
+            "table", "the data of WordNet for nltk, or a table of words", got
+        ) from error
     names = {name for group in groups for name in group.lemma_names() if name.isalpha()}
     return sorted(names - {word, word.lower()})
 
@@ -383,7 +426,11 @@ def _list_near_keys(line: int, column: int) -> str:
     return beside + "".join(other_row[column : column + 1] for other_row in other_rows)
 
 
-_NEAR = {key: _list_near_keys(line, column) for line, row in enumerate(_ROWS) for column, key in enumerate(row)}
+_NEAR = {
+    key: _list_near_keys(line, column)
+    for line, row in enumerate(_ROWS)
+    for column, key in enumerate(row)
+}
 
 
 @neighbourhoods.register("typos")

@@ -19,7 +19,14 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, is_number
-from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
+from standfast.neighbourhoods.base import (
+    Bounds,
+    Distribution,
+    Neighbourhood,
+    Region,
+    check_inputs,
+    neighbourhoods,
+)
 from standfast.neighbourhoods.choices import Choices
 from standfast.records import set_fields
 from standfast.tensors import Streams, send
@@ -62,14 +69,20 @@ class Parameter(NamedTuple):
         elif self.identity == self.high:
             stands_for = f"r to {self.high:g}"
         else:
-            stands_for = f"{self.identity:g} - r to {self.identity:g} + r" if self.identity else "-r to r"
-        expected = f"a number of at least 0, r for {stands_for}, or the smallest and the largest value"
+            stands_for = (
+                f"{self.identity:g} - r to {self.identity:g} + r" if self.identity else "-r to r"
+            )
+        expected = (
+            f"a number of at least 0, r for {stands_for}, or the smallest and the largest value"
+        )
         if math.isfinite(self.low) or math.isfinite(self.high):
             expected += f", from {self.low:g} to {self.high:g}"
         if is_number(value):
             least, most = self._span(value)
         else:
-            pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
+            pair = (
+                isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
+            )
             check(pair, option, expected, repr(value))
             assert isinstance(value, list | tuple)
             least, most = value
@@ -87,7 +100,11 @@ class Parameter(NamedTuple):
 
 
 def parameter(
-    *names: str, default: Range, identity: float = 0.0, low: float = -math.inf, high: float = math.inf
+    *names: str,
+    default: Range,
+    identity: float = 0.0,
+    low: float = -math.inf,
+    high: float = math.inf,
 ) -> Any:
     """An option of a transformation that declares a `Parameter`: a field of a dataclass.
 
@@ -199,13 +216,28 @@ class Transformation(Neighbourhood):
         """Raise `ArgumentError` unless the transformation fits `inputs` `(P, *input_shape)` and their bounds."""
         name, got = type(self).__name__, f"shape {tuple(inputs.shape)}"
         if self.takes == "images":
-            check(inputs.ndim == 4, "inputs", f"images of shape (N, channels, height, width) for {name}", got)
+            check(
+                inputs.ndim == 4,
+                "inputs",
+                f"images of shape (N, channels, height, width) for {name}",
+                got,
+            )
         if self.takes == "series":
             fits = inputs.ndim == 3 and inputs.shape[2] >= 2
-            check(fits, "inputs", f"series of shape (N, channels, time), of at least 2 samples, for {name}", got)
+            check(
+                fits,
+                "inputs",
+                f"series of shape (N, channels, time), of at least 2 samples, for {name}",
+                got,
+            )
         if self.channels:
             allowed = " or ".join(map(str, self.channels))
-            check(inputs.shape[1] in self.channels, "inputs", f"inputs of {allowed} channels for {name}", got)
+            check(
+                inputs.shape[1] in self.channels,
+                "inputs",
+                f"inputs of {allowed} channels for {name}",
+                got,
+            )
         if self.needs_range:
             check_range(bounds, name)
 
@@ -220,8 +252,14 @@ class Transformation(Neighbourhood):
         """
         self.check_fit(inputs, bounds)
         axes, count = self.list_axes(inputs.shape[1:]), self.count_ranks(inputs.shape[1:])
-        columns = [[axis.identity for axis in axes], [axis.low for axis in axes], [axis.high for axis in axes]]
-        identity, lower, upper = (row.expand(len(inputs), -1) for row in send(columns, inputs.device, inputs.dtype))
+        columns = [
+            [axis.identity for axis in axes],
+            [axis.low for axis in axes],
+            [axis.high for axis in axes],
+        ]
+        identity, lower, upper = (
+            row.expand(len(inputs), -1) for row in send(columns, inputs.device, inputs.dtype)
+        )
         ranks = inputs.new_zeros(len(inputs), count)
         return Limits(
             torch.cat([identity, ranks + 0.5], 1),
@@ -247,13 +285,17 @@ class Transformation(Neighbourhood):
         return self.takes == "images" and inputs.ndim == 5
 
     @abstractmethod
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The inputs `(M, *input_shape)`, perturbed by `parameters` `(M, D)`.
 
         Values outside the bounds are clipped later. A row must not depend on the other rows.
         """
 
-    def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def effective_points(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The parameters `(M, D)` as they took effect on the inputs: after steps, and after rules moved them back."""
         return parameters
 
@@ -271,14 +313,18 @@ class Transformation(Neighbourhood):
         """
         return maps, _see_everything(maps)
 
-    def find_compared(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor | None:
+    def find_compared(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor | None:
         """Where maps of inputs `(M, ...)` and of their perturbed copies can be compared, bool; None for everywhere.
 
         For one that `aligns` and may take features away, as words of a text.
         """
         return None
 
-    def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def satisfies_rules(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Whether `parameters` `(M, D)` keep the rules for `inputs` `(M, *input_shape)`, bool `(M,)`.
 
         `transform` has to keep the rules for all parameters, for example by moving back to the clean input; those that
@@ -291,7 +337,10 @@ class Transformation(Neighbourhood):
         inputs, bounds = check_inputs(inputs, bounds)
         shape = inputs.shape[1:]
         if self.acts_on_slices(inputs):
-            inputs, (low, high) = inputs.flatten(1, 2), (bound.expand(shape).flatten(0, 1) for bound in bounds)
+            inputs, (low, high) = (
+                inputs.flatten(1, 2),
+                (bound.expand(shape).flatten(0, 1) for bound in bounds),
+            )
             bounds = low, high
         identity, lower, upper, scale = self.limit_parameters(inputs, bounds)
         return TransformedRegion(
@@ -384,7 +433,11 @@ class TransformedRegion(Region):
     @property
     def choices(self) -> Choices | None:
         """Which parameters choose among candidates; None where the transformation has none."""
-        return self.transformation.find_choices(self.inputs, self.bounds) if self.transformation.chooses else None
+        return (
+            self.transformation.find_choices(self.inputs, self.bounds)
+            if self.transformation.chooses
+            else None
+        )
 
     def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The parameters `(M, D)` as they took effect."""
@@ -392,7 +445,9 @@ class TransformedRegion(Region):
 
     def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
-        aligned, is_seen = self.transformation.align_maps(maps.reshape(-1, *self.inputs.shape[1:]), points)
+        aligned, is_seen = self.transformation.align_maps(
+            maps.reshape(-1, *self.inputs.shape[1:]), points
+        )
         compared = self.transformation.find_compared(self.inputs[problem], points, self.bounds)
         is_seen = is_seen if compared is None else is_seen & compared
         if len(self.input_shape) > self.inputs.ndim - 1:
@@ -404,7 +459,9 @@ class TransformedRegion(Region):
         if self.is_plain:
             return None
         admitted = self._satisfy_rules(x)
-        return torch.zeros(admitted.shape, dtype=x.dtype, device=x.device).masked_fill(~admitted, -torch.inf)
+        return torch.zeros(admitted.shape, dtype=x.dtype, device=x.device).masked_fill(
+            ~admitted, -torch.inf
+        )
 
     def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
         """Whether each of the parameters `(P, n, D)` is possible; bool `(P, n)`."""
@@ -413,7 +470,9 @@ class TransformedRegion(Region):
 
     def _satisfy_rules(self, x: Tensor) -> Tensor:
         inputs = self.inputs.repeat_interleave(x.shape[1], dim=0)
-        return self.transformation.satisfies_rules(inputs, x.flatten(0, 1), self.bounds).reshape(x.shape[:2])
+        return self.transformation.satisfies_rules(inputs, x.flatten(0, 1), self.bounds).reshape(
+            x.shape[:2]
+        )
 
 
 @neighbourhoods.register("compose")
@@ -447,7 +506,8 @@ class Compose(Transformation):
         check(alone, "parts", words, self.describe() if not alone else None)
         if self.distribution != "uniform":
             for part in self.parts:
-                replace(part, distribution=self.distribution)  # says what does not fit, such as categories
+                # says what does not fit, such as categories
+                replace(part, distribution=self.distribution)
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
@@ -505,16 +565,24 @@ class Compose(Transformation):
             earlier.append(part)
         return Choices.join(choices)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """All parts in turn; what one returns is clipped to the bounds before the next one gets it."""
-        for part, part_parameters in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+        for part, part_parameters in zip(
+            self.parts, self._split(inputs.shape[1:], parameters), strict=True
+        ):
             inputs = part.transform(inputs, part_parameters, bounds).clamp(*bounds)
         return inputs
 
-    def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def effective_points(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The points of all parts, each for the input that the parts before it made."""
         settled = []
-        for part, part_parameters in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+        for part, part_parameters in zip(
+            self.parts, self._split(inputs.shape[1:], parameters), strict=True
+        ):
             settled.append(part.effective_points(inputs, part_parameters, bounds))
             inputs = part.transform(inputs, part_parameters, bounds).clamp(*bounds)
         return torch.cat(settled, 1)
@@ -531,21 +599,29 @@ class Compose(Transformation):
                 is_seen = visible & (moved > 0.999)
         return maps, is_seen
 
-    def find_compared(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor | None:
+    def find_compared(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor | None:
         """Where all parts that may take features away compare maps."""
         compared = None
-        for part, part_parameters in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+        for part, part_parameters in zip(
+            self.parts, self._split(inputs.shape[1:], parameters), strict=True
+        ):
             compared_here = part.find_compared(inputs, part_parameters, bounds)
             if compared_here is not None:
                 compared = compared_here if compared is None else compared & compared_here
                 inputs = part.transform(inputs, part_parameters, bounds)
         return compared
 
-    def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def satisfies_rules(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Whether the parameters keep the rules; a part that has any is the only one."""
         admitted = [
             part.satisfies_rules(inputs, part_parameters, bounds)
-            for part, part_parameters in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True)
+            for part, part_parameters in zip(
+                self.parts, self._split(inputs.shape[1:], parameters), strict=True
+            )
         ]
         return torch.stack(admitted).all(0)
 
@@ -561,7 +637,9 @@ class Compose(Transformation):
         return next((names for names in named if names is not None), None)
 
     def _split(self, shape: Sequence[int], parameters: Tensor) -> list[Tensor]:
-        return list(torch.split(parameters, [part.count_parameters(shape) for part in self.parts], dim=1))
+        return list(
+            torch.split(parameters, [part.count_parameters(shape) for part in self.parts], dim=1)
+        )
 
 
 def _see_everything(maps: Tensor) -> Tensor:
@@ -571,7 +649,11 @@ def _see_everything(maps: Tensor) -> Tensor:
 
 def list_declared(kind: type[Transformation]) -> dict[str, Parameter]:
     """The parameters that the options of a class declare, by option."""
-    return {option.name: option.metadata["parameter"] for option in fields(kind) if "parameter" in option.metadata}
+    return {
+        option.name: option.metadata["parameter"]
+        for option in fields(kind)
+        if "parameter" in option.metadata
+    }
 
 
 def as_range(value: Range) -> tuple[float, float]:
@@ -643,4 +725,6 @@ def check_fits(neighbourhood: object, inputs: Tensor, bounds: tuple[Tensor, Tens
                 raise
             shape = ", ".join(map(str, inputs.shape[1:]))
             got = f"{type(part).__name__}, which takes {error.expected}"
-            raise ArgumentError("neighbourhood", f"one for inputs of shape (N, {shape})", got) from error
+            raise ArgumentError(
+                "neighbourhood", f"one for inputs of shape (N, {shape})", got
+            ) from error

@@ -24,7 +24,9 @@ from standfast.texts import AnswerModel, Prompt, Prompts, encode_texts
 from standfast.texts.answers import list_prompts
 from standfast.texts.network import CODE_BOUNDS
 
-_FUNCTIONS = "an explainer of standfast for answers, since functions of strings and classes know no answers"
+_FUNCTIONS = (
+    "an explainer of standfast for answers, since functions of strings and classes know no answers"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +50,12 @@ class PromptReader(Reader):
 
     def make_model(self, model: Any, task: Task | None, device: str) -> Model:
         check(isinstance(model, AnswerModel), "model", self.expected, type(model).__name__)
-        rows = encode_texts(self.units_of_prompts)  # so that this process knows the units of the codes
+        # so that this process knows the units of the codes
+        rows = encode_texts(self.units_of_prompts)
         chosen_task = model.task if task is None else task
-        made: Model = replace(model, device=device, task=chosen_task).make_model(rows, prompts=self.prompts)
+        made: Model = replace(model, device=device, task=chosen_task).make_model(
+            rows, prompts=self.prompts
+        )
         return made
 
 
@@ -106,10 +111,14 @@ class Answers(Texts):
         """An explainer of embeddings, or of units."""
         return fit_answer_explainer(explainer)
 
-    def default_controls(self, explainers: Mapping[str, Explainer], models: Sequence[Model]) -> dict[str, Explainer]:
+    def default_controls(
+        self, explainers: Mapping[str, Explainer], models: Sequence[Model]
+    ) -> dict[str, Explainer]:
         """As for texts, and the first explainer on another answer to the prompt, and on an unrelated question."""
         controls = super().default_controls(explainers, models)
-        first = next((explainer for explainer in explainers.values() if not explainer.control), None)
+        first = next(
+            (explainer for explainer in explainers.values() if not explainer.control), None
+        )
         if first is None:
             return controls
         for other in get_args(OtherPrompt):
@@ -138,7 +147,12 @@ def _load_reader(model: Any) -> AnswerModel:
     """
     if isinstance(model, ModelSource):
         model = model.load(PromptReader)
-    check(isinstance(model, AnswerModel), "model", "an AnswerModel beside another", type(model).__name__)
+    check(
+        isinstance(model, AnswerModel),
+        "model",
+        "an AnswerModel beside another",
+        type(model).__name__,
+    )
     reader: AnswerModel = model
     return reader
 
@@ -207,8 +221,12 @@ def explain_answers(
     model_of_all = model.make_model(rows, prompts=prompts)
     explained: list[CitedAnswer] = []
     for number, (prompt, units) in enumerate(zip(prompts, units_of_prompts, strict=True)):
-        bound = model_of_all.for_sample({"prompt": number_prompts([prompt])}, 0).with_width(len(units))
-        values = fitted(bound, rows[number : number + 1, : len(units)], progress=progress)[0].tolist()
+        bound = model_of_all.for_sample({"prompt": number_prompts([prompt])}, 0).with_width(
+            len(units)
+        )
+        values = fitted(bound, rows[number : number + 1, : len(units)], progress=progress)[
+            0
+        ].tolist()
         parts = [(unit.text, value) for unit, value in zip(units, values, strict=True)]
         explained.append(CitedAnswer(parts, prompt.question, model.answer(prompt)))
     return explained

@@ -67,7 +67,12 @@ class Arguments:
         """
         _check_places(self.model, self.explainers)
         metrics = [self.metrics] if isinstance(self.metrics, str | Metric | type) else self.metrics
-        check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
+        check(
+            isinstance(metrics, Iterable),
+            "metrics",
+            _SEVERAL,
+            describe_foreign(metrics, registry.packages),
+        )
         # a generator is read once
         metrics = dict(metrics) if isinstance(metrics, Mapping) else list(metrics)
         inputs = self.read_inputs(metrics)
@@ -83,7 +88,9 @@ class Arguments:
         extras: dict[str, Extra] = {}
         if DEFAULT_NEIGHBOURHOOD in about:
             neighbourhoods = [neighbourhood for neighbourhood, _ in inputs.default_neighbourhoods()]
-            extras = list_extras(named_metrics, neighbourhoods, partial(self._place_metrics, metrics, inputs))
+            extras = list_extras(
+                named_metrics, neighbourhoods, partial(self._place_metrics, metrics, inputs)
+            )
         return Question(
             inputs=inputs,
             explainers=explainers,
@@ -138,10 +145,15 @@ class Arguments:
         return self._place_metrics(metrics, inputs, usual)
 
     def _place_metrics(
-        self, metrics: Mapping[str, Any] | Sequence[Any], inputs: Inputs, neighbourhood: Neighbourhood
+        self,
+        metrics: Mapping[str, Any] | Sequence[Any],
+        inputs: Inputs,
+        neighbourhood: Neighbourhood,
     ) -> list[NamedMetric]:
         """The metrics in a default neighbourhood."""
-        return list_metrics(metrics, neighbourhood, self.preset, inputs.choose_label, inputs.default_options)
+        return list_metrics(
+            metrics, neighbourhood, self.preset, inputs.choose_label, inputs.default_options
+        )
 
     def _fit_neighbourhoods(self, inputs: Inputs, names: Sequence[str]) -> list[Neighbourhood]:
         """The neighbourhoods that are given; a warning if no metric has one of them."""
@@ -151,7 +163,12 @@ class Arguments:
                 " their options"
             )
         listed = _list_parts(self.neighbourhood)
-        check(len(listed) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
+        check(
+            len(listed) > 0,
+            "neighbourhood",
+            "a neighbourhood, or a list of at least one",
+            "an empty list",
+        )
         for neighbourhood in listed:
             check_neighbourhood(neighbourhood)
         return [inputs.fit_neighbourhood(neighbourhood) for neighbourhood in listed]
@@ -180,7 +197,9 @@ def _list_parts(parts: Any) -> list[Any]:
     return list(parts) if isinstance(parts, list | tuple) else [parts]
 
 
-def _name_explainers(explainers: ExplainersLike, argument: str, inputs: Inputs) -> dict[str, Explainer]:
+def _name_explainers(
+    explainers: ExplainersLike, argument: str, inputs: Inputs
+) -> dict[str, Explainer]:
     """Explainers by name, fitted to the inputs."""
     if isinstance(explainers, Mapping):
         return {name: inputs.fit_explainer(explainer) for name, explainer in explainers.items()}
@@ -195,7 +214,12 @@ def _name_explainers(explainers: ExplainersLike, argument: str, inputs: Inputs) 
     for explainer in explainers:
         fitted = inputs.fit_explainer(explainer)
         name = explainer if isinstance(explainer, str) else fitted.label
-        check(name not in named, argument, "names that differ, or a mapping from names", f"{name!r} twice")
+        check(
+            name not in named,
+            argument,
+            "names that differ, or a mapping from names",
+            f"{name!r} twice",
+        )
         named[name] = fitted
     return named
 

@@ -59,7 +59,10 @@ def _record_explainers(explainers: Any) -> dict[str, Any] | None:
     listed = [explainers] if is_single else explainers
     if not isinstance(listed, list | tuple):
         return None
-    return {"named": False, "parts": [{"name": _find_name(each), "code": spell(each)} for each in listed]}
+    return {
+        "named": False,
+        "parts": [{"name": _find_name(each), "code": spell(each)} for each in listed],
+    }
 
 
 def _find_name(explainer: Any) -> str:
@@ -74,7 +77,10 @@ def _find_name(explainer: Any) -> str:
 def _record_metrics(metrics: Any) -> dict[str, Any] | None:
     """None for what can be read once only."""
     if isinstance(metrics, Mapping):
-        return {"named": True, "parts": [_record_metric(str(label), each) for label, each in metrics.items()]}
+        return {
+            "named": True,
+            "parts": [_record_metric(str(label), each) for label, each in metrics.items()],
+        }
     listed = [metrics] if isinstance(metrics, str | Metric | type) else metrics
     if not isinstance(listed, list | tuple):
         return None
@@ -84,7 +90,12 @@ def _record_metrics(metrics: Any) -> dict[str, Any] | None:
 def _record_metric(label: str, metric: Any) -> dict[str, Any]:
     kind = metric if isinstance(metric, str) else type(metric)
     is_placed = bool(find_neighbourhood_option(kind))
-    return {"name": label, "code": spell(metric), "placed": is_placed, "movable": _find_movable(metric)}
+    return {
+        "name": label,
+        "code": spell(metric),
+        "placed": is_placed,
+        "movable": _find_movable(metric),
+    }
 
 
 def _find_movable(metric: Any) -> str | None:
@@ -130,4 +141,6 @@ def _is_default(argument: Field[Any], value: object) -> bool:
     default = {} if argument.default is MISSING else argument.default
     if value is default:
         return True
-    return type(value) is type(default) and isinstance(value, Mapping | int | str) and value == default
+    return (
+        type(value) is type(default) and isinstance(value, Mapping | int | str) and value == default
+    )

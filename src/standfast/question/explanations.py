@@ -55,8 +55,15 @@ def explain(
         )
         raise ArgumentError("model", expected, type(model).__name__)
     if not isinstance(model, AnswerModel):
-        check(documents is None, "documents", "None for texts; an AnswerModel takes a question about some", "some")
+        check(
+            documents is None,
+            "documents",
+            "None for texts; an AnswerModel takes a question about some",
+            "some",
+        )
         return explain_texts(model, explainer, texts, targets, progress=progress)
-    check(targets is None, "targets", "None for an answer, which is a part of its prompt", "targets")
+    check(
+        targets is None, "targets", "None for an answer, which is a part of its prompt", "targets"
+    )
     cited = explain_answers(model, explainer, make_prompts(texts, documents), progress=progress)
     return cited[0] if isinstance(texts, str | Prompt) else cited

@@ -71,7 +71,9 @@ class FrameReader(Reader):
     table: Table
 
     words: ClassVar[str] = "an estimator of data frames"
-    expected: ClassVar[str] = "a path of a pickled estimator, or a function that returns one, for a table"
+    expected: ClassVar[str] = (
+        "a path of a pickled estimator, or a function that returns one, for a table"
+    )
 
     @classmethod
     def takes(cls, model: object) -> bool:
@@ -113,8 +115,12 @@ class Frames(Inputs):
         table = _join_tables(given)
         about: dict[str, Any] = {}
         models = {name: _make_source(model, table, about) for name, model in given.models.items()}
-        samples = {name: _make_samples(data, table, models.values()) for name, data in given.data.items()}
-        has_reference = given.reference is not None or any(data.reference is not None for data in given.data.values())
+        samples = {
+            name: _make_samples(data, table, models.values()) for name, data in given.data.items()
+        }
+        has_reference = given.reference is not None or any(
+            data.reference is not None for data in given.data.values()
+        )
         return cls(samples, models, about, table=table, has_reference=has_reference)
 
     def fit_explainer(self, explainer: Any) -> Explainer:
@@ -130,7 +136,12 @@ class Frames(Inputs):
 
     def fit_neighbourhood(self, neighbourhood: Neighbourhood) -> TableChanges:
         # codes of categories have no distance
-        check(isinstance(neighbourhood, TableChanges), "neighbourhood", _CHANGES, type(neighbourhood).__name__)
+        check(
+            isinstance(neighbourhood, TableChanges),
+            "neighbourhood",
+            _CHANGES,
+            type(neighbourhood).__name__,
+        )
         assert isinstance(neighbourhood, TableChanges)
         if any(neighbourhood is bound for bound in self._bound):
             return neighbourhood
@@ -151,9 +162,12 @@ class Frames(Inputs):
     def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
         if not self.has_reference:
             expected = (
-                "training rows, evaluate(..., reference=train), or neighbourhood=TableChanges({'income': '2%', ...})"
+                "training rows, evaluate(..., reference=train), or"
+                " neighbourhood=TableChanges({'income': '2%', ...})"
             )
-            raise ArgumentError("reference", expected, "neither, so that nothing says how much columns vary")
+            raise ArgumentError(
+                "reference", expected, "neither, so that nothing says how much columns vary"
+            )
         usual = self.table.default_changes()
         self._bound.append(usual)
         rows = torch.cat([samples.inputs for samples in self.samples.values()])
@@ -212,7 +226,9 @@ def _join_tables(given: Given) -> Table:
         if reference is not None:
             explained_frames.append(data.frame)
     ordered = next(iter(given.data.values())).ordered
-    return Table.join(references, explained_frames, ordered=ordered, missing=find_losses(given.changes))
+    return Table.join(
+        references, explained_frames, ordered=ordered, missing=find_losses(given.changes)
+    )
 
 
 def _make_source(model: Any, table: Table, about: dict[str, Any]) -> ModelSource:
@@ -225,7 +241,9 @@ def _make_source(model: Any, table: Table, about: dict[str, Any]) -> ModelSource
     if isinstance(made.task, Binary):
         about["threshold"] = f"{made.task.threshold:g}, at which the classifier itself decides"
     if isinstance(made.task, Regression):
-        about["tolerance"] = f"{made.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+        about["tolerance"] = (
+            f"{made.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+        )
     return LoadedModel(made)
 
 

@@ -104,12 +104,22 @@ class Samples:
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)
-        check(self.inputs.ndim >= 2 and self.inputs.numel() > 0, "inputs", "a non-empty batch (N, ...)", shape)
+        check(
+            self.inputs.ndim >= 2 and self.inputs.numel() > 0,
+            "inputs",
+            "a non-empty batch (N, ...)",
+            shape,
+        )
         if self.targets is not None:
             whole = self.targets.shape == shape[:1] and self.targets.dtype == torch.int64
             vectors = self.targets.shape[:1] == shape[:1] and self.targets.ndim == 2
             got = f"{self.targets.dtype} of shape {tuple(self.targets.shape)}"
-            check(whole or vectors, "targets", f"int64 classes, one for each of the {shape[0]} inputs", got)
+            check(
+                whole or vectors,
+                "targets",
+                f"int64 classes, one for each of the {shape[0]} inputs",
+                got,
+            )
         for name, values in self.extras.items():
             fits = isinstance(values, Tensor) and values.shape[:1] == shape[:1]
             got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
@@ -134,7 +144,8 @@ class Samples:
         parts = []
         for length, group in groupby(numbers, key=self.lengths.__getitem__):
             places = list(group)
-            width = max(length, FEWEST)  # shorter ones are skipped by the metrics, which expect so many features
+            # shorter ones are skipped by the metrics, which expect so many features
+            width = max(length, FEWEST)
             parts.append(Part(model.with_width(width), slice(places[0], places[-1] + 1), width))
         return parts
 
@@ -288,21 +299,47 @@ class Grid:
     def __post_init__(self) -> None:
         for what in ("data", "models", "explainers", "metrics"):
             check(len(getattr(self, what)) > 0, what, "at least one", "none")
-            wrong = [name for name in getattr(self, what) if not isinstance(name, str) or not name.strip()]
-            check(not wrong, what, "names that are texts, and not empty", next(map(repr, wrong), ""))
+            wrong = [
+                name
+                for name in getattr(self, what)
+                if not isinstance(name, str) or not name.strip()
+            ]
+            check(
+                not wrong, what, "names that are texts, and not empty", next(map(repr, wrong), "")
+            )
             broken = [name for name in getattr(self, what) if not is_text(name)]
-            check(not broken, what, "names that can be stored as UTF-8", f"half of a surrogate pair: {broken[:1]!a}")
+            check(
+                not broken,
+                what,
+                "names that can be stored as UTF-8",
+                f"half of a surrogate pair: {broken[:1]!a}",
+            )
         check_integer(self.repeats, "repeats")
         check_integer(self.samples_per_job, "samples_per_job", also=(None,))
         fits = -(2**63) <= self.seed < 2**64
-        check(fits, "seed", "a whole number that a generator of torch takes, -2^63 to 2^64 - 1", self.seed)
+        check(
+            fits,
+            "seed",
+            "a whole number that a generator of torch takes, -2^63 to 2^64 - 1",
+            self.seed,
+        )
         for data, model in self.pairs or ():
-            check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
+            check(
+                data in self.data and model in self.models,
+                "pairs",
+                "names of data and models",
+                (data, model),
+            )
         for name in self.controls:
             check(name in self.explainers, "controls", "names of explainers", name)
         if self.sanity is not None:
             name = self.sanity.name
-            check(name not in self.metrics, "metrics", "labels other than that of the sanity checks", repr(name))
+            check(
+                name not in self.metrics,
+                "metrics",
+                "labels other than that of the sanity checks",
+                repr(name),
+            )
 
     @property
     def measured(self) -> dict[str, Metric]:
@@ -312,15 +349,25 @@ class Grid:
 
     def explainers_of(self, metric: Metric) -> list[str]:
         """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""
-        names = [n for n, e in self.explainers.items() if n not in self.controls or metric.takes_control(e)]
-        return [name for name in names if not metric.describe_misfit(self.explainers[name])] or names
+        names = [
+            n
+            for n, e in self.explainers.items()
+            if n not in self.controls or metric.takes_control(e)
+        ]
+        return [
+            name for name in names if not metric.describe_misfit(self.explainers[name])
+        ] or names
 
     def misfits(self) -> dict[str, dict[str, str]]:
         """For each metric that cannot evaluate some of the explainers: why, by the names of these explainers."""
         found = {}
         for label, metric in self.metrics.items():
             left_out = set(self.explainers) - set(self.explainers_of(metric))
-            reasons = {name: metric.describe_misfit(e) for name, e in self.explainers.items() if name in left_out}
+            reasons = {
+                name: metric.describe_misfit(e)
+                for name, e in self.explainers.items()
+                if name in left_out
+            }
             found[label] = {name: reason for name, reason in reasons.items() if reason}
         return {label: reasons for label, reasons in found.items() if reasons}
 

@@ -180,23 +180,30 @@ class Inputs(ABC):
         """Options of a metric in the default neighbourhood, where they are not given either."""
         return {}
 
-    def default_controls(self, explainers: Mapping[str, Explainer], models: Sequence[Model]) -> dict[str, Explainer]:
+    def default_controls(
+        self, explainers: Mapping[str, Explainer], models: Sequence[Model]
+    ) -> dict[str, Explainer]:
         """The controls that fit all models and all inputs; none beside explainers that are nothing but controls.
 
         Args:
             explainers: by name. The first that is no control is also explained with shuffled weights.
             models: which are explained.
         """
-        first_name = next((name for name, explainer in explainers.items() if not explainer.control), None)
+        first_name = next(
+            (name for name, explainer in explainers.items() if not explainer.control), None
+        )
         if first_name is None:
             return {}
         controls: dict[str, Explainer] = {RandomExplainer().label: RandomExplainer()}
         if self.holds_quantities and all(find_text_box(model) is None for model in models):
             controls[InputCopy().label] = InputCopy()
-        if all(samples.inputs.ndim > 2 for samples in self.samples.values()):  # columns of a table have no neighbours
+        # columns of a table have no neighbours
+        if all(samples.inputs.ndim > 2 for samples in self.samples.values()):
             controls[Edges().label] = Edges()
         if all(any(True for _ in model.module.parameters()) for model in models):
-            controls[f"{RandomisedExplainer.name}:{first_name}"] = RandomisedExplainer(explainers[first_name])
+            controls[f"{RandomisedExplainer.name}:{first_name}"] = RandomisedExplainer(
+                explainers[first_name]
+            )
         return controls
 
     @property
@@ -288,5 +295,9 @@ def read_given(given: Given) -> Inputs:
         with given.places.at("data", name):
             if kind is not first:
                 del kept[name]
-            check(kind is first, "data", f"{first.words} alone, or none", "both; make a study of each")
-    return first.read(Given(kept, given.models, given.pairs, given.changes, given.reference, given.places))
+            check(
+                kind is first, "data", f"{first.words} alone, or none", "both; make a study of each"
+            )
+    return first.read(
+        Given(kept, given.models, given.pairs, given.changes, given.reference, given.places)
+    )

@@ -114,7 +114,11 @@ def list_extras(
 
 def list_ladders(metrics: Sequence[NamedMetric]) -> dict[str, Ladder]:
     """Cheaper settings of the metrics that are given by name, by label."""
-    return {named.label: list_cheaper(named.metric, named.given) for named in metrics if named.given is not None}
+    return {
+        named.label: list_cheaper(named.metric, named.given)
+        for named in metrics
+        if named.given is not None
+    }
 
 
 def _configure(
@@ -136,7 +140,9 @@ def _configure(
     further_defaults = find_defaults(registry[name])
     labels = label_neighbourhoods(neighbourhoods)
     for words, neighbourhood in zip(labels, neighbourhoods, strict=True):
-        placed = build(registry, metric, defaults={**common, option: neighbourhood, **further_defaults})
+        placed = build(
+            registry, metric, defaults={**common, option: neighbourhood, **further_defaults}
+        )
         configured.append(NamedMetric(words, placed, given))
     return configured
 

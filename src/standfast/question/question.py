@@ -153,7 +153,9 @@ class Question:
                 fitted[label] = self.inputs.fit_metric(label, metric)
         return fitted
 
-    def _try_models(self, try_model: TryModel, metrics: Collection[Metric]) -> dict[tuple[str, str], Answered]:
+    def _try_models(
+        self, try_model: TryModel, metrics: Collection[Metric]
+    ) -> dict[tuple[str, str], Answered]:
         """The models that have answered, by the names of the data that they meet and of the model."""
         answered: dict[tuple[str, str], Answered] = {}
         for model_name, source in self.inputs.models.items():
@@ -201,7 +203,9 @@ class Question:
         if errors and len(errors) == len(self.inputs.samples):
             raise errors[0]
 
-    def _choose_controls(self, models: Sequence[Model], metrics: Collection[Metric]) -> dict[str, Explainer]:
+    def _choose_controls(
+        self, models: Sequence[Model], metrics: Collection[Metric]
+    ) -> dict[str, Explainer]:
         """The controls that any of the metrics evaluates, and that are not among the explainers."""
         controls: Mapping[str, Explainer] = {}
         if isinstance(self.controls, Mapping):
@@ -234,7 +238,9 @@ def check_neighbourhood_of(metric: Metric, samples: Samples, model: Model | None
         warn_of_radius(metric, model, samples.inputs)
 
 
-def rename_taken(controls: Mapping[str, Explainer], explainers: Mapping[str, Explainer]) -> dict[str, Explainer]:
+def rename_taken(
+    controls: Mapping[str, Explainer], explainers: Mapping[str, Explainer]
+) -> dict[str, Explainer]:
     """Default controls without those that the user has put among the explainers with other options.
 
     Where something else has the name, the control gets a number behind it.

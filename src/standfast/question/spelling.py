@@ -107,7 +107,9 @@ def _spell_configuration(value: Any) -> str | None:
         return None
     first = next((option for option in fields(value) if option.init), None)
     required = first.name if first is not None and first.default is MISSING else None
-    arguments = [code if option == required else f"{option}={code}" for option, code in codes.items()]
+    arguments = [
+        code if option == required else f"{option}={code}" for option, code in codes.items()
+    ]
     return f"{name}({', '.join(arguments)})"
 
 

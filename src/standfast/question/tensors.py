@@ -95,11 +95,20 @@ class Tensors(Inputs):
 
     def _choose_ball(self, levels: int) -> tuple[Neighbourhood, str]:
         """The ball that all data sets have, and what the report says of it."""
-        balls = {choose_ball(samples.inputs, samples.bounds, levels) for samples in self.samples.values()}
+        balls = {
+            choose_ball(samples.inputs, samples.bounds, levels) for samples in self.samples.values()
+        }
         expected = "a neighbourhood, such as LinfBall(0.1): its default is a share of the range, the same for all data"
-        check(len(balls) == 1, "neighbourhood", expected, "None, for data sets of different ranges or kinds")
+        check(
+            len(balls) == 1,
+            "neighbourhood",
+            expected,
+            "None, for data sets of different ranges or kinds",
+        )
         ball = balls.pop()
-        words = f"each feature by up to {ball.radius:g}, a tenth of its range, because none was given"
+        words = (
+            f"each feature by up to {ball.radius:g}, a tenth of its range, because none was given"
+        )
         if self._hold_images:
             several = any(len(list_ranges(samples.bounds)) > 1 for samples in self.samples.values())
             whose = "the smallest range of a channel" if several else "its range"
@@ -192,14 +201,26 @@ def _find_bounds(data: GivenTensors) -> tuple[tuple[Bound, Bound], str]:
         ArgumentError: the inputs are no data set, and do not look like values in [0, 1].
     """
     if data.dataset is not None:
-        source = f"{describe_bounds(data.dataset.bounds)}, those of the data set {data.dataset.name}"
+        source = (
+            f"{describe_bounds(data.dataset.bounds)}, those of the data set {data.dataset.name}"
+        )
         logger.info("bounds of the inputs: %s", source)
         return data.dataset.bounds, source
     inputs = data.inputs
-    check(isinstance(inputs, Tensor), "inputs", "a torch.Tensor or a Dataset", describe_no_tensor(inputs))
+    check(
+        isinstance(inputs, Tensor),
+        "inputs",
+        "a torch.Tensor or a Dataset",
+        describe_no_tensor(inputs),
+    )
     got = f"{inputs.dtype}: {suggest_dtype(inputs, torch.float32)}"
     check(inputs.is_floating_point(), "inputs", "floating-point numbers", got)
-    check(inputs.numel() > 0, "inputs", "a non-empty batch of shape (N, ...)", f"shape {tuple(inputs.shape)}")
+    check(
+        inputs.numel() > 0,
+        "inputs",
+        "a non-empty batch of shape (N, ...)",
+        f"shape {tuple(inputs.shape)}",
+    )
     least, most = (float(value) for value in inputs.aminmax())
     # values that reach the upper half, but nothing beyond, are most often scaled to [0, 1]
     check(

@@ -73,7 +73,9 @@ class TextReader(Reader):
     words_of_texts: tuple[Sequence[Word], ...] = field(repr=False)
 
     words: ClassVar[str] = "a model of texts"
-    expected: ClassVar[str] = "transformers: FOLDER, or a function that returns a TextModel, for texts"
+    expected: ClassVar[str] = (
+        "transformers: FOLDER, or a function that returns a TextModel, for texts"
+    )
 
     @classmethod
     def takes(cls, model: object) -> bool:
@@ -81,7 +83,8 @@ class TextReader(Reader):
 
     def make_model(self, model: Any, task: Task | None, device: str) -> Model:
         check(isinstance(model, TextModel), "model", self.expected, type(model).__name__)
-        rows = encode_texts(self.words_of_texts)  # so that this process knows the words of the codes
+        # so that this process knows the words of the codes
+        rows = encode_texts(self.words_of_texts)
         chosen_task = model.task if task is None else task
         made: Model = replace(model, device=device, task=chosen_task).make_model(rows)
         return made
@@ -227,7 +230,9 @@ def _write_tokens(words: Sequence[Word]) -> tuple[str, ...]:
     return tuple(f" {word.text}" if word.gap else word.text for word in words)
 
 
-def _number_labels(data: GivenTexts, models: Sequence[TextModel]) -> tuple[Sequence[str], Tensor | None]:
+def _number_labels(
+    data: GivenTexts, models: Sequence[TextModel]
+) -> tuple[Sequence[str], Tensor | None]:
     """The names of the classes, and the labels with the numbers that the models have for them."""
     classes: Sequence[str] = data.about.get("classes", ())
     named_models = [model for model in models if model.classes]
@@ -320,7 +325,9 @@ def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
     replaces = metric.replacement if "replacement" in metric.removal_options else None
     if removal == "retrieve":
         takes_several = replaces in (None, "uniform")
-        expected = "'retrieve' alone, for explainers and metrics that take words of the texts (aopc)"
+        expected = (
+            "'retrieve' alone, for explainers and metrics that take words of the texts (aopc)"
+        )
         got = f"{', '.join(model.removals)} for {metric.name}"
         check(takes_several and model.removals == ("retrieve",), "removal", expected, got)
         return metric  # type: ignore[no-any-return]
@@ -334,9 +341,16 @@ def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
 def _check_metric(metric: Metric) -> None:
     expected = "an option 'baseline' among removal_options, which gets what stands in the place of removed words"
     fits = not metric.removal_options or _removes(metric)
-    check(fits, f"{type(metric).__qualname__}.removal_options", expected, ", ".join(metric.removal_options))
+    check(
+        fits,
+        f"{type(metric).__qualname__}.removal_options",
+        expected,
+        ", ".join(metric.removal_options),
+    )
     needs_numbers = metric.needs.distances or metric.needs.gradients
-    expected = "those of predictions and maps (worst_case, misinterpretation_probability, aopc, ...)"
+    expected = (
+        "those of predictions and maps (worst_case, misinterpretation_probability, aopc, ...)"
+    )
     check(not needs_numbers, "metrics", f"{expected}, since words are no numbers", metric.name)
 
 
@@ -348,7 +362,12 @@ def check_change(neighbourhood: Neighbourhood, rows: Tensor) -> None:
     changes = [part for part in parts if isinstance(part, TextChange)]
     check(len(changes) == len(parts), "neighbourhood", _CHANGES, repr(neighbourhood))
     acts = any(bool(change.find_movable(rows).any()) for change in changes)
-    check(acts, "neighbourhood", "changes of at least one word of the texts", f"{neighbourhood} without any")
+    check(
+        acts,
+        "neighbourhood",
+        "changes of at least one word of the texts",
+        f"{neighbourhood} without any",
+    )
     _warn_of_long_words(changes, rows)
 
 
@@ -360,7 +379,9 @@ def _warn_of_long_words(changes: Sequence[TextChange], rows: Tensor) -> None:
             continue
         name = type(change).__name__
         words = "1 word" if count == 1 else f"{count} words"
-        warn_user(f"neighbourhood: {name} leaves {words} of more than {change.longest} letters as they are")
+        warn_user(
+            f"neighbourhood: {name} leaves {words} of more than {change.longest} letters as they are"
+        )
 
 
 def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:

@@ -16,7 +16,12 @@ from standfast.question.inputs import Inputs
 from standfast.question.texts import TextReader
 
 #: of gradients, of any inputs: cheap first
-_GRADIENTS = ("saliency", "input_x_gradient", "integrated_gradients:steps=16", "integrated_gradients:steps=64")
+_GRADIENTS = (
+    "saliency",
+    "input_x_gradient",
+    "integrated_gradients:steps=16",
+    "integrated_gradients:steps=64",
+)
 #: averages over noisy copies, of images and series: how many, and how noisy
 _SMOOTHED = (
     "smoothgrad:samples=16,noise=0.1",
@@ -24,9 +29,23 @@ _SMOOTHED = (
     "smoothgrad:samples=32,noise=0.1,times_input=true",
 )
 _OF_TEXTS = ("kernel_shap:samples=100", "kernel_shap:samples=400", "occlusion")
-_OF_FRAMES = ("kernel_shap:samples=100", "kernel_shap:samples=400", "shapley_sampling:permutations=8", "occlusion")
-_OF_COLUMNS = ("kernel_shap:segments=pixels,samples=100", "kernel_shap:segments=pixels,samples=400", "occlusion")
-_OF_BLACK_BOXES = ("kernel_shap:samples=100", "kernel_shap:samples=400", "lime:samples=200,output=logit", "occlusion")
+_OF_FRAMES = (
+    "kernel_shap:samples=100",
+    "kernel_shap:samples=400",
+    "shapley_sampling:permutations=8",
+    "occlusion",
+)
+_OF_COLUMNS = (
+    "kernel_shap:segments=pixels,samples=100",
+    "kernel_shap:segments=pixels,samples=400",
+    "occlusion",
+)
+_OF_BLACK_BOXES = (
+    "kernel_shap:samples=100",
+    "kernel_shap:samples=400",
+    "lime:samples=200,output=logit",
+    "occlusion",
+)
 
 
 def list_candidates(inputs: Inputs) -> list[str]:
@@ -41,13 +60,19 @@ def list_candidates(inputs: Inputs) -> list[str]:
     model = source.model(samples, device)
     first = samples.split(model, slice(0, 1))[0]
     rows = first.take(samples.inputs)
-    return [name for name in _list_usual(samples, first.model) if _explains(inputs, name, first.model, rows)]
+    return [
+        name
+        for name in _list_usual(samples, first.model)
+        if _explains(inputs, name, first.model, rows)
+    ]
 
 
 def _list_usual(samples: Samples, model: Model) -> Sequence[str]:
     """Those that are usual for such samples and such a model."""
     if isinstance(samples.reader, FrameReader):
-        of_trees = ("tree_shap", "tree_shap:background=reference") if find_spec("shap") is not None else ()
+        of_trees = (
+            ("tree_shap", "tree_shap:background=reference") if find_spec("shap") is not None else ()
+        )
         return (*of_trees, *_OF_FRAMES)
     if isinstance(samples.reader, TextReader):
         return (*_GRADIENTS, *_OF_TEXTS)
@@ -56,7 +81,9 @@ def _list_usual(samples: Samples, model: Model) -> Sequence[str]:
         return _OF_COLUMNS if is_table else _OF_BLACK_BOXES
     if is_table:
         return (*_GRADIENTS, *_OF_COLUMNS)
-    has_convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in model.module.modules())
+    has_convolutions = any(
+        isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in model.module.modules()
+    )
     of_layers = ("gradcam", "lrp_epsilon_plus") if has_convolutions else ()
     return (*_GRADIENTS, *_SMOOTHED, *of_layers)
 

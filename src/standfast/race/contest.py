@@ -66,10 +66,22 @@ class RaceOptions:
     minutes: float | None = None
 
     def __post_init__(self) -> None:
-        check(self.by is None or isinstance(self.by, str), "by", "the label or the name of a metric", repr(self.by))
-        is_share = isinstance(self.budget, int | float) and not isinstance(self.budget, bool) and 0 < self.budget <= 1
         check(
-            is_share, "budget", "a share of the cost of evaluating everything, above 0 and at most 1", repr(self.budget)
+            self.by is None or isinstance(self.by, str),
+            "by",
+            "the label or the name of a metric",
+            repr(self.by),
+        )
+        is_share = (
+            isinstance(self.budget, int | float)
+            and not isinstance(self.budget, bool)
+            and 0 < self.budget <= 1
+        )
+        check(
+            is_share,
+            "budget",
+            "a share of the cost of evaluating everything, above 0 and at most 1",
+            repr(self.budget),
         )
         check_number(self.level, "level", above=0, below=1)
 
@@ -135,7 +147,8 @@ class Contest:
         opening = _Opening(self, _strip(self.question.make_grid()), names)
         split = opening.split()
         plan = opening.make_plan(split)
-        opening.find_terms(plan, split)  # what cannot be raced by is said before anything is measured
+        # what cannot be raced by is said before anything is measured
+        opening.find_terms(plan, split)
         if self.folder is not None:
             return opening.run(plan, Store(self.folder))
         races: list[Held] = []
@@ -157,8 +170,15 @@ class Contest:
             ArgumentError: fewer than two; several models or data sets.
         """
         inputs = self.question.inputs
-        names = [name for name, explainer in self.question.explainers.items() if not explainer.control]
-        check(len(names) >= 2, "explainers", "at least two to choose from, none of which is a control", len(names))
+        names = [
+            name for name, explainer in self.question.explainers.items() if not explainer.control
+        ]
+        check(
+            len(names) >= 2,
+            "explainers",
+            "at least two to choose from, none of which is a control",
+            len(names),
+        )
         check(len(inputs.samples) == 1, "data", "one data set to choose on", len(inputs.samples))
         check(len(inputs.models) == 1, "model", "one model to choose for", len(inputs.models))
         return tuple(names)
@@ -171,7 +191,9 @@ def _strip(grid: Grid) -> Grid:
         for name, explainer in grid.explainers.items()
         if name not in grid.controls and not explainer.control
     }
-    return replace(grid, explainers=explainers, controls=(), free=Freedom(ladders=grid.free.ladders), repeats=1)
+    return replace(
+        grid, explainers=explainers, controls=(), free=Freedom(ladders=grid.free.ladders), repeats=1
+    )
 
 
 def apply_settings(grid: Grid, settings: Settings) -> Grid:
@@ -232,18 +254,27 @@ class _Opening:
         scope = Scope(self.split()) if limit is None else self._limit(limit, store)
         if limit is not None:
             plan = self.make_plan(scope.split, scope.settings)
-            had = {"minutes": max(limit.minutes, _read_limit(store).minutes), "samples": scope.split.count}
+            had = {
+                "minutes": max(limit.minutes, _read_limit(store).minutes),
+                "samples": scope.split.count,
+            }
             plan = replace(plan, manifest={**plan.manifest, LIMIT: had})
-        running = RunningRace(plan, store, self.find_terms(plan, scope.split), scope.split, self.contest.means)
+        running = RunningRace(
+            plan, store, self.find_terms(plan, scope.split), scope.split, self.contest.means
+        )
         running.keep_time()
         entrants, results = running.run()
-        leader = next((entrant.name for entrant in entrants if entrant.left is None and entrant.samples), None)
+        leader = next(
+            (entrant.name for entrant in entrants if entrant.left is None and entrant.samples), None
+        )
         confirmation, confirmed = None, None
         jobs: list[Job] = []
         if leader is not None:
             plan_of_rest = self._plan_confirmation(leader, scope, store)
             jobs = plan_of_rest.jobs
-            confirmation, confirmed = confirm(leader, plan_of_rest, open_confirmation(store), self.contest.means)
+            confirmation, confirmed = confirm(
+                leader, plan_of_rest, open_confirmation(store), self.contest.means
+            )
         race = make_race(
             running,
             entrants,
@@ -260,7 +291,9 @@ class _Opening:
         """All jobs of the leader and its controls on the samples that are kept."""
         explainer = self.contest.question.explainers[leader]
         question = replace(self.contest.question, explainers={leader: explainer}, extras={})
-        grid = apply_settings(take_part(question.make_grid(), scope.split.confirmation), scope.settings)
+        grid = apply_settings(
+            take_part(question.make_grid(), scope.split.confirmation), scope.settings
+        )
         earlier = open_confirmation(store).earlier_manifest()
         return make_plan(grid, self.contest.about, earlier, self.contest.means.executor.at_once)
 
@@ -288,7 +321,9 @@ class _Opening:
             if settings is None or not had.samples:
                 raise
             return self._tell(self._use(had.samples), settings, {})
-        return self._tell(split, choice.settings if settings is None else settings, choice.describe(grid))
+        return self._tell(
+            split, choice.settings if settings is None else settings, choice.describe(grid)
+        )
 
     def _count_used(self, fitting: int) -> int:
         """The samples of race and confirmation, where so many fit into the race."""
@@ -320,7 +355,9 @@ class _Opening:
 
         Of this, the race is a share, the budget.
         """
-        estimate = estimate_plan(plan, set(), seconds=max(min(MOST_SECONDS, _TRIALS * limit.left), 0.1))
+        estimate = estimate_plan(
+            plan, set(), seconds=max(min(MOST_SECONDS, _TRIALS * limit.left), 0.1)
+        )
         seconds = max(limit.left, 0.0) / (_ALL_FOR_ONE * self.contest.options.budget)
         workers = self.contest.means.executor.at_once
         try:
@@ -340,7 +377,9 @@ class _Opening:
         specs: dict[str, ValueSpec] = {}
         for label, metric in plan.manifest["metrics"].items():
             specs[label] = ValueSpec.from_stored(metric["values"])
-        stability = [label for label, spec in specs.items() if spec.asks == "stability" and spec.direction]
+        stability = [
+            label for label, spec in specs.items() if spec.asks == "stability" and spec.direction
+        ]
         options = self.contest.options
         return Terms(
             _find_label(options.by, specs, plan.grid),
@@ -375,11 +414,15 @@ def _find_label(by: str | None, specs: Mapping[str, ValueSpec], grid: Grid) -> s
     if by is not None:
         named = [label for label in ranking if by in (label, grid.metrics[label].name)]
         labels = ", ".join(ranking) or "none"
-        check(len(named) > 0, "by", f"the label of a metric that ranks explainers: {labels}", repr(by))
+        check(
+            len(named) > 0, "by", f"the label of a metric that ranks explainers: {labels}", repr(by)
+        )
         return named[0]
     for asks in ("faithfulness", "stability", "other"):
         for label, spec in ranking.items():
             if spec.asks == asks:
                 return label
     got = f"none that ranks: {', '.join(specs)}"
-    raise ArgumentError("metrics", "a question to race by: a metric of which one value is better than another", got)
+    raise ArgumentError(
+        "metrics", "a question to race by: a metric of which one value is better than another", got
+    )

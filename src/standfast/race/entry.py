@@ -17,7 +17,13 @@ from standfast.errors import as_number, check
 from standfast.evaluation import telling_of_interruptions
 from standfast.explainers import Explainer
 from standfast.files import write_atomically
-from standfast.question.arguments import Arguments, ExplainersLike, MetricsLike, ModelLike, NeighbourhoodsLike
+from standfast.question.arguments import (
+    Arguments,
+    ExplainersLike,
+    MetricsLike,
+    ModelLike,
+    NeighbourhoodsLike,
+)
 from standfast.question.frames import FrameReader
 from standfast.question.inputs import Inputs
 from standfast.question.texts import TextReader

@@ -200,7 +200,11 @@ class RunningRace:
 
     def _do(self, labels: Sequence[str], names: Sequence[str], count: int) -> bool:
         """Do the jobs of some metrics and explainers on the first samples; whether the time was enough."""
-        jobs = [job for job in self.plan.jobs if job.label in labels and job.explainer in names and job.start < count]
+        jobs = [
+            job
+            for job in self.plan.jobs
+            if job.label in labels and job.explainer in names and job.start < count
+        ]
         self._asked.update(dict.fromkeys(job.identity for job in jobs))
         asked_jobs = [job for job in self.plan.jobs if job.identity in self._asked]
         ended = do_jobs(self.plan, asked_jobs, self.store, self.means, self.kept)
@@ -239,17 +243,25 @@ class RunningRace:
                 if references is None or not len(rows):
                     continue
                 _, values, bounds = read_samples(view.spec, rows)
-                if find_bad_p_value(view.spec, values, bounds, references) <= self._error_of_stability:
+                if (
+                    find_bad_p_value(view.spec, values, bounds, references)
+                    <= self._error_of_stability
+                ):
                     value = Measured.of(estimate(view.spec, rows))
                     self._left[name] = Entrant(name, "unstable", count, label, value=value)
 
     def _leave_by_failure(self, results: Results, names: Sequence[str], count: int) -> None:
-        errors = {str(failure["explainer"]): str(failure["error"]) for failure in reversed(results.failures)}
+        errors = {
+            str(failure["explainer"]): str(failure["error"])
+            for failure in reversed(results.failures)
+        }
         for name in names:
             if name in errors:
                 self._left[name] = Entrant(name, "failed", count, error=shorten_error(errors[name]))
 
-    def _read_values(self, results: Results, names: Sequence[str], count: int) -> tuple[Array, Array]:
+    def _read_values(
+        self, results: Results, names: Sequence[str], count: int
+    ) -> tuple[Array, Array]:
         """The values `(count, names)` by the metric that ranks, and which are bounds; NaN of those that have left."""
         view = results.metric_results(*self.place, self.terms.label)
         values = np.full((count, len(names)), np.nan)
@@ -268,7 +280,11 @@ class RunningRace:
         for explainer, spent in results.jobs.select("explainer", "seconds").iter_rows():
             seconds[explainer] = seconds.get(explainer, 0.0) + (spent or 0.0)
         # some have left at a last look for which the time or the budget did not suffice, so that it decided no more
-        turned_away = [self._left[self.names[column]] for column in finish.order if self.names[column] in self._left]
+        turned_away = [
+            self._left[self.names[column]]
+            for column in finish.order
+            if self.names[column] in self._left
+        ]
         ended = [
             self._describe_finalist(column, finish, results)
             for column in finish.order
@@ -276,14 +292,26 @@ class RunningRace:
         ]
         if ended and turned_away:
             ended[0] = replace(ended[0], behind=None)
-        left = [self._describe_departure(departure, results) for departure in reversed(finish.departures)]
-        return [replace(entrant, seconds=seconds[entrant.name]) for entrant in (*ended, *turned_away, *left)]
+        left = [
+            self._describe_departure(departure, results)
+            for departure in reversed(finish.departures)
+        ]
+        return [
+            replace(entrant, seconds=seconds[entrant.name])
+            for entrant in (*ended, *turned_away, *left)
+        ]
 
     def _describe_finalist(self, column: int, finish: Finish, results: Results) -> Entrant:
         name = self.names[column]
         gap = finish.gaps.get(column)
         behind = None if gap is None else Measured.of(gap.difference)
-        return Entrant(name, None, finish.samples, value=self._estimate(name, finish.samples, results), behind=behind)
+        return Entrant(
+            name,
+            None,
+            finish.samples,
+            value=self._estimate(name, finish.samples, results),
+            behind=behind,
+        )
 
     def _describe_departure(self, departure: Departure, results: Results) -> Entrant:
         name = self.names[departure.column]
@@ -291,7 +319,9 @@ class RunningRace:
             return self._left[name]
         behind = None if departure.gap is None else Measured.of(departure.gap.difference)
         value = self._estimate(name, departure.samples, results)
-        return Entrant(name, departure.why, departure.samples, self.terms.label, value=value, behind=behind)
+        return Entrant(
+            name, departure.why, departure.samples, self.terms.label, value=value, behind=behind
+        )
 
     def _estimate(self, name: str, count: int, results: Results) -> Measured | None:
         """The median by the metric that ranks, over the first samples."""
@@ -300,7 +330,9 @@ class RunningRace:
         if not len(rows):
             return None
         _, values, bounds = read_samples(view.spec, rows)
-        return Measured.of(bootstrap_interval(values, censored=bounds, censored_side=view.spec.censored_side))
+        return Measured.of(
+            bootstrap_interval(values, censored=bounds, censored_side=view.spec.censored_side)
+        )
 
     @property
     def out_of_time(self) -> bool:
@@ -310,7 +342,11 @@ class RunningRace:
     def list_done(self) -> list[Job]:
         """The jobs that were asked for and are done."""
         statuses = self.store.statuses()
-        return [job for job in self.plan.jobs if job.identity in self._asked and job.identity in statuses]
+        return [
+            job
+            for job in self.plan.jobs
+            if job.identity in self._asked and job.identity in statuses
+        ]
 
 
 def _first(rows: Any, count: int) -> Any:
@@ -436,7 +472,9 @@ def make_race(
     terms, split = running.terms, running.split
     data, model = running.place
     spec = running._spec_of(terms.label)
-    done = sum(job.work for job in running.list_done()) + sum(job.work for job in jobs_of_confirmation)
+    done = sum(job.work for job in running.list_done()) + sum(
+        job.work for job in jobs_of_confirmation
+    )
     return Race(
         data=data,
         model=model,
@@ -472,7 +510,10 @@ def foresee_confirmation(running: RunningRace) -> float:
 def _sum_metrics(running: RunningRace) -> list[float]:
     """What each explainer takes for one sample by all metrics."""
     work = find_work(running.plan)
-    return [sum(work.per_sample(label, name) for label in running.grid.metrics) for name in running.names]
+    return [
+        sum(work.per_sample(label, name) for label in running.grid.metrics)
+        for name in running.names
+    ]
 
 
 def _sum_checks(running: RunningRace) -> float:

@@ -34,9 +34,19 @@ class Asked:
         Raises:
             ArgumentError: they do not fit.
         """
-        check(not isinstance(self.model, Mapping), "model", "one; models trained again are retrained=[...]", "several")
+        check(
+            not isinstance(self.model, Mapping),
+            "model",
+            "one; models trained again are retrained=[...]",
+            "several",
+        )
         is_one = isinstance(self.explainer, str | Explainer) or callable(self.explainer)
-        check(is_one, "explainer", "one; others that would do as well are others=[...]", repr(self.explainer))
+        check(
+            is_one,
+            "explainer",
+            "one; others that would do as well are others=[...]",
+            repr(self.explainer),
+        )
         arguments = Arguments(
             self.model,
             self.explainer,

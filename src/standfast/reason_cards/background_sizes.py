@@ -86,7 +86,11 @@ class BackgroundCurve:
         'Up to 8 rows are not enough: two such backgrounds name the same 4 reasons in 50% (36% to 64%) of 50 pairs.'
         """
         enough = self.enough
-        shown = self.sizes[-1] if enough is None else next(size for size in self.sizes if size.rows == enough)
+        shown = (
+            self.sizes[-1]
+            if enough is None
+            else next(size for size in self.sizes if size.rows == enough)
+        )
         reasons = "first reason" if self.top == 1 else f"{self.top} reasons"
         measured = (
             f"two such backgrounds name the same {reasons} in {shown.same:.0%} ({shown.low:.0%} to {shown.high:.0%})"
@@ -158,9 +162,16 @@ def background_curve(
     _check_numbers(sizes, demand, pairs)
     read_inputs = Asked(model, explainer, inputs, reference, decision, targets).read()
     fitted = read_inputs.fit_explainer(explainer)
-    ((samples, source),) = zip(read_inputs.samples.values(), read_inputs.models.values(), strict=True)
+    ((samples, source),) = zip(
+        read_inputs.samples.values(), read_inputs.models.values(), strict=True
+    )
     first_part, *further_parts = samples.split(source.model(samples, "cpu"))
-    check(not further_parts, "inputs", "samples that the model takes together", "texts of several lengths")
+    check(
+        not further_parts,
+        "inputs",
+        "samples that the model takes together",
+        "texts of several lengths",
+    )
     own_model = first_part.model
     own_inputs = own_model.check_inputs(samples.inputs)
     own_targets = None if samples.targets is None else samples.targets.to(own_inputs.device)
@@ -169,8 +180,12 @@ def background_curve(
         call = Call(own_model, fitted, own_inputs, own_targets)
         backgrounds = Backgrounds(call, number_of_reasons, speaking)
         check(backgrounds.explained > 0, "inputs", "one that can be explained at least", "none")
-        expected = "one that uses background rows, such as kernel_shap or tree_shap:background=reference"
-        check(backgrounds.is_used, "explainer", expected, f"{fitted.label}, whose maps depend on none")
+        expected = (
+            "one that uses background rows, such as kernel_shap or tree_shap:background=reference"
+        )
+        check(
+            backgrounds.is_used, "explainer", expected, f"{fitted.label}, whose maps depend on none"
+        )
         numbers = sorted({max(1, round(size * backgrounds.usual)) for size in sizes})
         compared = [backgrounds.compare(number, pairs, as_number(seed)) for number in numbers]
     measured = tuple(_measure(agreements) for agreements in compared)

@@ -94,7 +94,10 @@ class ReasonCards:
 
     def __str__(self) -> str:
         lines = [self._format(card) for card in self.cards]
-        lines += [f"sample {sample}: {status}, and so not explained" for sample, status in self.skipped.items()]
+        lines += [
+            f"sample {sample}: {status}, and so not explained"
+            for sample, status in self.skipped.items()
+        ]
         return "\n\n".join(lines)
 
     def _format(self, card: Card) -> str:
@@ -130,7 +133,9 @@ class ReasonCards:
         card = self.card(sample)
         plain = card_to_json(card)
         if card.sample in self.counter_examples:
-            plain["counter_examples"] = [example.plain() for example in self.counter_examples[card.sample]]
+            plain["counter_examples"] = [
+                example.plain() for example in self.counter_examples[card.sample]
+            ]
         text = json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False)
         write_atomically(Path(path), text.encode())
         return Path(path)
@@ -143,7 +148,9 @@ class ReasonCards:
         """
         written: list[Path] = []
         for card in self.cards:
-            own_path = path if len(self.cards) == 1 else path.with_stem(f"{path.stem}-{card.sample}")
+            own_path = (
+                path if len(self.cards) == 1 else path.with_stem(f"{path.stem}-{card.sample}")
+            )
             write_one = self.to_json if path.suffix == ".json" else self.to_html
             written.append(write_one(own_path, card.sample))
         return written
@@ -165,7 +172,9 @@ class ReasonCards:
         if sample is None:
             check(len(samples) == 1, "sample", f"one of {_list_some(samples)}", "none")
             return self.cards[0]
-        got = f"{sample}, which is {self.skipped[sample]}" if sample in self.skipped else repr(sample)
+        got = (
+            f"{sample}, which is {self.skipped[sample]}" if sample in self.skipped else repr(sample)
+        )
         check(sample in samples, "sample", f"one of {_list_some(samples)}", got)
         return self.cards[samples.index(sample)]
 
@@ -174,7 +183,9 @@ class ReasonCards:
         rows = [row for card in self.cards for row in card.rows()]
         return pl.DataFrame(rows, infer_schema_length=None)
 
-    def share_of_stated(self, first: int | None = None, among: Sequence[int] | None = None) -> Share:
+    def share_of_stated(
+        self, first: int | None = None, among: Sequence[int] | None = None
+    ) -> Share:
         """The share of the decisions whose first reasons all hold.
 
         Args:
@@ -212,7 +223,9 @@ class ReasonCards:
 
     def compare(self, card: Card) -> float:
         """The share of the other decisions whose reasons are named again less often; NaN if there are fewer than 10."""
-        others = [other.same for other in self.cards if other is not card and math.isfinite(other.same)]
+        others = [
+            other.same for other in self.cards if other is not card and math.isfinite(other.same)
+        ]
         if len(others) < _FEWEST_COMPARED or not math.isfinite(card.same):
             return math.nan
         return sum(other < card.same for other in others) / len(others)
@@ -324,7 +337,9 @@ def reasons(
     )
     again: Results | None = None
     if trained:
-        few_draws = Reasons(neighbourhood, top=top, demand=demand, draws=_DRAWS_OF_MODEL, speaking=speaking)
+        few_draws = Reasons(
+            neighbourhood, top=top, demand=demand, draws=_DRAWS_OF_MODEL, speaking=speaking
+        )
         again = evaluate(
             trained,
             [explainer, *other_explainers],
@@ -337,16 +352,25 @@ def reasons(
     cards = _read_cards(given, again, units or {})
     if not counter_examples or neighbourhood is None:
         return cards
-    search = CounterSearch(asked, neighbourhood, speaking, counter_examples, as_number(seed), units or {})
+    search = CounterSearch(
+        asked, neighbourhood, speaking, counter_examples, as_number(seed), units or {}
+    )
     return replace(cards, counter_examples=search.find(cards.cards, given, progress))
 
 
-def _choose_measurement(measurement: Neighbourhood | bool | None, inputs: Inputs) -> Neighbourhood | None:
+def _choose_measurement(
+    measurement: Neighbourhood | bool | None, inputs: Inputs
+) -> Neighbourhood | None:
     """The neighbourhood of the measurement; None where inputs stay as they are."""
     if isinstance(measurement, Neighbourhood):
         return measurement
     expected = "a neighbourhood, True, False or None"
-    check(measurement is None or isinstance(measurement, bool), "measurement", expected, repr(measurement))
+    check(
+        measurement is None or isinstance(measurement, bool),
+        "measurement",
+        expected,
+        repr(measurement),
+    )
     if measurement is None:
         measurement = inputs.name != "frames"
     return inputs.default_neighbourhood()[0] if measurement else None
@@ -375,7 +399,11 @@ def _list_explainers(others: Any) -> list[Any]:
 
 def _list_alone(configured: Reasons) -> dict[str, Reasons]:
     """The same metric for each source alone; none where there is one source."""
-    sources = [source for source in configured.vary if source != "measurement" or configured.neighbourhood is not None]
+    sources = [
+        source
+        for source in configured.vary
+        if source != "measurement" or configured.neighbourhood is not None
+    ]
     if len(sources) < 2:
         return {}
     draws = min(_DRAWS_ALONE, configured.draws)

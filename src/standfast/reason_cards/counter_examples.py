@@ -32,7 +32,9 @@ from standfast.tensors import seed_generators
 _VERSION = 1
 
 
-def check_counter_examples(budget: int, neighbourhood: Neighbourhood | None, inputs: Inputs) -> None:
+def check_counter_examples(
+    budget: int, neighbourhood: Neighbourhood | None, inputs: Inputs
+) -> None:
     """Raise `ArgumentError` where counter-examples cannot be searched."""
     check_integer(budget, "counter_examples", least=0)
     if not budget:
@@ -105,9 +107,13 @@ class CounterSearch:
             for card, searched in self._search_cards(missing, progress):
                 stored.write(card, searched)
                 falls[card.sample] = searched
-        return {card.sample: self._describe(card, falls[card.sample], results) for card in with_reasons}
+        return {
+            card.sample: self._describe(card, falls[card.sample], results) for card in with_reasons
+        }
 
-    def _search_cards(self, cards: Sequence[Card], progress: bool) -> Iterator[tuple[Card, list[Fall]]]:
+    def _search_cards(
+        self, cards: Sequence[Card], progress: bool
+    ) -> Iterator[tuple[Card, list[Fall]]]:
         """What the search finds for the reasons of cards; texts of one length, and all rows, are searched together."""
         inputs = self.asked.read([Reasons(self.neighbourhood)])
         neighbourhood = inputs.fit_neighbourhood(self.neighbourhood)
@@ -120,7 +126,11 @@ class CounterSearch:
                 continue
             rows = [numbers.index(card.sample) for card in cards_of_part]
             explained = part.model.check_inputs(part.take(samples.inputs)[rows])
-            targets = None if samples.targets is None else samples.targets[part.rows][rows].to(explained.device)
+            targets = (
+                None
+                if samples.targets is None
+                else samples.targets[part.rows][rows].to(explained.device)
+            )
             with self._showing(part.model, cards_of_part, progress):
                 call = Call(part.model, explainer, explained, targets)
                 found = self._search(call, neighbourhood, cards_of_part)
@@ -134,7 +144,9 @@ class CounterSearch:
         with torch.inference_mode(False), model.session(), model.showing(count, progress):
             yield
 
-    def _search(self, call: Call, neighbourhood: Neighbourhood, cards: Sequence[Card]) -> FoundFalls:
+    def _search(
+        self, call: Call, neighbourhood: Neighbourhood, cards: Sequence[Card]
+    ) -> FoundFalls:
         """What is found for the reasons of cards, one card for each input of the call."""
         pairs = _list_reasons(cards)
         device = call.inputs.device
@@ -148,7 +160,9 @@ class CounterSearch:
         with call.model.naming(call.inputs), seed_generators(self.seed, device):
             return find_falls(call, neighbourhood, sought, self.budget, self.seed)
 
-    def _describe(self, card: Card, falls: Sequence[Fall], results: Results) -> tuple[CounterExample, ...]:
+    def _describe(
+        self, card: Card, falls: Sequence[Fall], results: Results
+    ) -> tuple[CounterExample, ...]:
         """What was found for the reasons of a card, in words."""
         columns = results.metric_results(card.data, card.model, METRIC).columns
         examples: list[CounterExample] = []
@@ -159,7 +173,9 @@ class CounterSearch:
                 changes = describe_swaps(fall.swaps, card.names)
             elif changed is not None:
                 assert card.input is not None
-                changes = describe_changes(np.asarray(card.input), changed, card.names, columns, self.units)
+                changes = describe_changes(
+                    np.asarray(card.input), changed, card.names, columns, self.units
+                )
             examples.append(
                 CounterExample(
                     sample=card.sample,
@@ -188,14 +204,18 @@ class _StoredSearches:
     def read(self, card: Card) -> list[Fall] | None:
         """What was found for a card; None where it was not searched, or its file is damaged."""
         # what cannot be read is searched again
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, StandfastError, KeyError, TypeError):
+        with contextlib.suppress(
+            FileNotFoundError, NotADirectoryError, StandfastError, KeyError, TypeError
+        ):
             falls = self._results.store.read_json(self._name_file(card), "")["falls"]
             return [Fall(**fall) for fall in falls]
         return None
 
     def write(self, card: Card, falls: Sequence[Fall]) -> None:
         """Store what was found for a card."""
-        self._results.store.write_json(self._name_file(card), {"falls": [asdict(fall) for fall in falls]})
+        self._results.store.write_json(
+            self._name_file(card), {"falls": [asdict(fall) for fall in falls]}
+        )
 
     def _name_file(self, card: Card) -> str:
         """The file of a card: its name is a hash of all that the search depends on."""

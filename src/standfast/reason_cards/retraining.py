@@ -40,21 +40,48 @@ class Retraining:
     def check(self, model: Any) -> None:
         """Raise `ArgumentError` for what does not go together, before anything is trained."""
         has_function = self.retrain not in (None, False)
-        check(self.retrained is None or not has_function, "retrain", "a list of models or a way to train one", "both")
+        check(
+            self.retrained is None or not has_function,
+            "retrain",
+            "a list of models or a way to train one",
+            "both",
+        )
         check_integer(self.models, "models", also=(None,))
-        check(self.labels is None or self.retrain is True, "labels", "None without retrain=True", "labels")
+        check(
+            self.labels is None or self.retrain is True,
+            "labels",
+            "None without retrain=True",
+            "labels",
+        )
         if self.retrained is not None:
             is_list = isinstance(self.retrained, list | tuple) and len(self.retrained) > 0
             check(is_list, "retrained", "a list of at least one model", repr(self.retrained))
-            check(self.models is None, "models", "None without retrain=, which trains them", self.models)
+            check(
+                self.models is None,
+                "models",
+                "None without retrain=, which trains them",
+                self.models,
+            )
         elif self.retrain is True:
             _check_clone(model, self.rows, self.labels)
         elif has_function:
-            check(callable(self.retrain), "retrain", "a function of a seed, or True", repr(self.retrain))
+            check(
+                callable(self.retrain),
+                "retrain",
+                "a function of a seed, or True",
+                repr(self.retrain),
+            )
         else:
-            check(self.models is None, "models", "None without retrain=, which trains them", self.models)
+            check(
+                self.models is None,
+                "models",
+                "None without retrain=, which trains them",
+                self.models,
+            )
 
-    def make_models(self, model: Any, demand: float, reasons: int, progress: bool) -> dict[str, Any]:
+    def make_models(
+        self, model: Any, demand: float, reasons: int, progress: bool
+    ) -> dict[str, Any]:
         """The models, by name; none where nothing is trained again.
 
         Args:
@@ -79,8 +106,15 @@ class Retraining:
             return {}
         for place, trained in enumerate(again):
             argument = f"retrained[{place}]" if self.retrained is not None else "retrain"
-            check(type(trained) is type(model), argument, f"a {type(model).__name__}, as the model is", repr(trained))
-            _check_classes(_list_classes(model), _list_classes(trained), argument, "a model of the classes")
+            check(
+                type(trained) is type(model),
+                argument,
+                f"a {type(model).__name__}, as the model is",
+                repr(trained),
+            )
+            _check_classes(
+                _list_classes(model), _list_classes(trained), argument, "a model of the classes"
+            )
         return {f"retrained {number}": trained for number, trained in enumerate(again, start=1)}
 
     def _choose_function(self, model: Any) -> Callable[[int], Any]:
@@ -96,7 +130,9 @@ def _train_each(train: Callable[[int], Any], count: int, progress: bool) -> list
 
     def describe(seconds: float) -> tuple[float, str]:
         number = min(len(again) + 1, count)
-        return len(again) / count, f"training model {number} of {count} again, {format_clock(seconds)} elapsed"
+        return len(
+            again
+        ) / count, f"training model {number} of {count} again, {format_clock(seconds)} elapsed"
 
     with show_progress(describe, only_if_long=True, show=progress) as refresh:
         for seed in range(1, count + 1):
@@ -119,8 +155,18 @@ def _check_clone(model: Any, rows: Any, labels: Any) -> None:
     expected = "a function of a seed that trains a model, as only estimators of scikit-learn's kind can be cloned"
     is_estimator = all(callable(getattr(model, name, None)) for name in ("fit", "get_params"))
     check(is_estimator, "retrain", expected, f"True for a {type(model).__name__}")
-    check(is_frame(rows), "reference", "the training rows as a data frame, for retrain=True", _name_type(rows))
-    check(labels is not None, "labels", "what the model learns of each row of reference, for retrain=True", "None")
+    check(
+        is_frame(rows),
+        "reference",
+        "the training rows as a data frame, for retrain=True",
+        _name_type(rows),
+    )
+    check(
+        labels is not None,
+        "labels",
+        "what the model learns of each row of reference, for retrain=True",
+        "None",
+    )
     count = len(np.asarray(labels)) if np.ndim(labels) > 0 else 0
     check(count == len(rows), "labels", f"one for each of the {len(rows)} rows of reference", count)
     learned = np.asarray(labels)
@@ -135,7 +181,9 @@ def _list_classes(model: Any) -> list[Any]:
     return classes.tolist() if isinstance(classes, np.ndarray) else []
 
 
-def _check_classes(expected: Sequence[Any], classes: Sequence[Any], argument: str, what: str) -> None:
+def _check_classes(
+    expected: Sequence[Any], classes: Sequence[Any], argument: str, what: str
+) -> None:
     """Raise `ArgumentError` where a model learns other classes, whose numbers would mean others.
 
     Args:
@@ -191,7 +239,9 @@ def fit_clone(model: Any, rows: Any, labels: Any, seed: int) -> Any:
         }
         return copy.set_params(**open_states).fit(drawn_rows, known[chosen])
     except Exception as error:  # whatever an estimator of another package raises
-        expected = "an estimator whose clone can be fitted on the rows of reference and their labels"
+        expected = (
+            "an estimator whose clone can be fitted on the rows of reference and their labels"
+        )
         raise ArgumentError("retrain", expected, f"{type(error).__name__}: {error}") from error
 
 
@@ -200,7 +250,15 @@ def _draw_rows(labels: Array, has_classes: bool, seed: int) -> Array:
     generator = np.random.default_rng(seed)
     for _ in range(_TRIES):
         chosen = generator.integers(0, len(labels), size=len(labels))
-        is_complete = labels.ndim > 1 or not has_classes or len(np.unique(labels[chosen])) == len(np.unique(labels))
+        is_complete = (
+            labels.ndim > 1
+            or not has_classes
+            or len(np.unique(labels[chosen])) == len(np.unique(labels))
+        )
         if is_complete:
             return chosen
-    raise ArgumentError("labels", "classes that are not so rare that resampled rows have none of one", "a rare class")
+    raise ArgumentError(
+        "labels",
+        "classes that are not so rare that resampled rows have none of one",
+        "a rare class",
+    )

@@ -54,7 +54,9 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
     """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
     presentation = presentation_of(results.metric, results.task)
     rows = found.rows
-    random = [row for row in rows if row.control and is_random(row.explainer) and row.value is not None]
+    random = [
+        row for row in rows if row.control and is_random(row.explainer) and row.value is not None
+    ]
     return {
         "options": Options(results.options),
         "spec": results.spec,

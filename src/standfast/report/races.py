@@ -25,7 +25,9 @@ def describe_choice(race: Race) -> str:
         if judgement is not None and judgement.value is not None:
             value = f" Its {race.label} there is {format_measured(judgement.value, race)}."
         remark = "" if confirmation.asked_all else f" {confirmation.verdict}"
-        return f"{leader} is chosen, and confirmed on {where}.{value}{_describe_rivals(race)}{remark}"
+        return (
+            f"{leader} is chosen, and confirmed on {where}.{value}{_describe_rivals(race)}{remark}"
+        )
     reasons = {
         "refused": f"is refused on {where}",
         "undecided": f"is not confirmed: {where} do not decide it",
@@ -162,7 +164,14 @@ def tabulate_race(race: Race) -> dict[str, Any]:
 
 def format_race(race: Race) -> str:
     """All of it as ASCII text in lines of 80 characters, but for the table."""
-    lines = [*_wrap(describe_choice(race)), "", *_wrap(describe_terms(race)), "", *_format_table(race), ""]
+    lines = [
+        *_wrap(describe_choice(race)),
+        "",
+        *_wrap(describe_terms(race)),
+        "",
+        *_format_table(race),
+        "",
+    ]
     if race.confirmation is not None:
         lines += _wrap(describe_confirmation(race.confirmation, race))
     lines += _wrap(describe_cost(race))

@@ -65,7 +65,11 @@ def say(macro: str, *values: Any) -> str:
 
 def describe_verdict(found: Verdict) -> str:
     """The verdict in sentences: the answer, what to do next, and whose stability is no merit."""
-    parts = [say("accuracy", found.accuracy)] if found.accuracy is not None and found.accuracy.near_chance else []
+    parts = (
+        [say("accuracy", found.accuracy)]
+        if found.accuracy is not None and found.accuracy.near_chance
+        else []
+    )
     parts += [say("verdict_answer", found), say("verdict_next", found)]
     parts += [say("hollow", each) for each in found.hollow]
     if found.left_out:
@@ -87,8 +91,13 @@ def find_useless(metric: MetricSummary) -> list[tuple[str, float]]:
 
     An explainer that fails the sanity checks is left out: its maps are alike whatever the threshold.
     """
-    rows = [row for row in metric.rows if row.spec.log_probability and row.references and row.sanity != "failed"]
-    return [(row.explainer, row.references.unrelated) for row in rows if row.references.unrelated < USEFUL]  # type: ignore[union-attr]
+    useless: list[tuple[str, float]] = []
+    for row in metric.rows:
+        if not row.spec.log_probability or not row.references or row.sanity == "failed":
+            continue
+        if row.references.unrelated < USEFUL:
+            useless.append((row.explainer, row.references.unrelated))
+    return useless
 
 
 def list_cautions(metrics: Sequence[MetricSummary]) -> list[str]:
@@ -117,7 +126,9 @@ def describe_leader(found: MetricSummary) -> str:
     return ""
 
 
-def describe_uncounted(metrics: Sequence[MetricSummary], only_empty_cells: bool = False) -> list[str]:
+def describe_uncounted(
+    metrics: Sequence[MetricSummary], only_empty_cells: bool = False
+) -> list[str]:
     """Why samples do not count, a sentence for each reason and for the explainers that it concerns.
 
     With `only_empty_cells` it concerns explainers of which no sample counts: their cells have no number. Controls are

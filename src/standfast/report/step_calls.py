@@ -88,7 +88,9 @@ def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
 def _choose_codes(given: GivenParts | None, names: Sequence[str]) -> dict[str, str] | None:
     """The codes of explainers by name; None if one of them has none."""
     parts = () if given is None else given.parts
-    chosen = {part.name: part.code for part in parts if part.name in names and part.code is not None}
+    chosen = {
+        part.name: part.code for part in parts if part.name in names and part.code is not None
+    }
     return chosen if len(chosen) == len(names) else None
 
 

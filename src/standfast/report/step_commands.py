@@ -23,7 +23,9 @@ _TRUST = "trust"
 Change = tuple[str, Any]
 
 
-def write_study_step(results: StoredResults, study: Mapping[str, Any], step: NextStep) -> str | None:
+def write_study_step(
+    results: StoredResults, study: Mapping[str, Any], step: NextStep
+) -> str | None:
     """The line of a step; None where it cannot be written such that it runs.
 
     Args:
@@ -48,7 +50,9 @@ def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | No
     if step.kind == "explainer":
         return [("explainers+", _write_explainer(step.instead))]
     if step.kind == "question":
-        changes: list[Change] = [("metrics+", METRIC_OF[kind]) for kind in step.missing if kind in METRIC_OF]
+        changes: list[Change] = [
+            ("metrics+", METRIC_OF[kind]) for kind in step.missing if kind in METRIC_OF
+        ]
         return [*changes, ("sanity", True)] if "checks" in step.missing else changes
     if step.kind == "neighbourhood" and not _has_own_neighbourhood(study):
         places = [_write_place(change) for change in step.changes]
@@ -88,12 +92,18 @@ def _write_place(change: Neighbourhood) -> dict[str, Any]:
     return {name: list(reach) if isinstance(reach, tuple) else reach}
 
 
-def _write_command(results: StoredResults, origin: str, changes: Sequence[Change], step: NextStep) -> str:
+def _write_command(
+    results: StoredResults, origin: str, changes: Sequence[Change], step: NextStep
+) -> str:
     """The command of the user with the changes; the file stays as it is."""
     command = str((results.manifest.get("about") or {}).get("command") or "")
     words = _read_command(command) or _find_command(results, origin)
     if results.summary.minutes is not None:
-        words = [*_leave_out(words, "--minutes"), "--minutes", write_minutes(results.summary.minutes, step)]
+        words = [
+            *_leave_out(words, "--minutes"),
+            "--minutes",
+            write_minutes(results.summary.minutes, step),
+        ]
     if step.changes:
         stem = Path(words[2]).stem
         words = [*_leave_out(words, "--out"), "--out", f"results/{stem}-nearer"]
@@ -181,7 +191,9 @@ def _write_flow(value: Any) -> str:
     ('[{brightness: 0.2}, {jpeg: [30, 90]}]', 'true')
     """
     if isinstance(value, Mapping):
-        entries = ", ".join(f"{_write_flow(key)}: {_write_flow(entry)}" for key, entry in value.items())
+        entries = ", ".join(
+            f"{_write_flow(key)}: {_write_flow(entry)}" for key, entry in value.items()
+        )
         return f"{{{entries}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_write_flow, value))}]"

@@ -29,7 +29,13 @@ from standfast.results.summary import MetricSummary, Star, SummaryRow
 from standfast.results.tables import count_explainers
 
 _NAME = 20  # characters of a line of an explainer's name
-_SIGNS: dict[Quality | None, str] = {"good": "+", "control": "o", "bad": "x", "undecided": "?", None: " "}
+_SIGNS: dict[Quality | None, str] = {
+    "good": "+",
+    "control": "o",
+    "bad": "x",
+    "undecided": "?",
+    None: " ",
+}
 _STARS: dict[Star | None, str] = {"alone": "*", "tied": "=", None: ""}
 _WORDS: dict[Star, str] = {"alone": "* best alone", "tied": "= one of several best"}
 
@@ -96,7 +102,11 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
         lines += write_steps(matrix.steps, width)
         lines += _format_paragraph(matrix.endings, width)
         lines += _format_paragraph(notes, width)
-    lines = [*_wrap(describe_neighbourhood(results), width), *lines] if lines else ["No results yet.", ""]
+    lines = (
+        [*_wrap(describe_neighbourhood(results), width), *lines]
+        if lines
+        else ["No results yet.", ""]
+    )
     lines += [line for note in _list_endings(results) for line in _wrap(note, width, "  ")]
     return to_ascii("\n".join(lines)).rstrip()
 
@@ -126,7 +136,11 @@ def _make_matrices(results: StoredResults) -> list[Matrix]:
         steps = describe_steps(results, data, model)
         samples = summary.samples.get(data, 0)
         where = f"{model} on {format_count(samples, 'sample')} of {data}"
-        sanity = {at[2]: say("says", checks) for at, checks in summary.sanity.items() if at[:2] == (data, model)}
+        sanity = {
+            at[2]: say("says", checks)
+            for at, checks in summary.sanity.items()
+            if at[:2] == (data, model)
+        }
         found.append(
             Matrix(
                 f"{count_explainers(results.explainers)} of {where}. Median over samples",
@@ -159,12 +173,19 @@ def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
 def _format_matrix(matrix: Matrix, verbose: bool, width: int) -> list[str]:
     """The table and its legend; columns that do not fit stand below."""
     groups = _split(
-        Column([""], {name: textwrap.wrap(name, _NAME) for name in matrix.names}, "<"), matrix, verbose, width
+        Column([""], {name: textwrap.wrap(name, _NAME) for name in matrix.names}, "<"),
+        matrix,
+        verbose,
+        width,
     )
     lines = [line for group in groups for line in [*_format_group(group, matrix), ""]]
     qualities = {row.quality for each in matrix.metrics for row in each.rows}
     stars = {star for each in matrix.metrics for star in each.stars.values()}
-    marks = [f"{sign} {say('quality', word)}" for word, sign in _SIGNS.items() if word and word in qualities]
+    marks = [
+        f"{sign} {say('quality', word)}"
+        for word, sign in _SIGNS.items()
+        if word and word in qualities
+    ]
     marks += [text for star, text in _WORDS.items() if star in stars]
     return [*lines, *_wrap(", ".join(marks), width)]
 
@@ -178,9 +199,13 @@ def _lay_out(matrix: Matrix, verbose: bool) -> list[Column]:
         head = [line.replace("_ ", "_") for line in _wrap(metric.label.replace("_", "_ "), 14)]
         better = metric.metric.spec.direction
         rows = {name: metric.find_row(name) for name in matrix.names}
-        texts = {name: to_ascii(_write_cell(row, matrix.samples if verbose else None)) for name, row in rows.items()}
+        texts = {
+            name: to_ascii(_write_cell(row, matrix.samples if verbose else None))
+            for name, row in rows.items()
+        }
         signs = {
-            name: _SIGNS[row.quality if row else None] + _STARS[metric.stars.get(name)] for name, row in rows.items()
+            name: _SIGNS[row.quality if row else None] + _STARS[metric.stars.get(name)]
+            for name, row in rows.items()
         }
         text, sign = (max(map(len, parts.values())) for parts in (texts, signs))
         cells = {name: [f"{texts[name]:>{text}} {signs[name]:{sign}}"] for name in matrix.names}
@@ -192,7 +217,10 @@ def _split(first: Column, matrix: Matrix, verbose: bool, width: int) -> list[lis
     """The columns that fit beside each other, with the names before them."""
     groups = [[first]]
     for column in _lay_out(matrix, verbose):
-        if len(groups[-1]) > 1 and sum(2 + each.width for each in [*groups[-1], column]) - 2 > width:
+        if (
+            len(groups[-1]) > 1
+            and sum(2 + each.width for each in [*groups[-1], column]) - 2 > width
+        ):
             groups.append([first])
         groups[-1].append(column)
     return groups
@@ -203,7 +231,10 @@ def _format_group(group: Sequence[Column], matrix: Matrix) -> list[str]:
 
     def write(cells: Sequence[Sequence[str]]) -> list[str]:
         rows = zip_longest(*cells, fillvalue="")
-        parts = [[f"{text:{each.align}{each.width}}" for text, each in zip(row, group, strict=True)] for row in rows]
+        parts = [
+            [f"{text:{each.align}{each.width}}" for text, each in zip(row, group, strict=True)]
+            for row in rows
+        ]
         return ["  ".join(row).rstrip() for row in parts]
 
     lines = write([column.head[::-1] for column in group])[::-1]
@@ -221,7 +252,9 @@ def _format_group(group: Sequence[Column], matrix: Matrix) -> list[str]:
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Lines that break at spaces, and never within a word."""
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _list_notes(results: StoredResults, matrix: Matrix) -> list[str]:
@@ -230,7 +263,9 @@ def _list_notes(results: StoredResults, matrix: Matrix) -> list[str]:
     for name in matrix.sanity:
         for found in results.sanity[matrix.metrics[0].data, matrix.metrics[0].model, name].checks:
             if found.state not in ("passed", "exempt"):
-                notes.append(say("check", name, found, MARGINS.get(found.question, (None, None))[1]))
+                notes.append(
+                    say("check", name, found, MARGINS.get(found.question, (None, None))[1])
+                )
     for each in matrix.metrics:
         tests, spec = each.control_tests, each.metric.spec
         shown = results.metric_results(each.data, each.model, each.label)
@@ -248,8 +283,12 @@ def _list_notes(results: StoredResults, matrix: Matrix) -> list[str]:
 def _list_endings(results: StoredResults) -> list[str]:
     """What was left out, what failed, and what is missing."""
     summary = results.summary
-    lines = [f"Left out: {line}." for line in describe_misfits(results.manifest.get("misfits") or {})]
+    lines = [
+        f"Left out: {line}." for line in describe_misfits(results.manifest.get("misfits") or {})
+    ]
     lines += [f"Failed: {line}" for line in describe_failures(summary)]
     if summary.missing > 0:
-        lines.append(f"{summary.missing} of {format_count(summary.planned, 'job')} were not run yet.")
+        lines.append(
+            f"{summary.missing} of {format_count(summary.planned, 'job')} were not run yet."
+        )
     return lines

@@ -60,9 +60,15 @@ def describe_changes_of(results: StoredResults, labels: Sequence[str]) -> str:
 def _list_ways(results: StoredResults, labels: Sequence[str] | None = None) -> list[str]:
     """In words each way in which a metric changes inputs; of all metrics, if no labels are given."""
     feature, width = _name_feature(results)
-    metrics = [metric for label, metric in results.metrics.items() if labels is None or label in labels]
+    metrics = [
+        metric for label, metric in results.metrics.items() if labels is None or label in labels
+    ]
     places = (metric.options.get("neighbourhood") for metric in metrics)
-    return list(dict.fromkeys(_describe_place(place, feature, width) for place in places if place is not None))
+    return list(
+        dict.fromkeys(
+            _describe_place(place, feature, width) for place in places if place is not None
+        )
+    )
 
 
 def _join_ways(ways: Sequence[str]) -> str:
@@ -70,7 +76,8 @@ def _join_ways(ways: Sequence[str]) -> str:
         return f"inputs changed in {len(ways)} ways"
     first, *others = ways or [""]
     beginning, _, size = first.partition(_UP_TO)
-    if size and all(way.startswith(beginning + _UP_TO) for way in others):  # the same features by several radii
+    # the same features by several radii
+    if size and all(way.startswith(beginning + _UP_TO) for way in others):
         others = [way.removeprefix(beginning + _UP_TO) for way in others]
     return " or ".join([first, *others])
 
@@ -105,7 +112,9 @@ def _describe_place(place: Any, feature: str, width: float | None) -> str:
     return describe_transformation(options) or f"moved {describe_reach(options, feature)}"
 
 
-def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shape: Sequence[int]) -> str:
+def describe_parameters(
+    row: Mapping[str, Any], options: Mapping[str, Any], shape: Sequence[int]
+) -> str:
     """The parameters of a transformation in a row of results, in words; empty where it has none.
 
     Empty for tables and texts, too: what was asked for there is not yet the change, because of steps, rules and draws.
@@ -134,7 +143,13 @@ def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shap
         unit, _, number = rest.partition("]")
         scale = 100 if unit.startswith("share") else 1
         text = f"{scale * value:z.3g}".replace("-", "−")
-        unit = f"%{unit.removeprefix('share')}" if scale == 100 else "%" if unit in ("%", "percent") else f" {unit}"
+        unit = (
+            f"%{unit.removeprefix('share')}"
+            if scale == 100
+            else "%"
+            if unit in ("%", "percent")
+            else f" {unit}"
+        )
         found.append(f"{name}{number} {text}{unit}".rstrip())
     return ", ".join(found)
 

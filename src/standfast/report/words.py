@@ -47,7 +47,11 @@ class MetricWords:
     """The sentences of one metric, by its presentation."""
 
     def __init__(self, presentation: Presentation) -> None:
-        environment, own, metric = _environment(), presentation.words, f"metrics/{presentation.metric}.html"
+        environment, own, metric = (
+            _environment(),
+            presentation.words,
+            f"metrics/{presentation.metric}.html",
+        )
         known = {"task": presentation.task}
         default = environment.get_template("metrics/default.html")
         if isinstance(own, Path):
@@ -55,7 +59,11 @@ class MetricWords:
         elif own:
             template = environment.from_string(own)
         else:
-            template = environment.get_template(metric) if metric in environment.list_templates() else default
+            template = (
+                environment.get_template(metric)
+                if metric in environment.list_templates()
+                else default
+            )
         self._modules = (template.make_module(known), default.make_module(known))
         self.presentation = presentation
 
@@ -113,7 +121,9 @@ def name_classes(numbers: Sequence[int], names: Sequence[str]) -> list[str]:
     return [names[number] if number < len(names) else f"class {number}" for number in numbers]
 
 
-def make_environment(autoescape: bool = True, package: str = "standfast.report") -> jinja2.Environment:
+def make_environment(
+    autoescape: bool = True, package: str = "standfast.report"
+) -> jinja2.Environment:
     """Jinja with the folder `templates` of a package and the filters that put numbers and names into sentences."""
     import jinja2
 

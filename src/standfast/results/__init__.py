@@ -12,7 +12,12 @@ report are needed.
 0
 """
 
-from standfast.results.configured_metric import ConfiguredMetric, find_metric_class, find_owners, registered_spec
+from standfast.results.configured_metric import (
+    ConfiguredMetric,
+    find_metric_class,
+    find_owners,
+    registered_spec,
+)
 from standfast.results.failures import Failure
 from standfast.results.formatting import format_number
 from standfast.results.metric_results import MetricResults, StoredSample
@@ -20,7 +25,14 @@ from standfast.results.next_steps import NextStep
 from standfast.results.quality import Quality, References
 from standfast.results.results import StoredResults, summarise
 from standfast.results.sanity import Accuracy, Check, Sanity
-from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow, Uncounted
+from standfast.results.summary import (
+    Counts,
+    Decision,
+    MetricSummary,
+    Summary,
+    SummaryRow,
+    Uncounted,
+)
 from standfast.results.tables import Best
 from standfast.results.verdict import Ground, Partial, Verdict
 from standfast.results.verification import Verification, verify_results

@@ -22,7 +22,13 @@ import polars as pl
 
 from standfast.errors import ArgumentError
 from standfast.results.metric_results import MetricResults
-from standfast.statistics.map_agreement import MOST_RANKED, agree_in_sign, kendall, overlap, split_variance
+from standfast.statistics.map_agreement import (
+    MOST_RANKED,
+    agree_in_sign,
+    kendall,
+    overlap,
+    split_variance,
+)
 from standfast.statistics.paired import ROUNDING, median_interval
 from standfast.tensors import Array
 
@@ -84,7 +90,9 @@ class MapAgreement:
     def find(self, first: int, second: int, measure: Measure = "kendall") -> Pair:
         """The pair of two sources by their places."""
         wanted = (min(first, second), max(first, second), measure)
-        return next(pair for pair in self.pairs if (pair.first, pair.second, pair.measure) == wanted)
+        return next(
+            pair for pair in self.pairs if (pair.first, pair.second, pair.measure) == wanted
+        )
 
     def matrix(self, measure: Measure = "kendall") -> Array:
         """The medians, `(sources, sources)`."""
@@ -98,7 +106,13 @@ class MapAgreement:
         rows = [
             {
                 **dict(zip((self.of, "explainer"), self.sources[pair.first], strict=True)),
-                **dict(zip((f"other_{self.of}", "other_explainer"), self.sources[pair.second], strict=True)),
+                **dict(
+                    zip(
+                        (f"other_{self.of}", "other_explainer"),
+                        self.sources[pair.second],
+                        strict=True,
+                    )
+                ),
                 "measure": pair.measure,
                 "median": pair.median,
                 "low": pair.low,
@@ -131,7 +145,9 @@ class Disagreement:
     chance: float
 
 
-def find_disagreements(maps: Mapping[str, Mapping[int, Array]], top: int) -> tuple[Disagreement, ...]:
+def find_disagreements(
+    maps: Mapping[str, Mapping[int, Array]], top: int
+) -> tuple[Disagreement, ...]:
     """The explainers that disagree, the worst pair first; none for maps of more than 512 numbers.
 
     Among thousands of pixels, which three are first says nothing: their neighbours say the same.
@@ -155,11 +171,15 @@ def find_disagreements(maps: Mapping[str, Mapping[int, Array]], top: int) -> tup
         # medians of so few counts would jump; and a single sample has no others to compare with
         chance = float(np.mean(others)) if len(others) else count / features
         if len(same) and float(np.mean(same)) < (1 + chance) / 2 - ROUNDING:
-            disagreements.append(Disagreement(first, second, count * float(np.mean(same)), count, count * chance))
+            disagreements.append(
+                Disagreement(first, second, count * float(np.mean(same)), count, count * chance)
+            )
     return tuple(sorted(disagreements, key=lambda each: each.common - each.chance))
 
 
-def measure_map_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]], data: str, top: int) -> MapAgreement:
+def measure_map_agreement(
+    found: Mapping[tuple[str, str], Mapping[int, Array]], data: str, top: int
+) -> MapAgreement:
     """The agreement of sources of maps.
 
     Args:
@@ -180,7 +200,9 @@ def measure_map_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]], 
     return MapAgreement(data, *_order(sources, pairs), _split(found), top)
 
 
-def measure_data_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]], model: str, top: int) -> MapAgreement:
+def measure_data_agreement(
+    found: Mapping[tuple[str, str], Mapping[int, Array]], model: str, top: int
+) -> MapAgreement:
     """The agreement of the mean maps of data sets, such as windows of time.
 
     Args:
@@ -198,9 +220,15 @@ def measure_data_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]],
         kept = maps if name == "signs" else [np.abs(own) for own in maps]
         for a, b in itertools.combinations_with_replacement(range(len(sources)), 2):
             half = len(maps[a]) // 2
-            rows, others = (mixed[a][:, :half], mixed[a][:, half:]) if a == b else (drawn[a], drawn[b])
+            rows, others = (
+                (mixed[a][:, :half], mixed[a][:, half:]) if a == b else (drawn[a], drawn[b])
+            )
             values = _compare_means(kept[a], kept[b], rows, others, measure)
-            value = np.median(values) if a == b else _compare_means(kept[a], kept[b], whole[a], whole[b], measure)[0]
+            value = (
+                np.median(values)
+                if a == b
+                else _compare_means(kept[a], kept[b], whole[a], whole[b], measure)[0]
+            )
             low, high = np.quantile(values, _TAILS)
             if a != b:
                 low, high = min(low, 2 * value - high), max(high, 2 * value - low)
@@ -208,7 +236,12 @@ def measure_data_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]],
             mixed_up = rng.permuted(np.tile(kept[b].mean(0), (_RESAMPLES, 1)), axis=1)
             own = np.tile(kept[a].mean(0), (_AT_ONCE, 1))
             unrelated = [measure(own, some) for some in np.split(mixed_up, _RESAMPLES // _AT_ONCE)]
-            numbers = (float(value), float(min(low, value)), float(max(high, value)), float(np.median(unrelated)))
+            numbers = (
+                float(value),
+                float(min(low, value)),
+                float(max(high, value)),
+                float(np.median(unrelated)),
+            )
             pairs[a, b, name] = Pair(a, b, name, *numbers, min(len(maps[a]), len(maps[b])))
     return MapAgreement(model, *_order(sources, pairs), pl.DataFrame(), top, "data")
 
@@ -216,7 +249,9 @@ def measure_data_agreement(found: Mapping[tuple[str, str], Mapping[int, Array]],
 def _compare_means(a: Array, b: Array, rows: Array, others: Array, measure: _Comparison) -> Array:
     """The similarity of the means over chosen rows of maps `(n, F)`, for each choice `(R, n')`, `(R,)`."""
     parts = [slice(start, start + _AT_ONCE) for start in range(0, len(rows), _AT_ONCE)]
-    return np.concatenate([measure(a[rows[part]].mean(1), b[others[part]].mean(1)) for part in parts])
+    return np.concatenate(
+        [measure(a[rows[part]].mean(1), b[others[part]].mean(1)) for part in parts]
+    )
 
 
 def _measures(top: int) -> dict[Measure, _Comparison]:
@@ -232,9 +267,13 @@ def _order(
 ) -> tuple[tuple[tuple[str, str], ...], tuple[Pair, ...]]:
     """Sources that agree beside each other, and their pairs."""
     places = range(len(sources))
-    order = _cluster(np.array([[pairs[min(a, b), max(a, b), "kendall"].median for b in places] for a in places]))
+    order = _cluster(
+        np.array([[pairs[min(a, b), max(a, b), "kendall"].median for b in places] for a in places])
+    )
     place = {old: new for new, old in enumerate(order)}
-    return tuple(sources[old] for old in order), tuple(_move(pair, place) for pair in pairs.values())
+    return tuple(sources[old] for old in order), tuple(
+        _move(pair, place) for pair in pairs.values()
+    )
 
 
 def _move(pair: Pair, place: Mapping[int, int]) -> Pair:
@@ -275,9 +314,12 @@ def _measure_samples(
 
 def _average(a: Array, b: Array, same: bool, measure: _Comparison) -> float:
     """The mean over pairs of seeds; of one source only of different ones."""
-    places = [(r, s) for r in range(min(_SEEDS, len(a))) for s in range(min(_SEEDS, len(b))) if not same or r < s] or [
-        (0, 0)
-    ]
+    places = [
+        (r, s)
+        for r in range(min(_SEEDS, len(a)))
+        for s in range(min(_SEEDS, len(b)))
+        if not same or r < s
+    ] or [(0, 0)]
     first, second = (list(each) for each in zip(*places, strict=True))
     return float(measure(a[first], b[second]).mean())
 
@@ -289,7 +331,9 @@ def _cluster(similarity: Array) -> list[int]:
     if len(similarity) < 3:
         return list(range(len(similarity)))
     distance = 1 - np.nan_to_num(similarity)
-    tree = linkage(np.maximum(distance, 0)[np.triu_indices(len(distance), 1)], "average", optimal_ordering=True)
+    tree = linkage(
+        np.maximum(distance, 0)[np.triu_indices(len(distance), 1)], "average", optimal_ordering=True
+    )
     return [int(leaf) for leaf in leaves_list(tree)]
 
 
@@ -307,7 +351,11 @@ def _split(found: Mapping[tuple[str, str], Mapping[int, Array]]) -> pl.DataFrame
             within, between = split_variance(stacked)
             shown = {"within model": within, "between models": between}
             row = {name: median_interval(values, values, 0.95) for name, values in shown.items()}
-            numbers = {f"{name}{end}": getattr(each, at) for name, each in row.items() for end, at in _ENDS.items()}
+            numbers = {
+                f"{name}{end}": getattr(each, at)
+                for name, each in row.items()
+                for end, at in _ENDS.items()
+            }
             counts = {"trained": len(several), "samples": len(samples)}
             rows.append({"model": model, "explainer": explainer, **counts, **numbers})
     return pl.DataFrame(rows)
@@ -327,7 +375,9 @@ def read_seed_maps(
     found: dict[tuple[str, str], dict[int, Array]] = {}
     for view in views:
         for explainer in view.present:
-            fine = set(view.rows_for(explainer).filter(pl.col("status") == "ok")["sample"].to_list())
+            fine = set(
+                view.rows_for(explainer).filter(pl.col("status") == "ok")["sample"].to_list()
+            )
             own = found.setdefault((getattr(view, of), explainer), {})
             for name, repeat, start, arrays in view.parts(["seed_maps"]):
                 if name == explainer and repeat == 0:

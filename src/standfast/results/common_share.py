@@ -100,7 +100,9 @@ def _check_curves(parts: Sequence[Part], common: CommonShare) -> None:
     stored = [arrays[name] for *_, arrays in parts for name in (common.share, common.drop)]
     shapes = sorted({f"{array.dtype} {array.shape}" for array in stored})
     are_numbers = all(array.ndim == 2 and array.dtype.kind in "fiu" for array in stored)
-    are_alike = are_numbers and len({array.shape[1] for array in stored}) == 1 and stored[0].shape[1] > 0
+    are_alike = (
+        are_numbers and len({array.shape[1] for array in stored}) == 1 and stored[0].shape[1] > 0
+    )
     argument = f"arrays {common.share} and {common.drop}"
     check(are_alike, argument, "numbers of shape (N, K), with one K for all", "; ".join(shapes))
 

@@ -44,7 +44,11 @@ class ConfiguredMetric:
 
 
 def configure_metric(
-    label: str, metric: str, stored: Mapping[str, Any], task: TaskWords = CLASS_WORDS, removal: str = ""
+    label: str,
+    metric: str,
+    stored: Mapping[str, Any],
+    task: TaskWords = CLASS_WORDS,
+    removal: str = "",
 ) -> ConfiguredMetric:
     """A metric as the manifest describes it. Where the manifest does not say how it is read, its class does.
 
@@ -72,7 +76,9 @@ def configure_metric(
         kind = find_metric_class(metric)
         if kind is not None:
             direction, controls = kind.direction_of(options), kind.controls
-    return ConfiguredMetric(label, metric, options, direction, controls, spec, stored, task, removal=removal)
+    return ConfiguredMetric(
+        label, metric, options, direction, controls, spec, stored, task, removal=removal
+    )
 
 
 def read_direction(stored: object) -> Direction:
@@ -83,7 +89,10 @@ def read_direction(stored: object) -> Direction:
 
 
 def registered_spec(
-    metric: str, options: Mapping[str, Any], direction: Direction = None, task: TaskWords = CLASS_WORDS
+    metric: str,
+    options: Mapping[str, Any],
+    direction: Direction = None,
+    task: TaskWords = CLASS_WORDS,
 ) -> ValueSpec:
     """How the class that is registered for a metric reads its frame; by name and direction without such a class.
 

@@ -67,11 +67,17 @@ class CounterExample:
     def __str__(self) -> str:
         if not self.found:
             return describe_none([self])
-        named = [f"{name} {after} instead of {before}" for name, (before, after) in self.changes.items()]
+        named = [
+            f"{name} {after} instead of {before}" for name, (before, after) in self.changes.items()
+        ]
         others = len(named) - _MOST_NAMED
         shown = [*named[:_MOST_NAMED], f"{others} further changes"] if others > 0 else named
         places = "the first" if self.top == 1 else f"among the first {self.top}"
-        falls = f"{self.reason} speaks the other way" if self.turned else f"{self.reason} is no longer {places}"
+        falls = (
+            f"{self.reason} speaks the other way"
+            if self.turned
+            else f"{self.reason} is no longer {places}"
+        )
         return f"With {_join(shown)}, {falls}."
 
 

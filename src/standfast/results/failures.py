@@ -55,7 +55,8 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
             labels[label] = labels.get(label, 0) + 1
     for explainers in reasons.values():
         for labels in explainers.values():
-            if len(labels) > 1:  # what fails with the metrics fails with the sanity checks, which are none
+            # what fails with the metrics fails with the sanity checks, which are none
+            if len(labels) > 1:
                 labels.pop(SANITY_CHECKS, None)
     found = []
     for reason, explainers in reasons.items():
@@ -63,7 +64,9 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
         for name, labels in explainers.items():
             together.setdefault(tuple(labels), []).append(name)
         for own, names in together.items():
-            partly = any(explainers[name][label] < run[name, label] for name in names for label in own)
+            partly = any(
+                explainers[name][label] < run[name, label] for name in names for label in own
+            )
             found.append(Failure(reason, tuple(names), own, metrics, partly, tracebacks[reason]))
     return found
 

@@ -20,7 +20,9 @@ SIGNS = {None: "", "upper": "≤ ", "lower": "≥ ", "unknown": ""}
 _ASCII = {"≤": "<=", "≥": ">=", "−": "-", "∞": "inf", "–": "-", "≈": "~"}
 #: the names of standfast's own exceptions, which say nothing to the reader of a stored error
 _OWN_EXCEPTIONS = {
-    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.StandfastError)
+    name
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, errors.StandfastError)
 }
 
 
@@ -30,7 +32,11 @@ def join_names(names: Sequence[str], named: int = _NAMED) -> str:
     >>> join_names(["a"]), join_names(["a", "b", "c"]), join_names(["a", "b", "c", "d"])
     ('a', 'a, b and c', 'a, b and 2 others')
     """
-    shown = list(names) if len(names) <= named else [*names[: named - 1], f"{len(names) - named + 1} others"]
+    shown = (
+        list(names)
+        if len(names) <= named
+        else [*names[: named - 1], f"{len(names) - named + 1} others"]
+    )
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else "none"
 
 
@@ -117,7 +123,9 @@ def format_estimate(estimate: Interval | None, decimals: Decimals = 2) -> str:
     >>> format_estimate(Interval(-9.3, None, None, 6, 0.0, "upper", (-20.0, -9.3)))
     '≤ −9.30'
     """
-    return "–" if estimate is None else SIGNS[estimate.bound] + format_number(estimate.value, decimals)
+    return (
+        "–" if estimate is None else SIGNS[estimate.bound] + format_number(estimate.value, decimals)
+    )
 
 
 def format_interval(estimate: Interval | None, decimals: Decimals = 2) -> str:
@@ -165,7 +173,11 @@ def format_confidence(estimate: Interval, decimals: Decimals = 2) -> str:
     '[0.25, 1.00] (88%)'
     """
     interval = format_interval(estimate, decimals)
-    return f"{interval} ({100 * estimate.coverage:.0f}%)" if interval and estimate.coverage < 0.945 else interval
+    return (
+        f"{interval} ({100 * estimate.coverage:.0f}%)"
+        if interval and estimate.coverage < 0.945
+        else interval
+    )
 
 
 def to_ascii(text: str) -> str:

@@ -67,7 +67,9 @@ def read_call(manifest: Mapping[str, Any]) -> GivenCall:
         str(stored.get("model") or ""),
         _read_parts(stored.get("explainers")),
         _read_parts(stored.get("metrics")),
-        {str(name): str(code) for name, code in options.items()} if isinstance(options, Mapping) else {},
+        {str(name): str(code) for name, code in options.items()}
+        if isinstance(options, Mapping)
+        else {},
     )
 
 

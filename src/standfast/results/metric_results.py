@@ -115,7 +115,9 @@ class MetricResults:
         with_rows = self.frame["explainer"].unique().to_list()
         return [name for name in self.explainers if name in with_rows]
 
-    def rows_for(self, explainer: str, sample: int | None = None, repeat: int | None = None) -> pl.DataFrame:
+    def rows_for(
+        self, explainer: str, sample: int | None = None, repeat: int | None = None
+    ) -> pl.DataFrame:
         """The rows of an explainer, or of one sample or repeat of it."""
         rows = self.frame.filter(pl.col("explainer") == explainer)
         if sample is not None:
@@ -185,7 +187,9 @@ class MetricResults:
             for number in numbers:
                 row = rows[number]
                 arrays_of_sample = self._cut(stored, number - start, number)
-                yield StoredSample(explainer, number, row.get("targets"), self.name_classes(row), arrays_of_sample)
+                yield StoredSample(
+                    explainer, number, row.get("targets"), self.name_classes(row), arrays_of_sample
+                )
 
     def _cut(self, arrays: Mapping[str, Array], place: int, sample: int) -> dict[str, Array]:
         """The arrays of one sample, from its place in those of a job."""
@@ -209,7 +213,9 @@ class MetricResults:
         """A sample with named arrays, and those of `also` that are stored; None if it was not evaluated or stored."""
         return next(self._read(explainer, names, also, sample), None)
 
-    def gallery(self, count: int, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[StoredSample]:
+    def gallery(
+        self, count: int, names: Sequence[str], also: Sequence[str] = ()
+    ) -> Iterator[StoredSample]:
         """The first `count` samples of all explainers, in the order of samples."""
         for sample in self.samples(count):
             for explainer in self.present:

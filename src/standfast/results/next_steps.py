@@ -218,12 +218,18 @@ class Situation:
     def paces(self) -> dict[tuple[str, str], float]:
         """The seconds of a sample, over all repeats, by explainer and label; of the checks, too."""
         of_pair = (pl.col("data") == self.verdict.data) & (pl.col("model") == self.verdict.model)
-        done = self.jobs.filter(of_pair & (pl.col("status") == "done") & pl.col("seconds").is_not_null())
+        done = self.jobs.filter(
+            of_pair & (pl.col("status") == "done") & pl.col("seconds").is_not_null()
+        )
         totals = done.group_by("explainer", "label").agg(pl.col("seconds").sum())
         count = max(self.samples, 1)
-        return {(explainer, label): seconds / count for explainer, label, seconds in totals.iter_rows()}
+        return {
+            (explainer, label): seconds / count for explainer, label, seconds in totals.iter_rows()
+        }
 
-    def time(self, explainers: Sequence[str], samples: int, labels: Sequence[str] | None = None) -> float | None:
+    def time(
+        self, explainers: Sequence[str], samples: int, labels: Sequence[str] | None = None
+    ) -> float | None:
         """The seconds of so many samples for some explainers; None if nothing of it was measured.
 
         Args:
@@ -257,7 +263,9 @@ def find_next_steps(situation: Situation) -> tuple[NextStep, ...]:
 
 def _find_samples(situation: Situation) -> NextStep | None:
     """More samples, where it is known how many would decide."""
-    needed_of = {ground.explainer: ground.needed for ground in situation.verdict.undecided if ground.needed}
+    needed_of = {
+        ground.explainer: ground.needed for ground in situation.verdict.undecided if ground.needed
+    }
     if not needed_of:
         return None
     done = 0 if situation.are_kept else situation.samples  # what has to be done again
@@ -293,11 +301,15 @@ def _find_question(situation: Situation) -> NextStep | None:
     if situation.summary.lacks_checks and minutes is not None:
         undecided = tuple(ground.explainer for ground in situation.verdict.undecided)
         # with twice the time, the checks are not left out
-        return NextStep("question", undecided, undecided, 60 * minutes, situation.samples, missing=("checks",))
+        return NextStep(
+            "question", undecided, undecided, 60 * minutes, situation.samples, missing=("checks",)
+        )
     return None
 
 
-def _ask(situation: Situation, explainers: tuple[str, ...], missing: tuple[Kind, ...]) -> NextStep | None:
+def _ask(
+    situation: Situation, explainers: tuple[str, ...], missing: tuple[Kind, ...]
+) -> NextStep | None:
     """The missing kinds of questions; None where their metrics were tried: it takes another one, or other changes."""
     tried = {metric.metric.metric for metric in situation.metrics}
     if any(METRIC_OF.get(kind) in tried for kind in missing):
@@ -320,8 +332,12 @@ def _has_default_neighbourhood(situation: Situation) -> bool:
 
 def _find_neighbourhood(situation: Situation) -> NextStep | None:
     """Changes that inputs undergo, where explainers do not hold in those that no input undergoes."""
-    places = {metric.label: metric.metric.options.get("neighbourhood") for metric in situation.metrics}
-    nearer_of = {label: _find_nearer(place, situation.about_data) for label, place in places.items() if place}
+    places = {
+        metric.label: metric.metric.options.get("neighbourhood") for metric in situation.metrics
+    }
+    nearer_of = {
+        label: _find_nearer(place, situation.about_data) for label, place in places.items() if place
+    }
     if situation.verdict.show or not all(nearer_of.values()):
         return None  # where others hold or fail already under changes that inputs undergo, that is the answer
     blamed = {label for each in situation.unstable for label in each.labels}
@@ -331,10 +347,14 @@ def _find_neighbourhood(situation: Situation) -> NextStep | None:
     changes = nearer_of[labels[0]]
     names = tuple(each.explainer for each in situation.unstable)
     seconds = _time_changes(situation, names, labels, len(changes))
-    return NextStep("neighbourhood", names, names, seconds, situation.samples, changes=changes, labels=labels)
+    return NextStep(
+        "neighbourhood", names, names, seconds, situation.samples, changes=changes, labels=labels
+    )
 
 
-def _time_changes(situation: Situation, explainers: Sequence[str], labels: Sequence[str], changes: int) -> float | None:
+def _time_changes(
+    situation: Situation, explainers: Sequence[str], labels: Sequence[str], changes: int
+) -> float | None:
     """The seconds of all metrics, of which some are evaluated once for each change."""
     once = situation.time([*explainers, *situation.summary.controls], situation.samples)
     placed = situation.time(explainers, situation.samples, labels)
@@ -361,12 +381,16 @@ def _find_nearer(stored: Any, about: Mapping[str, Any]) -> tuple[Neighbourhood, 
     return _OF_SERIES if len(shape) == 2 and is_large else ()
 
 
-def _find_nearer_of_table(stored: Any, columns: Sequence[Mapping[str, Any]]) -> tuple[Neighbourhood, ...]:
+def _find_nearer_of_table(
+    stored: Any, columns: Sequence[Mapping[str, Any]]
+) -> tuple[Neighbourhood, ...]:
     """Numbers within their precision, where categories may become others: another category is another case."""
     changes = stored.get("changes") if isinstance(stored, Mapping) else None
     if not isinstance(changes, Mapping):
         return ()
-    has_free_category = any(isinstance(change, Mapping) and change.get("categories") for change in changes.values())
+    has_free_category = any(
+        isinstance(change, Mapping) and change.get("categories") for change in changes.values()
+    )
     if not has_free_category:
         return ()
     numbers = [str(column["name"]) for column in columns if column.get("kind") == "number"]
@@ -398,13 +422,21 @@ def _find_explainer(situation: Situation) -> NextStep | None:
 
 def _time_relative(situation: Situation, explainer: str, relative: Relative) -> float | None:
     """The seconds of a relative of an explainer: what asks for faithfulness predicts, and seldom explains."""
-    faithfulness = [metric.label for metric in situation.metrics if metric.metric.spec.asks == "faithfulness"]
-    others = [label for name, label in situation.paces if name == explainer and label not in faithfulness]
+    faithfulness = [
+        metric.label for metric in situation.metrics if metric.metric.spec.asks == "faithfulness"
+    ]
+    others = [
+        label for name, label in situation.paces if name == explainer and label not in faithfulness
+    ]
     explained = situation.time([explainer], situation.samples, others)
     if explained is None:
         return None
     predicted = situation.time([explainer], situation.samples, faithfulness) or 0.0
-    beside = 0.0 if situation.are_kept else situation.time(situation.summary.controls, situation.samples) or 0.0
+    beside = (
+        0.0
+        if situation.are_kept
+        else situation.time(situation.summary.controls, situation.samples) or 0.0
+    )
     return relative.times * explained + predicted + beside
 
 

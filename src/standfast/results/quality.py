@@ -86,7 +86,9 @@ def find_middle(spec: ValueSpec, references: References) -> float:
     return math.log(RARE) if spec.log_probability else references.middle
 
 
-def judge_stability(spec: ValueSpec, estimate: Interval | None, references: References) -> Quality | None:
+def judge_stability(
+    spec: ValueSpec, estimate: Interval | None, references: References
+) -> Quality | None:
     """The judgement of a measure of stability; None without a value, or where the threshold is useless."""
     if estimate is None or math.isnan(estimate.value):
         return None
@@ -109,7 +111,9 @@ def _is_above(value: float, other: float) -> bool:
     return value > other and (value - other > margin or math.isinf(margin))
 
 
-def find_bad_p_value(spec: ValueSpec, values: Array, bounds: Array, references: References) -> float:
+def find_bad_p_value(
+    spec: ValueSpec, values: Array, bounds: Array, references: References
+) -> float:
     """The p-value of the claim that the median lies beyond the middle: the sign test, with one side.
 
     Args:
@@ -132,7 +136,9 @@ def _find_beyond(spec: ValueSpec, values: Array, references: References) -> Arra
     """Which values lie beyond the middle, on the side of unrelated maps, by more than rounding; bool `(n,)`."""
     middle = find_middle(spec, references)
     margin = ROUNDING * abs(middle)
-    return np.asarray(values < middle - margin if spec.direction == "higher" else values > middle + margin)
+    return np.asarray(
+        values < middle - margin if spec.direction == "higher" else values > middle + margin
+    )
 
 
 def count_more(spec: ValueSpec, estimate: Interval | None, references: References) -> int | None:
@@ -147,7 +153,9 @@ def count_more(spec: ValueSpec, estimate: Interval | None, references: Reference
     return round_up(max(1, needed - estimate.count))
 
 
-def find_weak_classes(spec: ValueSpec, rows: pl.DataFrame, references: References) -> tuple[int, ...]:
+def find_weak_classes(
+    spec: ValueSpec, rows: pl.DataFrame, references: References
+) -> tuple[int, ...]:
     """The classes in which most samples are shown to have a value beyond the middle, by the exact interval of a share.
 
     Args:

@@ -200,7 +200,11 @@ class Race:
         """A row for each explainer, as `entrants`: when it left and why, its value, and how far it was behind."""
         rows: list[dict[str, Any]] = []
         for entrant in self.entrants:
-            row: dict[str, Any] = {"explainer": entrant.name, "left": entrant.left, "samples": entrant.samples}
+            row: dict[str, Any] = {
+                "explainer": entrant.name,
+                "left": entrant.left,
+                "samples": entrant.samples,
+            }
             row["by"] = entrant.question or entrant.label
             for name, measured in (("value", entrant.value), ("behind", entrant.behind)):
                 row[name] = None if measured is None else measured.value
@@ -221,8 +225,22 @@ class Race:
             ArgumentError: they are none of a race.
         """
         names = {field.name for field in fields(Race)}
-        needed = {"data", "model", "label", "direction", "ladder", "entrants", "rows", "confirmation_rows"}
-        check(needed <= set(stored), RACE, "what `Race.plain` gives", f"no {', '.join(sorted(needed - set(stored)))}")
+        needed = {
+            "data",
+            "model",
+            "label",
+            "direction",
+            "ladder",
+            "entrants",
+            "rows",
+            "confirmation_rows",
+        }
+        check(
+            needed <= set(stored),
+            RACE,
+            "what `Race.plain` gives",
+            f"no {', '.join(sorted(needed - set(stored)))}",
+        )
         values = {name: value for name, value in stored.items() if name in names}
         for name in ("ladder", "rows", "confirmation_rows", "left_out"):
             values[name] = tuple(values.get(name) or ())
@@ -235,7 +253,9 @@ class Race:
 def _read_entrant(stored: Mapping[str, Any]) -> Entrant:
     entrant = Entrant(**stored)
     check(entrant.left in (None, *get_args(Left)), RACE, "a reason to leave", repr(entrant.left))
-    return replace(entrant, value=_read_measured(stored["value"]), behind=_read_measured(stored["behind"]))
+    return replace(
+        entrant, value=_read_measured(stored["value"]), behind=_read_measured(stored["behind"])
+    )
 
 
 def _read_measured(stored: Mapping[str, Any] | None) -> Measured | None:

@@ -103,7 +103,10 @@ class StoredResults:
 
     @classmethod
     def load(
-        cls, results: str | Path | Store, run: RunSummary | None = None, jobs: Sequence[str] | None = None
+        cls,
+        results: str | Path | Store,
+        run: RunSummary | None = None,
+        jobs: Sequence[str] | None = None,
     ) -> Self:
         """Open the results in a folder or at an fsspec address.
 
@@ -123,9 +126,14 @@ class StoredResults:
         records.sort(key=lambda record: place[record["job"]])
         if samples.width:
             order = pl.DataFrame({"job": planned}).with_row_index("__place")
-            samples = samples.join(order, on="job", how="left").sort("__place", "sample", maintain_order=True)
+            samples = samples.join(order, on="job", how="left").sort(
+                "__place", "sample", maintain_order=True
+            )
             samples = samples.select(
-                *COORDINATES, "sample", "status", pl.exclude(*COORDINATES, "sample", "status", "__place")
+                *COORDINATES,
+                "sample",
+                "status",
+                pl.exclude(*COORDINATES, "sample", "status", "__place"),
             )
         else:
             samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
@@ -157,12 +165,24 @@ class StoredResults:
         >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
         (1, (1, 5), [0.5])
         """
-        samples, checks = _split_checks(samples) if "metric" in samples.columns else (samples, pl.DataFrame())
-        return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned, sanity_rows=checks)
+        samples, checks = (
+            _split_checks(samples) if "metric" in samples.columns else (samples, pl.DataFrame())
+        )
+        return cls(
+            ArraysInMemory(arrays),
+            dict(manifest),
+            samples,
+            _list_jobs(jobs),
+            planned,
+            sanity_rows=checks,
+        )
 
     def __repr__(self) -> str:
         labels = format_count(len(self._list_names("metrics", "label")), "metric")
-        samples = " + ".join(format_count(count, "sample") for count in self._count_samples().values()) or "no samples"
+        samples = (
+            " + ".join(format_count(count, "sample") for count in self._count_samples().values())
+            or "no samples"
+        )
         failed = f", {format_count(len(self.failures), 'failed job')}" if self.failures else ""
         return f"{type(self).__name__}({count_explainers(self.explainers)} x {labels}, {samples}{failed})"
 
@@ -218,7 +238,9 @@ class StoredResults:
         have = {(data, model) for data, model, _ in self._stored}
         if {"data", "model"} <= set(self.jobs.columns):
             have |= set(self.jobs.select("data", "model").unique().iter_rows())
-        return [(data, model) for data in self.data for model in self.models if (data, model) in have]
+        return [
+            (data, model) for data in self.data for model in self.models if (data, model) in have
+        ]
 
     @property
     def _limit(self) -> Mapping[str, Any]:
@@ -241,7 +263,11 @@ class StoredResults:
         names = list(self.manifest.get(key) or {})
         for frame in (self.jobs, self.samples):
             if column in frame.columns:
-                names += [n for n in frame[column].drop_nulls().unique(maintain_order=True).sort() if n not in names]
+                names += [
+                    n
+                    for n in frame[column].drop_nulls().unique(maintain_order=True).sort()
+                    if n not in names
+                ]
         return [name for name in names if key != "metrics" or name != SANITY_CHECKS]
 
     # Rows
@@ -256,18 +282,25 @@ class StoredResults:
         return rows.partition_by("data", "model", "label", as_dict=True)
 
     @cached_property
-    def _compared(self) -> tuple[dict[str, ConfiguredMetric], dict[tuple[str, str, str], MetricResults]]:
+    def _compared(
+        self,
+    ) -> tuple[dict[str, ConfiguredMetric], dict[tuple[str, str, str], MetricResults]]:
         """The metrics, and their rows with the values by which explainers are compared. Arrays are read here, once."""
         metrics: dict[str, ConfiguredMetric] = {}
         views: dict[tuple[str, str, str], MetricResults] = {}
         for label in self._list_names("metrics", "label"):
             known = self._configure(label)
-            found = [self._view(known, *pair) for pair in self.pairs if (*pair, label) in self._stored]
+            found = [
+                self._view(known, *pair) for pair in self.pairs if (*pair, label) in self._stored
+            ]
             comparable = make_comparable(found)
             if comparable is not None:
                 spec, frames = comparable
                 known = replace(known, spec=spec, compared=True)
-                found = [replace(each, spec=spec, frame=frame) for each, frame in zip(found, frames, strict=True)]
+                found = [
+                    replace(each, spec=spec, frame=frame)
+                    for each, frame in zip(found, frames, strict=True)
+                ]
             metrics[label] = known
             views |= {(each.data, each.model, label): each for each in found}
         return metrics, views
@@ -299,7 +332,9 @@ class StoredResults:
             added += [view.frame.select(*keys, *new)] if new else []
         if not added:
             return self.samples
-        return self.samples.join(pl.concat(added, how="diagonal_relaxed"), on=keys, how="left", maintain_order="left")
+        return self.samples.join(
+            pl.concat(added, how="diagonal_relaxed"), on=keys, how="left", maintain_order="left"
+        )
 
     def metric_results(self, data: str, model: str, label: str) -> MetricResults:
         """The rows of a configured metric for one data set and model, with all that its figures need; maybe no rows."""
@@ -314,7 +349,11 @@ class StoredResults:
         """The stored rows of a metric for one data set and model."""
         jobs = self.jobs
         if {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
-            mine = (pl.col("data") == data) & (pl.col("model") == model) & (pl.col("label") == metric.name)
+            mine = (
+                (pl.col("data") == data)
+                & (pl.col("model") == model)
+                & (pl.col("label") == metric.name)
+            )
             jobs = jobs.filter(mine & (pl.col("status") == "done") & pl.col("artefacts"))
         else:
             jobs = jobs.clear()
@@ -333,7 +372,11 @@ class StoredResults:
             self._list_texts(data, "features"),
             [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
             self.explainers.controls,
-            [name for name, each in self._select_sanity(data, model).items() if each.state != "passed"],
+            [
+                name
+                for name, each in self._select_sanity(data, model).items()
+                if each.state != "passed"
+            ],
             self._list_classes(data),
             self._errors.get((data, model, metric.name), {}),
             self._list_texts(data, "columns"),
@@ -351,7 +394,9 @@ class StoredResults:
         if self.task_words.answers:
             return list(self.task_words.answers)
         names = [str(name) for name in self._list_texts(data, "classes")]
-        are_classes = all(about.get("of classes", True) for about in (self.manifest.get("models") or {}).values())
+        are_classes = all(
+            about.get("of classes", True) for about in (self.manifest.get("models") or {}).values()
+        )
         are_sides = self.task_words.kind == "side" and len(names) == 2
         are_labels = self.task_words.kind == "label"
         return names if are_classes or are_sides or are_labels else []
@@ -391,7 +436,9 @@ class StoredResults:
 
     def _select_sanity(self, data: str, model: str) -> dict[str, Sanity]:
         """The sanity checks on one data set and model, by explainer."""
-        return {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
+        return {
+            name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)
+        }
 
     @cached_property
     def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
@@ -399,7 +446,9 @@ class StoredResults:
         found: dict[tuple[str, str], Accuracy] = {}
         if not len(self.sanity_rows):
             return found
-        for (data, model, _), rows in self.sanity_rows.partition_by("data", "model", "explainer", as_dict=True).items():
+        for (data, model, _), rows in self.sanity_rows.partition_by(
+            "data", "model", "explainer", as_dict=True
+        ).items():
             accuracy = measure_accuracy(rows)
             if accuracy is not None:
                 found.setdefault((str(data), str(model)), accuracy)
@@ -439,7 +488,9 @@ class StoredResults:
         if not labels:
             raise UnknownNameError("metric", metric, self.metrics)
         frame = self.compared_samples.filter(pl.col("label").is_in(labels))
-        return frame.select(column for column in frame.get_columns() if column.null_count() < max(len(column), 1))
+        return frame.select(
+            column for column in frame.get_columns() if column.null_count() < max(len(column), 1)
+        )
 
     def _list_core(self) -> pl.DataFrame:
         """All rows, with the columns that all metrics have."""
@@ -490,7 +541,9 @@ class StoredResults:
             ArgumentError: there is no such data set or model, or there are several and none is given.
         """
         pairs = self._choose_pairs(data, model)
-        return {label: best for pair in pairs for label, best in list_best(self.summary.select(*pair))}
+        return {
+            label: best for pair in pairs for label, best in list_best(self.summary.select(*pair))
+        }
 
     def verdict(self, data: str | None = None, model: str | None = None) -> Verdict:
         """Which explanations may be shown, which not and why, and what would decide the rest; `print` says it.
@@ -516,7 +569,9 @@ class StoredResults:
         """
         return self.find_all_steps(data, model)[:MOST_STEPS]
 
-    def find_all_steps(self, data: str | None = None, model: str | None = None) -> Sequence[NextStep]:
+    def find_all_steps(
+        self, data: str | None = None, model: str | None = None
+    ) -> Sequence[NextStep]:
         """As `next_steps`, without a limit of their number."""
         verdict = self.verdict(data, model)
         return find_next_steps(Situation(self.summary, verdict, self.manifest, self.jobs))
@@ -531,7 +586,9 @@ class StoredResults:
             verdicts[data, model] = replace(verdict, disagreements=disagreements)
         return verdicts
 
-    def _find_disagreements(self, data: str, model: str, explainers: Sequence[str]) -> tuple[Disagreement, ...]:
+    def _find_disagreements(
+        self, data: str, model: str, explainers: Sequence[str]
+    ) -> tuple[Disagreement, ...]:
         """Which of some explainers contradict each other; none where no maps are stored that could tell."""
         labels = self._list_seed_agreements()
         if len(explainers) < 2 or not labels:
@@ -558,10 +615,17 @@ class StoredResults:
         """
         names = list(self.data)
         known = ", ".join(names)
-        check(data in names if data is not None else len(names) == 1, "data", f"one of {known}", repr(data))
+        check(
+            data in names if data is not None else len(names) == 1,
+            "data",
+            f"one of {known}",
+            repr(data),
+        )
         chosen = names[0] if data is None else str(data)
         label, top = self._find_seed_agreement()
-        views = (self.metric_results(chosen, model, label) for of, model in self.pairs if of == chosen)
+        views = (
+            self.metric_results(chosen, model, label) for of, model in self.pairs if of == chosen
+        )
         return measure_map_agreement(read_seed_maps(views), chosen, top)
 
     def agreement_of_data(self, model: str | None = None) -> MapAgreement:
@@ -578,12 +642,22 @@ class StoredResults:
         """
         names = list(dict.fromkeys(name for _, name in self.pairs))
         known = ", ".join(names)
-        check(model in names if model is not None else len(names) == 1, "model", f"one of {known}", repr(model))
+        check(
+            model in names if model is not None else len(names) == 1,
+            "model",
+            f"one of {known}",
+            repr(model),
+        )
         chosen = names[0] if model is None else str(model)
         met = [data for data, name in self.pairs if name == chosen]
         features = {tuple(self._list_texts(data, "features")) for data in met}
         same = len(met) > 1 and len(features) == 1 and features != {()}
-        check(same, "results", "those of several data sets with the same names of features", ", ".join(met))
+        check(
+            same,
+            "results",
+            "those of several data sets with the same names of features",
+            ", ".join(met),
+        )
         label, top = self._find_seed_agreement()
         maps = read_seed_maps((self.metric_results(data, chosen, label) for data in met), "data")
         return measure_data_agreement(maps, chosen, top)
@@ -617,7 +691,9 @@ class StoredResults:
         """
         known_models = [name for name in self.models if name not in retrained]
         chosen_model = model if model is not None or len(known_models) != 1 else known_models[0]
-        pairs = [pair for pair in self._choose_pairs(data, chosen_model) if pair[1] not in retrained]
+        pairs = [
+            pair for pair in self._choose_pairs(data, chosen_model) if pair[1] not in retrained
+        ]
         check(len(pairs) > 0, "results", "those of the metric reasons", "none")
         names = [name for name in self.explainers if name not in self.explainers.controls]
         chosen = names[0] if explainer is None else explainer
@@ -640,7 +716,9 @@ class StoredResults:
 
     def _list_seed_agreements(self) -> list[str]:
         """The labels of the metrics that store maps of several seeds."""
-        return [label for label, metric in self.metrics.items() if metric.metric == "seed_agreement"]
+        return [
+            label for label, metric in self.metrics.items() if metric.metric == "seed_agreement"
+        ]
 
     def _read_top(self, label: str) -> int:
         """How many first features such a metric looks at."""
@@ -678,12 +756,18 @@ def summarise(results: StoredResults) -> Summary:
     tests = compare_controls(frame, tested, controls) if controls and len(frame) else {}
     metrics = []
     for data, model in results.pairs:
-        here = checks.filter((pl.col("data") == data) & (pl.col("model") == model)) if len(checks) else None
+        here = (
+            checks.filter((pl.col("data") == data) & (pl.col("model") == model))
+            if len(checks)
+            else None
+        )
         decided = results._select_sanity(data, model)
         for label, known in configured.items():
             place = (data, model, label)
             found, comparison = results.metric_results(*place), comparisons.get(place)
-            metrics.append(summarise_metric(found, known, comparison, tests.get(place, ()), here, decided))
+            metrics.append(
+                summarise_metric(found, known, comparison, tests.get(place, ()), here, decided)
+            )
     return Summary(
         tuple(results.data),
         tuple(results.models),
@@ -691,11 +775,19 @@ def summarise(results: StoredResults) -> Summary:
         tuple(controls),
         results._count_samples(),
         tuple(metrics),
-        {(each.data, each.model): each for each in measure_agreements(rankings) if len(each.explainers) >= 3},
+        {
+            (each.data, each.model): each
+            for each in measure_agreements(rankings)
+            if len(each.explainers) >= 3
+        },
         results.planned,
         results.missing,
         len(results.failures),
-        tuple(group_failures(results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {}))),
+        tuple(
+            group_failures(
+                results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {})
+            )
+        ),
         sanity,
         results._accuracies,
         {name: tuple(results._list_classes(name)) for name in results.data},
@@ -712,7 +804,10 @@ def _split_checks(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     if not len(checks):
         return samples, checks
     common = set(SAMPLE_COLUMNS)
-    empty = [{name for name in part.columns if part[name].null_count() == len(part)} for part in (rest, checks)]
+    empty = [
+        {name for name in part.columns if part[name].null_count() == len(part)}
+        for part in (rest, checks)
+    ]
     return rest.drop(empty[0] - empty[1] - common), checks.drop(empty[1] - common)
 
 

@@ -34,7 +34,9 @@ FEWEST = 8
 LUCK = 0.05
 
 #: what a check asks, in the order in which the reason of a failure is looked for
-Question = Literal["accuracy", "finite", "input", "model", "learned", "removal", "baseline", "sum", "class"]
+Question = Literal[
+    "accuracy", "finite", "input", "model", "learned", "removal", "baseline", "sum", "class"
+]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 CheckState = Literal["passed", "failed", "undecided", "untested", "exempt", "remark"]
 SanityState = Literal["passed", "failed", "undecided"]
@@ -176,7 +178,17 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     """
     if not len(rows):
         return Sanity(tuple(Check(question, "untested") for question in QUESTIONS))
-    names = ["status", "correct", "within", "linear", "negative", "classes", "outside", "gap", "group"]
+    names = [
+        "status",
+        "correct",
+        "within",
+        "linear",
+        "negative",
+        "classes",
+        "outside",
+        "gap",
+        "group",
+    ]
     names += [column for column, _, _ in MARGINS.values()]
     names += _name_gains(rows.columns)
     present = [name for name in names if name in rows.columns]
@@ -209,7 +221,9 @@ def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
     Args:
         rows: of `SanityChecks` for one explainer.
     """
-    return _find_accuracy({name: rows[name].to_numpy() for name in ("correct", "classes") if name in rows.columns})
+    return _find_accuracy(
+        {name: rows[name].to_numpy() for name in ("correct", "classes") if name in rows.columns}
+    )
 
 
 def find_luck(gains: Array, groups: Array) -> float:
@@ -300,7 +314,9 @@ def _judge_accuracy(accuracy: Accuracy | None) -> Check:
     """Maps of a model that has learned nothing are not worth showing, however faithful to it they are."""
     if accuracy is None:
         return Check("accuracy", "exempt")
-    check = Check("accuracy", "passed", accuracy.value, accuracy.low, accuracy.high, accuracy.samples)
+    check = Check(
+        "accuracy", "passed", accuracy.value, accuracy.low, accuracy.high, accuracy.samples
+    )
     if accuracy.near_chance:
         return replace(check, state="failed")
     if accuracy.low > accuracy.chance:
@@ -323,13 +339,20 @@ def _judge_finite(status: Array) -> Check:
         return check
     if high < margin or hits == 0:
         return replace(check, state="failed")
-    return replace(check, state="undecided", needed=_count_needed(hits / count, (high - low) / 2, margin, count))
+    return replace(
+        check,
+        state="undecided",
+        needed=_count_needed(hits / count, (high - low) / 2, margin, count),
+    )
 
 
 def _judge_input(columns: Mapping[str, Array], fine: Array) -> Check:
     """The worse of the excess over samples of other classes, and of that over those of the same class."""
     order = ("failed", "untested", "undecided", "passed")
-    both = [_decide_column("input", columns, fine), decide_mean("input", _drop_missing(columns, "within", fine))]
+    both = [
+        _decide_column("input", columns, fine),
+        decide_mean("input", _drop_missing(columns, "within", fine)),
+    ]
     worse = min(both, key=lambda check: order.index(check.state))
     linear = bool(fine.any()) and bool(columns["linear"][fine].all())
     if linear and worse.state in ("failed", "undecided"):
@@ -414,7 +437,9 @@ def decide_mean(question: Question, values: Array) -> Check:
         return replace(check, state="failed")
     if margin <= mean <= passing:
         return check
-    return replace(check, needed=_count_needed(mean, half, passing if mean > passing else margin, count))
+    return replace(
+        check, needed=_count_needed(mean, half, passing if mean > passing else margin, count)
+    )
 
 
 def _count_needed(mean: float, half: float, margin: float, count: int) -> int | None:

@@ -86,7 +86,9 @@ def read_card(
     stored = _load(view, place.explainer, place.sample)
     if stored is None:
         expected = f"a sample of which {place.explainer} has reasons"
-        raise ArgumentError("sample", expected, _describe_missing(view, place.explainer, place.sample))
+        raise ArgumentError(
+            "sample", expected, _describe_missing(view, place.explainer, place.sample)
+        )
     by_models = results if retrained is None else retrained
     wanted = _read_wanted(view, stored)
     reader = _OtherDraws(results, by_models, place, _read_draws(view, stored), wanted)
@@ -129,8 +131,15 @@ class _OtherDraws:
         notes: what has to be known of those that do not count, in sentences.
     """
 
-    def __init__(self, results: Opened, by_models: Opened, place: Place, given: StoredDraws, wanted: Wanted) -> None:
-        self._results, self._by_models, self._place, self._wanted = results, by_models, place, wanted
+    def __init__(
+        self, results: Opened, by_models: Opened, place: Place, given: StoredDraws, wanted: Wanted
+    ) -> None:
+        self._results, self._by_models, self._place, self._wanted = (
+            results,
+            by_models,
+            place,
+            wanted,
+        )
         self._answer = _find_answer(results, place)
         self.given = given
         self.notes: list[str] = []
@@ -151,24 +160,37 @@ class _OtherDraws:
             )
         return counted
 
-    def read_explainers(self, others: Sequence[str], models: Sequence[str]) -> dict[str, list[StoredDraws | None]]:
+    def read_explainers(
+        self, others: Sequence[str], models: Sequence[str]
+    ) -> dict[str, list[StoredDraws | None]]:
         """The draws of other explainers: of the given model, and behind it of the retrained models."""
         of_explainers: dict[str, list[StoredDraws | None]] = {}
         for other in others:
             of_given = self._read(self._results, replace(self._place, explainer=other))
             if isinstance(of_given, str):
-                self.notes.append(f"{other} could not explain this ({of_given}), and did not count.")
+                self.notes.append(
+                    f"{other} could not explain this ({of_given}), and did not count."
+                )
                 continue
             of_models = [self._read_model(name, other) for name in models]
-            all_draws = [of_given, *(None if isinstance(draws, str) else draws for draws in of_models)]
+            all_draws = [
+                of_given,
+                *(None if isinstance(draws, str) else draws for draws in of_models),
+            ]
             of_explainers[other] = self._compare_signs(other, all_draws)
         return of_explainers
 
-    def _compare_signs(self, other: str, all_draws: list[StoredDraws | None]) -> list[StoredDraws | None]:
+    def _compare_signs(
+        self, other: str, all_draws: list[StoredDraws | None]
+    ) -> list[StoredDraws | None]:
         """The draws of another explainer; if it or the given one has no signs, those of the given one."""
-        declared = {read_signs(self._results.manifest, name) for name in (self._place.explainer, other)}
+        declared = {
+            read_signs(self._results.manifest, name) for name in (self._place.explainer, other)
+        }
         if False in declared and declared != {False}:
-            self.notes.append(f"Of {self._place.explainer} and {other} one has no signs, so places alone count here.")
+            self.notes.append(
+                f"Of {self._place.explainer} and {other} one has no signs, so places alone count here."
+            )
             signs = np.where(self.given.origin < 0, -1.0, 1.0)
             return [None if draws is None else draws.adopt_signs(signs) for draws in all_draws]
         of_given = all_draws[0]
@@ -233,7 +255,9 @@ def _describe_missing(view: MetricResults, explainer: str, sample: int) -> str:
 
 def _find_view(results: Opened, place: Place) -> MetricResults:
     """The rows of the first metric of reasons."""
-    label = next((label for label, metric in results.metrics.items() if metric.metric == METRIC), "")
+    label = next(
+        (label for label, metric in results.metrics.items() if metric.metric == METRIC), ""
+    )
     return results.metric_results(place.data, place.model, label)
 
 
@@ -332,5 +356,7 @@ def _list_unused(view: MetricResults, given: StoredDraws) -> tuple[Source, ...]:
     return tuple(
         source
         for source in _OF_A_JOB
-        if source in asked and source not in given.varied and (source != "measurement" or has_neighbourhood)
+        if source in asked
+        and source not in given.varied
+        and (source != "measurement" or has_neighbourhood)
     )

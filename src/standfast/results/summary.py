@@ -171,7 +171,11 @@ class SummaryRow:
     @property
     def value(self) -> float | None:
         """The median; None where there is none, or where not even a bound of it is known."""
-        return None if self.estimate is None or math.isnan(self.estimate.value) else self.estimate.value
+        return (
+            None
+            if self.estimate is None or math.isnan(self.estimate.value)
+            else self.estimate.value
+        )
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,9 @@ class MetricSummary:
     @property
     def control_tests(self) -> list[ControlTest]:
         """The tests of candidates against the controls; none where the metric asks for no controls."""
-        return [row.control_test for row in self.rows if row.control_test is not None and row.candidate]
+        return [
+            row.control_test for row in self.rows if row.control_test is not None and row.candidate
+        ]
 
     @property
     def stars(self) -> dict[str, Star]:
@@ -310,10 +316,18 @@ class Summary:
         metrics = self.select(data, model)
 
         def place(name: str) -> tuple[float, ...]:
-            rows = [row for each in metrics for row in each.rows if row.explainer == name and row.estimate is not None]
+            rows = [
+                row
+                for each in metrics
+                for row in each.rows
+                if row.explainer == name and row.estimate is not None
+            ]
             sanity = self.sanity.get((data, model, name))
             group = 0 if sanity is None else states.index(sanity.state)
-            good, bad = (sum(row.quality in kinds for row in rows) for kinds in (("good",), ("bad", "control")))
+            good, bad = (
+                sum(row.quality in kinds for row in rows)
+                for kinds in (("good",), ("bad", "control"))
+            )
             ranks = [row.mean_rank for row in rows if row.mean_rank is not None]
             rank = sum(ranks) / len(ranks) if ranks else math.inf
             return (len(states) if name in self.controls else group, not rows, -good, bad, rank)
@@ -355,7 +369,9 @@ def find_removal_changes(metrics: Sequence[MetricSummary]) -> list[RemovalChange
     for (name, _), group in groups.items():
         best = {each.metric.removal: tuple(each.stars) for each in group if each.stars}
         better = {
-            each.metric.removal: tuple(test.explainer for test in each.control_tests if test.verdict == "beats")
+            each.metric.removal: tuple(
+                test.explainer for test in each.control_tests if test.verdict == "beats"
+            )
             for each in group
             if each.control_tests
         }
@@ -385,21 +401,36 @@ def summarise_metric(
     """
     sanity = sanity or {}
     test_of = {test.explainer: test for test in control_tests}
-    parts = {str(name): rows for (name,), rows in results.frame.partition_by("explainer", as_dict=True).items()}
+    parts = {
+        str(name): rows
+        for (name,), rows in results.frame.partition_by("explainer", as_dict=True).items()
+    }
     is_unchanged = _find_whether_unchanged(results)
     rows = []
     for name in results.explainers:
         samples = parts.get(name, results.frame.clear())
         if not len(samples) and not results.errors.get(name):
             continue
-        row = _summarise_explainer(results, name, samples, _select_references(results, name, checks))
+        row = _summarise_explainer(
+            results, name, samples, _select_references(results, name, checks)
+        )
         mean_rank, standing = _rank(name, None if is_unchanged else comparison)
         state = sanity[name].state if name in sanity else None
-        rows.append(replace(row, mean_rank=mean_rank, standing=standing, control_test=test_of.get(name), sanity=state))
+        rows.append(
+            replace(
+                row,
+                mean_rank=mean_rank,
+                standing=standing,
+                control_test=test_of.get(name),
+                sanity=state,
+            )
+        )
     rows = judge_rows(_correct_for_explainers(rows), sanity)
     decision = Decision("unable", "unchanged") if is_unchanged else decide(results, comparison)
     is_uneven = _find_whether_uneven(results.spec, parts.values())
-    return MetricSummary(results.data, results.model, metric, tuple(rows), comparison, decision, is_uneven)
+    return MetricSummary(
+        results.data, results.model, metric, tuple(rows), comparison, decision, is_uneven
+    )
 
 
 def _find_whether_unchanged(results: MetricResults) -> bool:
@@ -415,11 +446,15 @@ def _find_whether_uneven(spec: ValueSpec, parts: Iterable[pl.DataFrame]) -> bool
     return len(samples) > 1
 
 
-def _select_references(results: MetricResults, explainer: str, checks: pl.DataFrame | None) -> References | None:
+def _select_references(
+    results: MetricResults, explainer: str, checks: pl.DataFrame | None
+) -> References | None:
     """What the metric gives for known maps of an explainer; None without checks."""
     if checks is None or not len(checks):
         return None
-    return find_references(results.spec, results.label, checks.filter(pl.col("explainer") == explainer))
+    return find_references(
+        results.spec, results.label, checks.filter(pl.col("explainer") == explainer)
+    )
 
 
 def _summarise_explainer(
@@ -443,7 +478,9 @@ def _summarise_explainer(
     if references is None:
         return row
     failure_p = _find_failure_p(spec, samples, references)
-    return replace(row, failure_p=failure_p, weak_classes=find_weak_classes(spec, samples, references))
+    return replace(
+        row, failure_p=failure_p, weak_classes=find_weak_classes(spec, samples, references)
+    )
 
 
 def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:
@@ -519,7 +556,9 @@ def _find_failure_p(spec: ValueSpec, rows: pl.DataFrame, references: References)
 
 def _correct_for_explainers(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
     """The rows of one metric with p-values for all explainers at once; tests against controls have theirs already."""
-    tested = [place for place, row in enumerate(rows) if row.failure_p is not None and not row.control]
+    tested = [
+        place for place, row in enumerate(rows) if row.failure_p is not None and not row.control
+    ]
     p_values = holm(np.array([rows[place].failure_p for place in tested], dtype=float))
     corrected = {place: float(p) for place, p in zip(tested, p_values, strict=True)}
     for place, row in enumerate(rows):
@@ -553,7 +592,9 @@ def read_samples(spec: ValueSpec, rows: pl.DataFrame) -> tuple[Array, Array, Arr
     marked = np.zeros(table.shape, dtype=bool)
     table[turn, place, 0], marked[turn, place, 0] = values, bounds
     if len(repeats) != 1:
-        table, marked = (each[None] for each in median_over_repeats(table, marked, spec.censored_side))
+        table, marked = (
+            each[None] for each in median_over_repeats(table, marked, spec.censored_side)
+        )
     return samples, table[0, :, 0], marked[0, :, 0]
 
 
@@ -580,8 +621,12 @@ def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Cou
     for (status,), group in rest.group_by("status", maintain_order=True):
         failures: list[str] = []
         if "failure" in group.columns:
-            failures = group["failure"].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
-        uncounted.append(Uncounted(str(status), group["sample"].n_unique(), len(group), tuple(failures)))
+            failures = (
+                group["failure"].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
+            )
+        uncounted.append(
+            Uncounted(str(status), group["sample"].n_unique(), len(group), tuple(failures))
+        )
     return Counts(
         rows=len(rows),
         evaluated=len(fine),
@@ -621,7 +666,11 @@ def decide(found: MetricResults, comparison: Comparison | None) -> Decision:
     if not differ.any():
         needed_more = estimate_needed(comparison)
         return Decision("open", "no difference", len(names), count, needed_more, first, level=level)
-    worse = tuple(names[at] for at in comparison.order if differ[best, at] and comparison.effects[best, at] > 0)
+    worse = tuple(
+        names[at]
+        for at in comparison.order
+        if differ[best, at] and comparison.effects[best, at] > 0
+    )
     if not worse:
         return Decision("open", "no best", len(names), count, None, first, level=level)
     reason = "all worse" if len(first) == 1 else "some worse"

@@ -13,16 +13,38 @@ from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
 #: what `make_frame` has, in this order
 SUMMARY = {
-    **dict.fromkeys(("data", "model", "explainer", "label", "metric", "column", "better"), pl.String),
+    **dict.fromkeys(
+        ("data", "model", "explainer", "label", "metric", "column", "better"), pl.String
+    ),
     **dict.fromkeys(("value", "low", "high", "coverage"), pl.Float64),
     "count": pl.Int64,
     "bound": pl.String,
     "mean_rank": pl.Float64,
-    **dict.fromkeys(("verdict", "quality", "sanity", "against_controls", "best_control", "failure"), pl.String),
+    **dict.fromkeys(
+        ("verdict", "quality", "sanity", "against_controls", "best_control", "failure"), pl.String
+    ),
 }
 #: what `make_table` has of it, some under another name; those of `_OPTIONAL` only where they say something
-_COLUMNS = ("data", "model", "explainer", pl.col("label").alias("metric"), "value", "low", "high", "verdict", "better")
-_MORE = ("quality", "sanity", pl.col("count").alias("samples"), "against_controls", "best_control", "bound", "failure")
+_COLUMNS = (
+    "data",
+    "model",
+    "explainer",
+    pl.col("label").alias("metric"),
+    "value",
+    "low",
+    "high",
+    "verdict",
+    "better",
+)
+_MORE = (
+    "quality",
+    "sanity",
+    pl.col("count").alias("samples"),
+    "against_controls",
+    "best_control",
+    "bound",
+    "failure",
+)
 _OPTIONAL = ("quality", "sanity", "against_controls", "best_control", "bound", "failure")
 
 
@@ -65,15 +87,26 @@ def make_frame(rows: Sequence[SummaryRow]) -> pl.DataFrame:
     """One row per row of the summary; `standfast.report.exports.summary` describes the columns."""
     found: list[dict[str, object]] = []
     for row in rows:
-        about = {name: getattr(row, name) for name in ("data", "model", "explainer", "label", "metric")}
+        about = {
+            name: getattr(row, name) for name in ("data", "model", "explainer", "label", "metric")
+        }
         about |= {name: getattr(row, name) for name in ("value", "mean_rank", "quality", "sanity")}
         about["verdict"] = row.standing
-        about |= {"column": row.spec.column, "better": row.spec.direction if row.counts.rows else None, "count": 0}
+        about |= {
+            "column": row.spec.column,
+            "better": row.spec.direction if row.counts.rows else None,
+            "count": 0,
+        }
         if row.estimate is not None:
-            about |= {name: getattr(row.estimate, name) for name in ("low", "high", "count", "bound")}
+            about |= {
+                name: getattr(row.estimate, name) for name in ("low", "high", "count", "bound")
+            }
             about["coverage"] = None if row.estimate.low is None else row.estimate.coverage
         if row.control_test is not None:
-            about |= {"against_controls": row.control_test.verdict, "best_control": row.control_test.control}
+            about |= {
+                "against_controls": row.control_test.verdict,
+                "best_control": row.control_test.control,
+            }
         found.append({**about, "failure": None if row.error is None else shorten_error(row.error)})
     return pl.DataFrame(found, schema=SUMMARY)
 

@@ -186,7 +186,11 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
     partial: list[Partial] = []
     refuse: list[Ground] = []
     undecided: list[Ground] = []
-    rows_of = {name: _list_rows(metrics, name) for name in summary.explainers if name not in summary.controls}
+    rows_of = {
+        name: _list_rows(metrics, name)
+        for name in summary.explainers
+        if name not in summary.controls
+    }
     judging = sum(_is_judging(metric) for metric in metrics)
     for name, rows in rows_of.items():
         sanity = summary.sanity.get((data, model, name))
@@ -228,7 +232,9 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
     )
 
 
-def _list_answered(explainer: str, metrics: Sequence[MetricSummary], sanity: Sanity | None) -> Partial:
+def _list_answered(
+    explainer: str, metrics: Sequence[MetricSummary], sanity: Sanity | None
+) -> Partial:
     """Which kinds of questions an explainer passes, that nothing speaks against, and which were not asked."""
     passed: set[Kind] = set()
     if sanity is not None and sanity.state == "passed":
@@ -262,7 +268,11 @@ def _has_varied_nothing(metric: MetricSummary, row: SummaryRow) -> bool:
 
 def _select_kind(metrics: Sequence[MetricSummary], kind: Kind) -> list[MetricSummary]:
     """The metrics that ask a kind of question, without those whose changes moved no map."""
-    return [each for each in metrics if each.metric.spec.asks == kind and each.decision.reason != "unchanged"]
+    return [
+        each
+        for each in metrics
+        if each.metric.spec.asks == kind and each.decision.reason != "unchanged"
+    ]
 
 
 def _list_rows(metrics: Sequence[MetricSummary], explainer: str) -> list[SummaryRow]:
@@ -271,7 +281,9 @@ def _list_rows(metrics: Sequence[MetricSummary], explainer: str) -> list[Summary
     return [row for row in rows if row.counts.rows]
 
 
-def _find_obstacle(sanity: Sanity | None, name: str, rows: Sequence[SummaryRow], judging: int) -> Ground | None:
+def _find_obstacle(
+    sanity: Sanity | None, name: str, rows: Sequence[SummaryRow], judging: int
+) -> Ground | None:
     """Why an explainer may not be shown, or not yet; None if nothing speaks against it.
 
     What is certain comes first, whether checks or metrics say it: what is undecided does not excuse a failure.
@@ -296,7 +308,9 @@ def _find_certain_failure(name: str, rows: Sequence[SummaryRow], judging: int) -
 
     The p-values hold for all explainers at once; times the number of the metrics that judge, for all metrics, too.
     """
-    certain = [row for row in rows if row.failure_p is not None and row.failure_p * judging <= LEVEL]
+    certain = [
+        row for row in rows if row.failure_p is not None and row.failure_p * judging <= LEVEL
+    ]
     failures: tuple[Literal["bad", "control"], ...] = ("bad", "control")
     for quality in failures:
         labels = tuple(row.label for row in certain if row.quality == quality)
@@ -364,13 +378,17 @@ def _order_by_stability(summary: Summary, metric: MetricSummary) -> list[Summary
     sign = -1 if metric.metric.spec.direction == "higher" else 1
     rows = [row for row in metric.rows if row.references is not None and row.value is not None]
     values = merge_rounding(np.array([[sign * (row.value or 0.0) for row in rows]]))[0]
-    order = sorted(range(len(rows)), key=lambda place: (values[place], _is_hollow(summary, rows[place])))
+    order = sorted(
+        range(len(rows)), key=lambda place: (values[place], _is_hollow(summary, rows[place]))
+    )
     return [rows[place] for place in order]
 
 
 def _is_hollow(summary: Summary, row: SummaryRow) -> bool:
     sanity = summary.sanity.get((row.data, row.model, row.explainer))
-    return sanity is not None and (sanity.state == "failed" or sanity.find("class").state == "remark")
+    return sanity is not None and (
+        sanity.state == "failed" or sanity.find("class").state == "remark"
+    )
 
 
 def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> Ground | None:

@@ -58,7 +58,11 @@ def verify_results(results: str | Path | Store) -> Verification:
         readable = statuses.get(job) == "done" and f"jobs/{job}.parquet" not in damaged
         if readable and name not in states and store.read(job)[0].get("artefacts"):
             damaged[name] = "missing"
-    missing, failed = (sum(statuses.get(job) == status for job in planned) for status in (None, "failed"))
-    known = {name.partition("/")[0] for name in (*states, "jobs", "artefacts", "compact", "running.json")}
+    missing, failed = (
+        sum(statuses.get(job) == status for job in planned) for status in (None, "failed")
+    )
+    known = {
+        name.partition("/")[0] for name in (*states, "jobs", "artefacts", "compact", "running.json")
+    }
     others = tuple(sorted(set(store.folder.names("")) - known))
     return Verification(len(states), damaged, missing, failed, others)

@@ -63,12 +63,15 @@ def choose_as_authors(a: Tensor, k: int, w: int, diverse: bool) -> Tensor:
         def first() -> tuple[Tensor, Tensor]:
             """The candidate that comes first, and whether there is one."""
             first_rank = rank.amin(1)
-            return order.gather(1, first_rank.clamp(max=count - 1)[:, None])[:, 0], first_rank < count
+            return order.gather(1, first_rank.clamp(max=count - 1)[:, None])[
+                :, 0
+            ], first_rank < count
 
         def exclude(head: Tensor) -> None:
             near = head[:, None] + offsets
             inside = (near > 0) & (near < positions)
-            near = torch.where(inside, near, head[:, None].clamp(min=1))  # the head itself is in its window
+            # the head itself is in its window
+            near = torch.where(inside, near, head[:, None].clamp(min=1))
             rank.scatter_(1, near, count)
 
         head, left = first()

@@ -105,7 +105,9 @@ class Similarity(metaclass=ConfigurationType):
         Raises:
             StandfastError: the similarity has no rule for this.
         """
-        raise StandfastError(f"similarity {self.name!r} has no rule for a part of a map: its class has no compare_part")
+        raise StandfastError(
+            f"similarity {self.name!r} has no rule for a part of a map: its class has no compare_part"
+        )
 
     def compare_masked(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         """The similarity of maps where `mask` is True, such as the part that a rotation leaves in both images.
@@ -132,8 +134,16 @@ class Similarity(metaclass=ConfigurationType):
     def _compare_masked(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         if isinstance(mask, Tensor) and mask.ndim == a.ndim + 1:
             mask = mask.all(1)
-        fits = isinstance(mask, Tensor) and mask.dtype == torch.bool and _broadcasts(mask.shape, a.shape)
-        got = f"{mask.dtype} of shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        fits = (
+            isinstance(mask, Tensor)
+            and mask.dtype == torch.bool
+            and _broadcasts(mask.shape, a.shape)
+        )
+        got = (
+            f"{mask.dtype} of shape {tuple(mask.shape)}"
+            if isinstance(mask, Tensor)
+            else type(mask).__name__
+        )
         check(fits, "mask", f"a bool tensor that broadcasts to {tuple(a.shape)}", got)
         check_pair(a, b)
         mask = mask.expand(a.shape)
@@ -141,7 +151,8 @@ class Similarity(metaclass=ConfigurationType):
         whole = mask.flatten(1).all(1)
         if not is_on_host(whole):  # computing both takes less time than to ask which are needed
             compared = torch.where(mask.flatten(1).any(1), self.compare_part(a, b, mask), torch.nan)
-            usual = whole.reshape(-1, *[1] * (a.ndim - 1))  # what is not used must not bring NaN into a gradient
+            # what is not used must not bring NaN into a gradient
+            usual = whole.reshape(-1, *[1] * (a.ndim - 1))
             kept = self.compare(torch.where(usual, a, 0), torch.where(usual, b, 0))
             return torch.where(whole, kept.to(compared.dtype), compared)
         if bool(whole.all()):
@@ -252,7 +263,9 @@ def get(similarity: str | Similarity) -> Similarity:
     if isinstance(similarity, Similarity):
         return similarity
     if not isinstance(similarity, str):
-        raise ArgumentError("similarity", "a name or a Similarity (of a function, its class)", repr(similarity))
+        raise ArgumentError(
+            "similarity", "a name or a Similarity (of a function, its class)", repr(similarity)
+        )
     named = build(similarities, similarity)
     set_fields(named, name=similarity)
     return named

@@ -63,7 +63,12 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 
 
 def measure_chance(
-    compare: Compare, x: Tensor, y: Tensor, draws: int, seed: int, exact: tuple[Tensor, Tensor] | None = None
+    compare: Compare,
+    x: Tensor,
+    y: Tensor,
+    draws: int,
+    seed: int,
+    exact: tuple[Tensor, Tensor] | None = None,
 ) -> ChanceLevel:
     """The chance levels of pairs of maps `(N, H, W)` or `(N, T)`; see `Similarity.chance`.
 
@@ -80,7 +85,9 @@ def measure_chance(
         rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // (draws * x.shape[1:].numel()))
         pairs = zip(torch.split(x[rest], rows), torch.split(y[rest], rows), strict=True)
         drawn = [_simulate(compare, p, q, draws, seed) for p, q in pairs]
-        value[rest], error[rest] = (torch.cat(part).to(defined.dtype) for part in zip(*drawn, strict=True))
+        value[rest], error[rest] = (
+            torch.cat(part).to(defined.dtype) for part in zip(*drawn, strict=True)
+        )
     return ChanceLevel(torch.where(defined.isnan(), torch.nan, value), error)
 
 
@@ -90,7 +97,12 @@ def correct_for_chance(value: Tensor, chance: Tensor) -> Tensor:
     >>> correct_for_chance(torch.tensor([0.75, 0.25, 1.0]), torch.tensor([0.5, 0.5, 0.99])).tolist()
     [0.5, -0.5, nan]
     """
-    check(value.shape == chance.shape, "chance", f"the shape of value, {tuple(value.shape)}", tuple(chance.shape))
+    check(
+        value.shape == chance.shape,
+        "chance",
+        f"the shape of value, {tuple(value.shape)}",
+        tuple(chance.shape),
+    )
     room = 1 - chance
     return torch.where(room >= ROOM, (value - chance) / room.clamp(min=ROOM), torch.nan)
 
@@ -125,7 +137,8 @@ def _expect(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> Tensor:
 
     (support_x, size_x, set_x), (support_y, size_y, set_y) = fixed(x), fixed(y)
     chosen = torch.where(size_x > k, k * support_x / size_x.clamp(min=1), set_x.double())
-    count = (smooth(support_y.double(), w) * (2 * w + 1) ** (y.ndim - 1)).round()  # of the support in each window
+    # of the support in each window
+    count = (smooth(support_y.double(), w) * (2 * w + 1) ** (y.ndim - 1)).round()
     free = size_y - count
 
     def log_falling(n: Tensor) -> Tensor:
@@ -137,7 +150,9 @@ def _expect(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> Tensor:
     return row_sum((chosen * near).flatten(1)) / k
 
 
-def _simulate(compare: Compare, x: Tensor, y: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
+def _simulate(
+    compare: Compare, x: Tensor, y: Tensor, draws: int, seed: int
+) -> tuple[Tensor, Tensor]:
     """The mean similarity of random pairs and its standard error, float64 `(n,)` each."""
     streams = Streams.for_rows(torch.cat((x.flatten(1), y.flatten(1)), dim=1), seed)
     numbers = streams.uniform((2, draws, x.shape[1:].numel()), torch.float32)
@@ -152,7 +167,8 @@ def _scatter_values(m: Tensor, numbers: Tensor) -> Tensor:
     """The values of maps on their supports, in the random orders of `numbers` `(n, draws, P)`: `(n * draws, ...)`."""
     flat = m.flatten(1)
     support = (flat != 0)[:, None].expand(numbers.shape).flatten(0, 1)
-    values = flat.gather(1, order_rows((flat == 0).to(working_dtype(m))))  # those of the support first
+    # those of the support first
+    values = flat.gather(1, order_rows((flat == 0).to(working_dtype(m))))
     positions = order_rows(torch.where(support, numbers.flatten(0, 1), 2.0))
     values = values[:, None].expand(numbers.shape).flatten(0, 1)
     return torch.empty_like(values).scatter_(1, positions, values).view(-1, *m.shape[1:])

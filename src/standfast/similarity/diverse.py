@@ -27,7 +27,8 @@ from standfast.similarity.rows import order_rows
 from standfast.similarity.windows import check_positions, dilate, window_minimum
 from standfast.tensors import compile_loops, count_at_once, is_on_host, widen_half
 
-CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
+# positions processed at a time; each needs about 40 bytes of working memory
+CHUNK_ELEMENTS = 1 << 17
 #: how equal values are ordered: by position, at random, or not at all (a set that needs a zero is then undefined)
 Ties = Literal["position", "random", "undefined"]
 _LARGE_MAP = 1 << 13  # positions from which on it is worth while to rank only some of them
@@ -68,7 +69,9 @@ def top_k(a: Tensor, k: int | float | None = None, ties: Ties = "position") -> T
     return _keep_defined(mask, x, ties).view(a.shape)
 
 
-def top_k_diverse(a: Tensor, k: int | float | None = None, w: int = 1, ties: Ties = "position") -> Tensor:
+def top_k_diverse(
+    a: Tensor, k: int | float | None = None, w: int = 1, ties: Ties = "position"
+) -> Tensor:
     """Up to k positions with large values, none in the window of another, chosen greedily.
 
     The largest value comes first. The choice is greedy, not optimal: another such set may have a larger total. The set
@@ -123,7 +126,12 @@ def resolve_k(k: int | float | None, positions: int) -> int:
     if isinstance(number, float):
         check(0 < number < 1, "k", expected, number)
         return max(1, round(number * positions))
-    check(isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= positions, "k", expected, number)
+    check(
+        isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= positions,
+        "k",
+        expected,
+        number,
+    )
     return number
 
 
@@ -211,7 +219,9 @@ def pick_positions(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
 def find_turns(picked: Tensor, shape: torch.Size) -> Tensor:
     """When each position was chosen, int32 `(N, *shape)`, counted from 0; the largest int32 if it was not chosen."""
     positions = shape.numel()
-    turns = picked.new_full((len(picked), positions + 1), torch.iinfo(torch.int32).max, dtype=torch.int32)
+    turns = picked.new_full(
+        (len(picked), positions + 1), torch.iinfo(torch.int32).max, dtype=torch.int32
+    )
     turn = torch.arange(picked.shape[1], device=picked.device, dtype=torch.int32)
     turns.scatter_(
         1, picked, turn.expand(picked.shape)
@@ -286,7 +296,11 @@ def _rounds(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:
     positions = order.shape[1]
     last = torch.iinfo(torch.int32).max
     numbers = torch.arange(positions, device=order.device, dtype=torch.int32)
-    rank = torch.empty_like(order, dtype=torch.int32).scatter_(1, order, numbers.expand(order.shape)).view(-1, *shape)
+    rank = (
+        torch.empty_like(order, dtype=torch.int32)
+        .scatter_(1, order, numbers.expand(order.shape))
+        .view(-1, *shape)
+    )
     free = torch.ones_like(rank, dtype=torch.bool)
     chosen = torch.zeros_like(free)
     undecided = len(order) > 0

@@ -24,7 +24,12 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.records import CountFromZero, CountOrFraction
-from standfast.similarity.authors_protocol import CANDIDATES, Protocol, choose_as_authors, dilate_as_authors
+from standfast.similarity.authors_protocol import (
+    CANDIDATES,
+    Protocol,
+    choose_as_authors,
+    dilate_as_authors,
+)
 from standfast.similarity.base import Correlation, Discrepancy, Similarity, similarities
 from standfast.similarity.chance import ChanceLevel, expect_share, measure_chance
 from standfast.similarity.diverse import Ties, resolve_k, split_maps, top_k, top_k_diverse
@@ -102,9 +107,19 @@ class SetSimilarity(Positional):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.diverse and self.protocol == "authors":
-            check(self.w in CANDIDATES, "w", "1, 2 or 3, for which the authors give a number of candidates", self.w)
+            check(
+                self.w in CANDIDATES,
+                "w",
+                "1, 2 or 3, for which the authors give a number of candidates",
+                self.w,
+            )
         fits = self.protocol == "paper" or self.ties == "position"
-        check(fits, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(self.ties))
+        check(
+            fits,
+            "ties",
+            "no other than the default, since protocol=authors has a rule of its own",
+            repr(self.ties),
+        )
 
     @abstractmethod
     def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,7 +141,9 @@ class SetSimilarity(Positional):
         left = mask.flatten(1).sum(1)
         counts = left.clamp(max=resolve_k(self.k, mask[0].numel()))
         if self.k is None or isinstance(self.k, float):
-            counts = torch.tensor([resolve_k(self.k, max(1, n)) for n in left.tolist()], device=x.device)
+            counts = torch.tensor(
+                [resolve_k(self.k, max(1, n)) for n in left.tolist()], device=x.device
+            )
         compared = torch.full((len(x),), torch.nan, dtype=dtype, device=x.device)
         for count in sorted(set(counts[left > 0].tolist())):  # all pairs with the same k at once
             rows = ((counts == count) & (left > 0)).nonzero()[:, 0]
@@ -140,7 +157,9 @@ class SetSimilarity(Positional):
             if part:
                 s, t = s & part[0], t & part[0]
             common, of = self.find_common(s, t)
-            value = _count(common).to(working_dtype(x, y)) / (of if self.protocol == "paper" else count)
+            value = _count(common).to(working_dtype(x, y)) / (
+                of if self.protocol == "paper" else count
+            )
             parts.append(torch.where((_count(s) > 0) & (_count(t) > 0), value, torch.nan))
         return where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
 
@@ -148,7 +167,11 @@ class SetSimilarity(Positional):
         """The chosen positions of maps `(N, H, W)` or `(N, T)`, as a mask; all False where there is no set."""
         if self.protocol == "authors":
             return choose_as_authors(a, count, self.w, self.diverse)
-        return top_k_diverse(a, count, self.w, self.ties) if self.diverse else top_k(a, count, self.ties)
+        return (
+            top_k_diverse(a, count, self.w, self.ties)
+            if self.diverse
+            else top_k(a, count, self.ties)
+        )
 
     def _dilate(self, mask: Tensor) -> Tensor:
         return dilate(mask, self.w) if self.protocol == "paper" else dilate_as_authors(mask, self.w)
@@ -246,7 +269,9 @@ class SmoothedSimilarity(Positional, Correlation):
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = (m.detach() for m in self.reduce_pair(a, b))
         pairs = split_maps(x, y)
-        result = torch.cat([self.ranked.compare(smooth(p, self.w), smooth(q, self.w)) for p, q in pairs])
+        result = torch.cat(
+            [self.ranked.compare(smooth(p, self.w), smooth(q, self.w)) for p, q in pairs]
+        )
         # A constant map has no order, although smoothing lowers its values near the border.
         result = torch.where(is_degenerate(x) | is_degenerate(y), 0, result)
         return where_finite(x.flatten(1), y.flatten(1), result)

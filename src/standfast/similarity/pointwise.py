@@ -93,7 +93,9 @@ def _correlate(a: Tensor, b: Tensor, x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
 
     def differentiate(own: _Rows, square: Tensor, other: _Rows, weight: Tensor) -> Tensor:
         weight, usable = weight / own.size, (finite & ~empty)[:, None]
-        slope = (weight / norm)[:, None] * other.values - (weight * cosine / square)[:, None] * own.values
+        slope = (weight / norm)[:, None] * other.values - (weight * cosine / square)[
+            :, None
+        ] * own.values
         return torch.where(usable, slope, 0)
 
     return attach_gradients(

@@ -65,7 +65,9 @@ class LensDistance(Positional, Discrepancy):
 
     def compare(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = self.reduce_pair(a, b)
-        shares = _profile(x, y, _as_sequence(self.k), _as_sequence(self.w), (self.diverse,))[self.diverse]
+        shares = _profile(x, y, _as_sequence(self.k), _as_sequence(self.w), (self.diverse,))[
+            self.diverse
+        ]
         return self._average(lambda i, j: (shares.precision[:, i, j], shares.recall[:, i, j]))
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
@@ -74,7 +76,9 @@ class LensDistance(Positional, Discrepancy):
 
         def find_shares(i: int, j: int) -> tuple[Tensor, Tensor]:
             kinds = (LensPrecision, LensRecall)
-            similarities = (kind(ks[i], ws[j], self.diverse, channels=self.channels) for kind in kinds)
+            similarities = (
+                kind(ks[i], ws[j], self.diverse, channels=self.channels) for kind in kinds
+            )
             precision, recall = (one.compare_part(a, b, mask) for one in similarities)
             return precision, recall
 
@@ -105,7 +109,9 @@ class LensProfile:
     recall_diverse: Tensor | None = None
 
 
-def lens_profile(a: Tensor, b: Tensor, k: Sequence[int | float], w: Sequence[int], diverse: bool = True) -> LensProfile:
+def lens_profile(
+    a: Tensor, b: Tensor, k: Sequence[int | float], w: Sequence[int], diverse: bool = True
+) -> LensProfile:
     """`TopKIntersection`, `LensPrecision` and `LensRecall` for all k and w, from a single sort of each map.
 
     The numbers equal those of the single similarities. The chosen positions for a smaller k are the first of those for
@@ -160,29 +166,48 @@ def _profile(
     shape = x.shape[1:]
     counts = [resolve_k(entry, shape.numel()) for entry in k]
     dtype = working_dtype(x, y)
-    windows = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]  # the window excluded, and w
-    count = _make_counter(shape, counts, compiled=is_on_host(x) and any(window for window, _ in windows))
+    # the window excluded, and w
+    windows = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]
+    count = _make_counter(
+        shape, counts, compiled=is_on_host(x) and any(window for window, _ in windows)
+    )
     overlaps, sizes = [], []
     for pair in split_maps(x, y):
-        picked = [pick_from_maps(maps, max(counts), [window for window, _ in windows]) for maps in pair]
+        picked = [
+            pick_from_maps(maps, max(counts), [window for window, _ in windows]) for maps in pair
+        ]
         of_x, of_y = picked
-        overlaps.append(torch.stack([count(of_x[window], of_y[window], reach) for window, reach in windows], -1))
-        sizes.append(torch.stack([_count_picked(positions, windows, shape.numel()) for positions in picked]))
+        overlaps.append(
+            torch.stack([count(of_x[window], of_y[window], reach) for window, reach in windows], -1)
+        )
+        sizes.append(
+            torch.stack([_count_picked(positions, windows, shape.numel()) for positions in picked])
+        )
     size_x, size_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
-    shares = torch.cat(overlaps, 1).to(dtype) / torch.stack((torch.maximum(size_x, size_y), size_x, size_y))
+    shares = torch.cat(overlaps, 1).to(dtype) / torch.stack(
+        (torch.maximum(size_x, size_y), size_x, size_y)
+    )
     flat = x.flatten(1), y.flatten(1)
-    finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))  # NaN where they are not
+    # NaN where they are not
+    finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))
     by_kind = torch.split(finite[:, None, None] + shares, len(w), dim=-1)
-    return {diverse: _Shares(*of_kind.unbind(0)) for diverse, of_kind in zip(kinds, by_kind, strict=True)}
+    return {
+        diverse: _Shares(*of_kind.unbind(0))
+        for diverse, of_kind in zip(kinds, by_kind, strict=True)
+    }
 
 
-def _count_picked(picked: Mapping[int, Tensor], windows: Sequence[tuple[int, int]], positions: int) -> Tensor:
+def _count_picked(
+    picked: Mapping[int, Tensor], windows: Sequence[tuple[int, int]], positions: int
+) -> Tensor:
     """How many positions were picked, `(N, windows)`; where there are fewer, the number of all positions stands."""
     counts = {window: (numbers < positions).sum(1) for window, numbers in picked.items()}
     return torch.stack([counts[window] for window, _ in windows], -1)
 
 
-def _make_counter(shape: torch.Size, counts: Sequence[int], compiled: bool) -> Callable[[Tensor, Tensor, int], Tensor]:
+def _make_counter(
+    shape: torch.Size, counts: Sequence[int], compiled: bool
+) -> Callable[[Tensor, Tensor, int], Tensor]:
     """The function `(s, t, w)` that counts the overlaps `(3, N, K)` of picked positions `(N, k)`.
 
     They are `|S_k n T_k|`, `|S_k n N_w(T_k)|` and `|T_k n N_w(S_k)|` for each k of `counts`.
@@ -203,7 +228,9 @@ def _make_counter(shape: torch.Size, counts: Sequence[int], compiled: bool) -> C
     return count
 
 
-def _count_overlaps(s: Tensor, t: Tensor, w: int, shape: torch.Size, counts: Sequence[int]) -> Tensor:
+def _count_overlaps(
+    s: Tensor, t: Tensor, w: int, shape: torch.Size, counts: Sequence[int]
+) -> Tensor:
     """The overlaps that `_make_counter` describes.
 
     The i-th position of S is in S_k for k > i. It is near T_k if k is larger than the smallest turn of T in its window.
@@ -212,7 +239,9 @@ def _count_overlaps(s: Tensor, t: Tensor, w: int, shape: torch.Size, counts: Seq
     common = _needed(s, of_t)
     precise = _needed(s, window_minimum(of_t, w))
     recalled = _needed(t, window_minimum(of_s, w))
-    return torch.stack([torch.stack([(one < k).sum(1) for k in counts], 1) for one in (common, precise, recalled)])
+    return torch.stack(
+        [torch.stack([(one < k).sum(1) for k in counts], 1) for one in (common, precise, recalled)]
+    )
 
 
 def _needed(picked: Tensor, turns: Tensor) -> Tensor:

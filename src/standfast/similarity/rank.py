@@ -123,12 +123,17 @@ def _compare_part(compare: Callable[..., Tensor], a: Tensor, b: Tensor, mask: Te
         low, high = find_extremes(rows.to(working_dtype(rows)), mask)
         constant |= is_constant(low, high, torch.finfo(rows.dtype).eps)
     last = [torch.where(mask, rows, torch.inf) for rows in (x, y)]
-    parts = zip(*(torch.split(values, max(1, CHUNK_ELEMENTS // x.shape[1])) for values in (*last, mask)), strict=True)
+    parts = zip(
+        *(torch.split(values, max(1, CHUNK_ELEMENTS // x.shape[1])) for values in (*last, mask)),
+        strict=True,
+    )
     compared = torch.where(constant, 0, torch.cat([compare(*part) for part in parts]))
     return where_finite(torch.where(mask, x, 0), torch.where(mask, y, 0), compared)
 
 
-def _correlation(covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dtype: torch.dtype) -> Tensor:
+def _correlation(
+    covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dtype: torch.dtype
+) -> Tensor:
     """Correlation from integer moments; the variances are 0 only in rows that the caller replaces."""
     norms = x_variance.clamp(min=1).to(dtype).sqrt() * y_variance.clamp(min=1).to(dtype).sqrt()
     return (covariance.to(dtype) / norms).clamp(-1, 1)
@@ -158,7 +163,9 @@ def _find_ends(starts: Tensor) -> tuple[Tensor, Tensor]:
 def _number_values(x: Tensor) -> tuple[Tensor, Tensor]:
     """How many different values are below each value of a row, `(N, F)`; and the number `(N,)` of tied pairs."""
     order, starts = order_runs(x)
-    return torch.empty_like(order).scatter_(1, order, starts.cumsum(1) - 1), _count_tied_pairs(starts)
+    return torch.empty_like(order).scatter_(1, order, starts.cumsum(1) - 1), _count_tied_pairs(
+        starts
+    )
 
 
 def _count_tied_pairs(starts: Tensor) -> Tensor:
@@ -169,7 +176,9 @@ def _count_tied_pairs(starts: Tensor) -> Tensor:
     begin, length = find_runs(starts)
     tied = (length > 1).nonzero()[:, 0]
     begin, length = begin[tied], length[tied]
-    return begin.new_zeros(len(starts)).index_add_(0, begin // starts.shape[1], length * (length - 1) // 2)
+    return begin.new_zeros(len(starts)).index_add_(
+        0, begin // starts.shape[1], length * (length - 1) // 2
+    )
 
 
 def _rank_products(p: Tensor, q: Tensor) -> Tensor:
@@ -204,7 +213,11 @@ def _correlate_counts(x: Tensor, y: Tensor, left_out: int | Tensor) -> Tensor:
     counted = x.shape[1] - left_out
     pairs = counted * (counted - 1) // 2
     tied = left_out * (left_out - 1) // 2
-    x_ties, y_ties, joint_ties = x_ties - tied, y_ties - tied, _count_tied_pairs(find_starts(joint)) - tied
+    x_ties, y_ties, joint_ties = (
+        x_ties - tied,
+        y_ties - tied,
+        _count_tied_pairs(find_starts(joint)) - tied,
+    )
     excess = pairs - x_ties - y_ties + joint_ties - 2 * discordant  # concordant - discordant
     return _correlation(excess, pairs - x_ties, pairs - y_ties, working_dtype(x, y))
 
@@ -219,13 +232,19 @@ def _count_inversions(values: Tensor) -> Tensor:
     """
     rows, features = values.shape
     length = max(_SMALLEST_BLOCK, 1 << (features - 1).bit_length())
-    keys = torch.empty((rows, length), dtype=torch.int32 if length <= 1 << 30 else torch.int64, device=values.device)
+    keys = torch.empty(
+        (rows, length),
+        dtype=torch.int32 if length <= 1 << 30 else torch.int64,
+        device=values.device,
+    )
     keys[:, :features] = values
     keys[:, features:] = torch.arange(features, length, device=values.device)
     # the smallest blocks by comparing all pairs; the places of a block come first, so that long rows are compared
     blocks = keys.view(rows, length // _SMALLEST_BLOCK, _SMALLEST_BLOCK).movedim(2, 0).contiguous()
     gaps = range(1, _SMALLEST_BLOCK)
-    count = sum((blocks[:-gap] > blocks[gap:]).sum(0).sum(1) for gap in gaps) + torch.zeros_like(values[:, 0])
+    count = sum((blocks[:-gap] > blocks[gap:]).sum(0).sum(1) for gap in gaps) + torch.zeros_like(
+        values[:, 0]
+    )
     keys <<= 1
     last_bits = torch.empty_like(keys)
     half = _SMALLEST_BLOCK
@@ -272,7 +291,12 @@ class RankedReference:
         They are 0 if either map is constant, NaN if either has a NaN or an infinity. And a mask `(M,)` of the maps that
         are constant.
         """
-        check(maps.shape[1:] == self.shape, "maps", f"shape (M, {', '.join(map(str, self.shape))})", tuple(maps.shape))
+        check(
+            maps.shape[1:] == self.shape,
+            "maps",
+            f"shape (M, {', '.join(map(str, self.shape))})",
+            tuple(maps.shape),
+        )
         check(maps.dtype == self.dtype, "maps", f"{self.dtype}, as the references", maps.dtype)
         flat = maps.detach().flatten(1)
         packs = is_on_host(flat) and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
@@ -282,7 +306,9 @@ class RankedReference:
         pieces = _chunks(flat, _PACKED_ELEMENTS if packs else CHUNK_ELEMENTS)
         parts = [
             moments(part + 0.0, self._ranks, which)  # + 0.0: -0.0 and 0.0 become equal
-            for part, which in zip(pieces, torch.split(rows, [len(part) for part in pieces]), strict=True)
+            for part, which in zip(
+                pieces, torch.split(rows, [len(part) for part in pieces]), strict=True
+            )
         ]
         covariance, variance, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
         constant = is_constant(low, high, torch.finfo(self.dtype).eps)
@@ -355,6 +381,8 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     # the offset drops out: all ranks sum to 0
     covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)
     covariance += rank_of_zeros * (left_out[rows.numpy()] + features * zeros)
-    variance = np.add.reduceat(ranks * ranks * length, begin) + zeros * rank_of_zeros * rank_of_zeros
+    variance = (
+        np.add.reduceat(ranks * ranks * length, begin) + zeros * rank_of_zeros * rank_of_zeros
+    )
     low, high = (torch.from_numpy(np.ascontiguousarray(ends[:, side])) for side in (0, 1))
     return torch.from_numpy(covariance), torch.from_numpy(variance), low, high

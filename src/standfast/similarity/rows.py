@@ -27,7 +27,12 @@ def check_map(a: Tensor, argument: str = "a") -> None:
     """Raise `ArgumentError` unless `a` is a floating tensor `(N, ...)` with at least one feature."""
     check(isinstance(a, Tensor), argument, "a torch tensor", type(a).__name__)
     check(a.is_floating_point(), argument, "a tensor of a floating type", a.dtype)
-    check(a.ndim >= 2 and a.shape[1:].numel() >= 1, argument, "shape (N, ...) with features", tuple(a.shape))
+    check(
+        a.ndim >= 2 and a.shape[1:].numel() >= 1,
+        argument,
+        "shape (N, ...) with features",
+        tuple(a.shape),
+    )
 
 
 def check_pair(a: Tensor, b: Tensor) -> None:
@@ -45,8 +50,10 @@ def working_dtype(*maps: Tensor) -> torch.dtype:
 
 def row_sum(x: Tensor) -> Tensor:
     """Sum `(N, F) -> (N,)` by repeated halving: pairwise sums are accurate, and have the same bits in every batch."""
-    total: Tensor = _RowSum.apply(x) if x.requires_grad and torch.is_grad_enabled() else _sum_rows(x)  # type: ignore[no-untyped-call]
-    return total
+    if x.requires_grad and torch.is_grad_enabled():
+        total: Tensor = _RowSum.apply(x)  # type: ignore[no-untyped-call]
+        return total
+    return _sum_rows(x)
 
 
 class _RowSum(Function):
@@ -77,7 +84,9 @@ def attach_gradients(values: Tensor, *gradients: Gradient) -> Tensor:
 
 class _ClosedForm(Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, rules: tuple[Callable[[Tensor], Tensor], ...], *maps: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, values: Tensor, rules: tuple[Callable[[Tensor], Tensor], ...], *maps: Tensor
+    ) -> Tensor:
         ctx.rules = rules
         ctx.save_for_backward(*maps)
         return values.clone()
@@ -88,7 +97,9 @@ class _ClosedForm(Function):
         with torch.no_grad():
             derivatives = [
                 rule(gradients[0]).to(values.dtype).reshape(values.shape) if is_needed else None
-                for rule, values, is_needed in zip(ctx.rules, maps, ctx.needs_input_grad[2:], strict=True)
+                for rule, values, is_needed in zip(
+                    ctx.rules, maps, ctx.needs_input_grad[2:], strict=True
+                )
             ]
         if torch.is_grad_enabled():
             derivatives = [
@@ -107,7 +118,9 @@ class _LastDerivative(Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Never:
-        raise SecondDerivativeError("similarity: expected at most first derivatives by the maps, got a second one")
+        raise SecondDerivativeError(
+            "similarity: expected at most first derivatives by the maps, got a second one"
+        )
 
 
 def _sum_rows(x: Tensor) -> Tensor:
@@ -117,10 +130,13 @@ def _sum_rows(x: Tensor) -> Tensor:
     if x.dtype == torch.bfloat16 or x.numel() > _CACHED_ELEMENTS:
         total: Tensor = _halve(x)
         return total
-    with np.errstate(all="ignore"):  # NumPy's small operations take a fifth of the time of torch's, with the same bits
+    # NumPy's small operations take a fifth of the time of torch's, with the same bits
+    with np.errstate(all="ignore"):
         numbers = x.detach().numpy()
         # of few features NumPy adds columns faster than parts of rows
-        return torch.from_numpy(_halve(np.asfortranarray(numbers) if x.shape[1] <= _FEW else numbers))
+        return torch.from_numpy(
+            _halve(np.asfortranarray(numbers) if x.shape[1] <= _FEW else numbers)
+        )
 
 
 def _halve(x: Any) -> Any:
@@ -166,7 +182,9 @@ def binade(size: Tensor) -> Tensor:
 def is_constant(low: Tensor, high: Tensor, eps: float) -> Tensor:
     """Whether values from `low` to `high` differ by no more than 4 roundings of the largest."""
     half_range = high / 2 - low / 2  # high - low may overflow
-    return half_range <= (2 * eps * torch.maximum(-low, high)).clamp_(max=torch.finfo(low.dtype).max)
+    return half_range <= (2 * eps * torch.maximum(-low, high)).clamp_(
+        max=torch.finfo(low.dtype).max
+    )
 
 
 def is_degenerate(a: Tensor) -> Tensor:

@@ -69,13 +69,20 @@ class SSIM(Correlation):
             per_channel = 2 if maps.ndim > 2 else 1
             lowest = torch.where(mask, maps.detach(), torch.inf).flatten(per_channel).amin(-1)
             lowest = torch.where(lowest == torch.inf, 0, lowest)
-            return torch.where(mask, maps, lowest.view(*lowest.shape, *[1] * (maps.ndim - lowest.ndim)))
+            return torch.where(
+                mask, maps, lowest.view(*lowest.shape, *[1] * (maps.ndim - lowest.ndim))
+            )
 
         return self._compare_windows(fill(a), fill(b), mask)
 
     def _compare_windows(self, a: Tensor, b: Tensor, mask: Tensor | None = None) -> Tensor:
         check_pair(a, b)
-        check(a.ndim in (2, 3, 4, 5), "a", "shape (N, F), (N, C, T), (N, C, H, W) or (N, C, D, H, W)", tuple(a.shape))
+        check(
+            a.ndim in (2, 3, 4, 5),
+            "a",
+            "shape (N, F), (N, C, T), (N, C, H, W) or (N, C, D, H, W)",
+            tuple(a.shape),
+        )
         dtype = working_dtype(a, b)
         empty = is_degenerate(a) & is_degenerate(b)
         x, y = a.to(dtype), b.to(dtype)

@@ -85,7 +85,8 @@ def smooth(a: Tensor, w: int) -> Tensor:
     if w == 0:
         return x
     members: int = (2 * w + 1) ** (x.ndim - 1)
-    with torch.no_grad():  # division by a power of two is exact and keeps sums of very large values in range
+    # division by a power of two is exact and keeps sums of very large values in range
+    with torch.no_grad():
         size = x.flatten(1).abs().amax(1)
         large = size > torch.finfo(x.dtype).max / members
         shrink = torch.ones_like(size).masked_fill(large, 2.0 ** math.ceil(math.log2(members)))
@@ -122,7 +123,12 @@ def dilate(mask: Tensor, w: int) -> Tensor:
     """
     check(isinstance(mask, Tensor), "mask", "a torch tensor", type(mask).__name__)
     check(mask.dtype == torch.bool, "mask", "a bool tensor", mask.dtype)
-    check(mask.ndim in (2, 3) and mask.shape[1:].numel() >= 1, "mask", "shape (N, H, W) or (N, T)", tuple(mask.shape))
+    check(
+        mask.ndim in (2, 3) and mask.shape[1:].numel() >= 1,
+        "mask",
+        "shape (N, H, W) or (N, T)",
+        tuple(mask.shape),
+    )
     check_integer(w, "w", 0)
     return _reduce_windows(mask, w, torch.logical_or, False)
 
@@ -132,7 +138,9 @@ def window_minimum(x: Tensor, w: int) -> Tensor:
     return _reduce_windows(x, w, torch.minimum, torch.iinfo(x.dtype).max)
 
 
-def _reduce_windows(x: Tensor, w: int, join: Callable[[Tensor, Tensor], Tensor], outside: int | bool) -> Tensor:
+def _reduce_windows(
+    x: Tensor, w: int, join: Callable[[Tensor, Tensor], Tensor], outside: int | bool
+) -> Tensor:
     """Reduce the window of each position by `join`, an idempotent operation whose neutral element is `outside`.
 
     The axes are reduced one after the other, each by doubling: about log2(w) + 2 operations.
@@ -154,4 +162,9 @@ def _reduce_windows(x: Tensor, w: int, join: Callable[[Tensor, Tensor], Tensor],
 def check_positions(a: Tensor, argument: str = "a") -> None:
     """Raise `ArgumentError` unless `a` holds images `(N, H, W)` or series `(N, T)`."""
     check_map(a, argument)
-    check(a.ndim in (2, 3), argument, "shape (N, H, W) or (N, T), as per_position returns", tuple(a.shape))
+    check(
+        a.ndim in (2, 3),
+        argument,
+        "shape (N, H, W) or (N, T), as per_position returns",
+        tuple(a.shape),
+    )

@@ -72,7 +72,11 @@ def intervals_of_means(
 
 
 def student_intervals_of_means(
-    values: Array, statistic: Statistic = lambda means: means, *, level: float = LEVEL, fewest: int = FEW
+    values: Array,
+    statistic: Statistic = lambda means: means,
+    *,
+    level: float = LEVEL,
+    fewest: int = FEW,
 ) -> tuple[Array, Array, Array]:
     """A statistic of means over samples, and the ends of Student's t interval with the jackknife's standard error.
 
@@ -137,7 +141,9 @@ def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array
     defined = np.isfinite(drawn)
     count, tolerance = defined.sum(0), _tolerance(drawn)
     # twice the number of draws below the value; tied ones count as half below
-    twice_below = ((drawn < value - tolerance) & defined).sum(0) + ((drawn <= value + tolerance) & defined).sum(0)
+    twice_below = ((drawn < value - tolerance) & defined).sum(0) + (
+        (drawn <= value + tolerance) & defined
+    ).sum(0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         bias = ndtri(np.clip(twice_below / (2 * count), 0.5 / count, 1 - 0.5 / count))
         deviation = without.mean(0) - without

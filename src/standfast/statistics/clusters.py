@@ -126,8 +126,20 @@ def has_few_clusters(clusters: int) -> bool:
 def check_counts(hits: Array, draws: Array) -> tuple[Array, Array]:
     """Both as arrays `(M,)`, or an `ArgumentError` that says what is wrong."""
     hits, draws = np.asarray(hits), np.asarray(draws)
-    check(draws.ndim == 1 and len(draws) > 0, "draws", "an array (clusters,) with at least one", f"shape {draws.shape}")
-    check(hits.shape == draws.shape, "hits", f"shape {draws.shape}, as draws", f"shape {hits.shape}")
+    check(
+        draws.ndim == 1 and len(draws) > 0,
+        "draws",
+        "an array (clusters,) with at least one",
+        f"shape {draws.shape}",
+    )
+    check(
+        hits.shape == draws.shape, "hits", f"shape {draws.shape}, as draws", f"shape {hits.shape}"
+    )
     check(bool((draws >= 1).all()), "draws", "at least 1 for each cluster", draws.min())
-    check(bool(((hits >= 0) & (hits <= draws)).all()), "hits", "between 0 and the draws of the cluster", hits.tolist())
+    check(
+        bool(((hits >= 0) & (hits <= draws)).all()),
+        "hits",
+        "between 0 and the draws of the cluster",
+        hits.tolist(),
+    )
     return hits, draws

@@ -317,7 +317,12 @@ def compare_with_controls(
     """
     values, flags = check_values(values, censored, censored_side, 2)
     values = merge_rounding(values)
-    check(len(names) == values.shape[1] == len(set(names)), "names", f"{values.shape[1]} different names", list(names))
+    check(
+        len(names) == values.shape[1] == len(set(names)),
+        "names",
+        f"{values.shape[1]} different names",
+        list(names),
+    )
     check(set(controls) <= set(names), "controls", "some of the names", list(controls))
     check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))
     control_columns = [names.index(name) for name in controls]
@@ -334,16 +339,33 @@ def compare_with_controls(
         bad = [(bad_low[:, index], bad_high[:, index]) for index in (column, *control_columns)]
         against = [_test_one_sided(bad[0], bad_of_control) for bad_of_control in bad[1:]]
         # the control that is hardest to beat; of equal p-values that with the smallest effect
-        best = max(range(len(against)), key=lambda index: (against[index].p_better, -against[index].effect))
+        best = max(
+            range(len(against)), key=lambda index: (against[index].p_better, -against[index].effect)
+        )
         best_column = control_columns[best]
-        differences.append(subtract((low[:, column], high[:, column]), (low[:, best_column], high[:, best_column])))
+        differences.append(
+            subtract((low[:, column], high[:, column]), (low[:, best_column], high[:, best_column]))
+        )
         p_beats_every = max(test.p_better for test in against)
         p_worse_than_some = min(1.0, len(against) * min(test.p_worse for test in against))
         effect = against[best].effect
         tests.append(
-            ControlTest(name, controls[best], int(used.sum()), None, effect, p_beats_every, p_worse_than_some, level)
+            ControlTest(
+                name,
+                controls[best],
+                int(used.sum()),
+                None,
+                effect,
+                p_beats_every,
+                p_worse_than_some,
+                level,
+            )
         )
-    return _correct_for_explainers(tests, differences, direction, len(control_columns)) if tests else []
+    return (
+        _correct_for_explainers(tests, differences, direction, len(control_columns))
+        if tests
+        else []
+    )
 
 
 @dataclass(frozen=True)
@@ -365,7 +387,10 @@ def _test_one_sided(explainer: tuple[Array, Array], control: tuple[Array, Array]
 
 
 def _correct_for_explainers(
-    tests: Sequence[ControlTest], differences: Sequence[tuple[Array, Array]], direction: str, controls: int
+    tests: Sequence[ControlTest],
+    differences: Sequence[tuple[Array, Array]],
+    direction: str,
+    controls: int,
 ) -> list[ControlTest]:
     """The tests with p-values by Holm's method, and the intervals with the errors at which it tests each claim.
 
@@ -381,9 +406,13 @@ def _correct_for_explainers(
     beats_errors = find_holm_levels(beats, level)
     worse_errors = find_holm_levels(worse, level) / controls
     # an explainer beats its control where the interval lies above 0, or below where lower is better
-    below, above = (beats_errors, worse_errors) if direction == "higher" else (worse_errors, beats_errors)
+    below, above = (
+        (beats_errors, worse_errors) if direction == "higher" else (worse_errors, beats_errors)
+    )
     corrected = []
-    for index, (test, p_beats, p_worse) in enumerate(zip(tests, holm(beats), holm(worse), strict=True)):
+    for index, (test, p_beats, p_worse) in enumerate(
+        zip(tests, holm(beats), holm(worse), strict=True)
+    ):
         interval = None
         if test.count:
             interval = shift_interval(*differences[index], float(below[index]), float(above[index]))

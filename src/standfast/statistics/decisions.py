@@ -82,7 +82,9 @@ def spend_level(level: float, look: int, requirements: int = 1) -> float:
     return 1 - (1 - level) * part / requirements
 
 
-def estimate_share(met: int, unmet: int, unknown: int, level: float, mistaken: float = 0.0) -> Estimate:
+def estimate_share(
+    met: int, unmet: int, unknown: int, level: float, mistaken: float = 0.0
+) -> Estimate:
     """The share of samples that meet a condition, with the interval of Clopper and Pearson.
 
     Samples of which it is not known whether they meet it count against the share at the lower end, and for it at the
@@ -173,7 +175,10 @@ def foresee_share(estimate: Estimate, share: float, mistaken: float = 0.0) -> in
 
     def decided(count: int) -> bool:
         met = round(rate * count)
-        return estimate_share(met, count - met, 0, estimate.level, mistaken).decide(share, "higher") != "undecided"
+        return (
+            estimate_share(met, count - met, 0, estimate.level, mistaken).decide(share, "higher")
+            != "undecided"
+        )
 
     if math.isnan(rate) or abs(rate - share) < 1e-3:
         return None
@@ -189,7 +194,9 @@ def foresee_mean(estimate: Estimate, limit: float) -> int | None:
     return max(estimate.count + 1, math.ceil(estimate.count * (reach / distance) ** 2))
 
 
-def count_met(low: Array, high: Array, limit: float, better: Literal["higher", "lower"]) -> tuple[int, int, int]:
+def count_met(
+    low: Array, high: Array, limit: float, better: Literal["higher", "lower"]
+) -> tuple[int, int, int]:
     """How many of values known to lie in `[low, high]` (n,) meet the limit, do not, and of how many it is not known.
 
     >>> count_met(np.array([1.0, 3.0, 1.0]), np.array([1.0, 3.0, 5.0]), 2.0, "higher")

@@ -159,7 +159,9 @@ def rank_contestants(
                 lead[one] += shift
                 lead[other] -= shift
     order = tuple(sorted(present, key=lambda column: -lead[column]))
-    gaps = {column: _measure_gap(low, high, column, order[0], error, better) for column in order[1:]}
+    gaps = {
+        column: _measure_gap(low, high, column, order[0], error, better) for column in order[1:]
+    }
     return Standings(order, gaps, silent)
 
 
@@ -185,11 +187,15 @@ def _measure_shift(differences: tuple[Array, Array], error: float) -> Interval:
     """The shift of differences with its interval; unknown where there are none."""
     low, high = differences
     if not len(low):
-        return Interval(math.nan, -math.inf, math.inf, 0, 1 - 2 * error, "unknown", (-math.inf, math.inf))
+        return Interval(
+            math.nan, -math.inf, math.inf, 0, 1 - 2 * error, "unknown", (-math.inf, math.inf)
+        )
     return shift_interval(low, high, error, error)
 
 
-def _measure_gap(low: Array, high: Array, column: int, leader: int, error: float, better: Better) -> Gap:
+def _measure_gap(
+    low: Array, high: Array, column: int, leader: int, error: float, better: Better
+) -> Gap:
     """How far a contestant is behind the leader, of values of which more is better."""
     lag = _subtract_columns(low, high, column, leader)
     p_value = 1.0
@@ -331,7 +337,9 @@ class _State:
         # after a part of it, and count in full, so that the budget is kept
         is_first = not self.samples
         measured_columns = standings.order if is_first else self.alive
-        self.spent += (count - self.samples) * sum(rules.costs[column] for column in measured_columns)
+        self.spent += (count - self.samples) * sum(
+            rules.costs[column] for column in measured_columns
+        )
         self.samples = count
         self.gaps = standings.gaps
         return standings
@@ -347,7 +355,9 @@ class _State:
     def leave(self, columns: Sequence[int], why: Why, look: int) -> None:
         """Let some leave."""
         for column in columns:
-            self.departures.append(Departure(column, why, look, self.samples, self.gaps.get(column)))
+            self.departures.append(
+                Departure(column, why, look, self.samples, self.gaps.get(column))
+            )
         self.alive = [column for column in self.alive if column not in columns]
 
     def look_without_decision(self, rules: RaceRules, measure: Measure) -> None:
@@ -365,7 +375,9 @@ class _State:
     def finish(self) -> Finish:
         """What has become of it."""
         gaps = {column: gap for column, gap in self.gaps.items() if column in self.alive}
-        return Finish(tuple(self.alive), tuple(self.departures), gaps, self.samples, self.looks, self.spent)
+        return Finish(
+            tuple(self.alive), tuple(self.departures), gaps, self.samples, self.looks, self.spent
+        )
 
 
 def _choose_those_that_go_on(rules: RaceRules, state: _State, look: int) -> list[int]:
@@ -383,11 +395,15 @@ def _rank(rules: RaceRules, alive: Sequence[int], measured: tuple[Array, Array])
     values, bounds = measured
     standings = rank_contestants(values, rules.better, rules.error, bounds, rules.censored_side)
     gaps = {
-        alive[gap.column]: Gap(alive[gap.column], alive[gap.leader], gap.count, gap.p_value, gap.difference)
+        alive[gap.column]: Gap(
+            alive[gap.column], alive[gap.leader], gap.count, gap.p_value, gap.difference
+        )
         for gap in standings.gaps.values()
     }
     return Standings(
-        tuple(alive[column] for column in standings.order), gaps, tuple(alive[column] for column in standings.silent)
+        tuple(alive[column] for column in standings.order),
+        gaps,
+        tuple(alive[column] for column in standings.silent),
     )
 
 

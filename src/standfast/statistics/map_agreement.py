@@ -108,16 +108,20 @@ def _estimate_error(values: Array, count: int) -> Array:
     first, second = list_pairs(count)
     sums_with_seed = [values[:, (first == seed) | (second == seed)].sum(1) for seed in range(count)]
     pairs_without_seed = (count - 1) * (count - 2) / 2
-    means_without_seed = (values.sum(1)[:, None] - np.stack(sums_with_seed, axis=1)) / pairs_without_seed
+    means_without_seed = (
+        values.sum(1)[:, None] - np.stack(sums_with_seed, axis=1)
+    ) / pairs_without_seed
     deviations = means_without_seed - means_without_seed.mean(1, keepdims=True)
     over_seeds = (count - 1) / count * (deviations**2).sum(1)
-    over_pairs = values.var(1) / len(first)  # even if no seed is unusual, such as two halves of seeds
+    # even if no seed is unusual, such as two halves of seeds
+    over_pairs = values.var(1) / len(first)
     return np.asarray(np.sqrt(over_seeds + over_pairs))
 
 
 def bound_equal_similarities(mean: Array, count: int) -> Array:
     """The lower end of the interval of similarities that are equal for maps that differ, `(n,)`."""
-    unseen_share = 1 - 0.05 ** (1 / count)  # so many seeds could give other maps, and none of `count` did
+    # so many seeds could give other maps, and none of `count` did
+    unseen_share = 1 - 0.05 ** (1 / count)
     return np.where(mean > 0, mean * (1 - unseen_share) ** 2, -1.0)
 
 
@@ -172,7 +176,8 @@ def split_variance(maps: Array) -> tuple[Array, Array]:
     within = maps.var(2, ddof=1).mean(1).sum(-1)
     model_means = maps.mean(2, keepdims=True)
     seed_means = maps.mean(1, keepdims=True)
-    interaction = maps - model_means - seed_means + maps.mean((1, 2), keepdims=True)  # of a seed and one model alone
+    # of a seed and one model alone
+    interaction = maps - model_means - seed_means + maps.mean((1, 2), keepdims=True)
     interaction_variance = (interaction**2).sum((1, 2, 3)) / ((models - 1) * (seeds - 1))
     between = model_means.var(1, ddof=1).sum((1, 2)) - interaction_variance / seeds
     squared_length = (maps**2).sum(-1).mean((1, 2))

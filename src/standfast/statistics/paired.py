@@ -157,7 +157,12 @@ def bootstrap_interval(
         return None
     if statistic == "median":
         return median_interval(*to_bounds(values, flags, censored_side), level, censored_side)
-    check(not flags.any(), "statistic", "'median' for censored values, because bounds have no mean", "'mean'")
+    check(
+        not flags.any(),
+        "statistic",
+        "'median' for censored values, because bounds have no mean",
+        "'mean'",
+    )
     check(bool(np.isfinite(values).all()), "values", "finite numbers for a mean", "an infinity")
     check(resamples > 0, "resamples", "a positive number", resamples)
     return _mean_interval(values, level, resamples, seed)
@@ -299,7 +304,8 @@ def shift_interval(low: Array, high: Array, below: float, above: float) -> Inter
     if not np.array_equal(low, high):
         most = _find_median_mean(high)
     bounds = np.concatenate([low, high])
-    if abs(least - most) <= 1e-9 * np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0):  # they differ by rounding
+    # they differ by rounding
+    if abs(least - most) <= 1e-9 * np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0):
         least = most
     bound: Literal["unknown"] | None = None if least == most else "unknown"
     below_count, above_count = _count_rejected(count, below), _count_rejected(count, above)
@@ -319,7 +325,8 @@ def _find_median_mean(values: Array) -> float:
 def _select_mean_of_pair(values: Array, rank: int) -> float:
     """The mean that has `rank` smaller ones, of the means of all pairs of values, each with itself included."""
     largest = np.abs(values[np.isfinite(values)]).max(initial=0.0) or 1.0
-    far = 4 * largest  # in the place of infinity: its mean with any finite number is beyond all of these
+    # in the place of infinity: its mean with any finite number is beyond all of these
+    far = 4 * largest
     ordered = np.sort(np.clip(values, -far, far))
     low, high = float(ordered[0]), float(ordered[-1])
     for _ in range(_HALVINGS):
@@ -331,7 +338,8 @@ def _select_mean_of_pair(values: Array, rank: int) -> float:
         else:
             low = middle
     partner = np.searchsorted(ordered, 2 * high - ordered, side="right") - 1
-    means = (ordered + ordered[partner])[partner >= 0] / 2  # the largest of those up to `high` is the one, exactly
+    # the largest of those up to `high` is the one, exactly
+    means = (ordered + ordered[partner])[partner >= 0] / 2
     mean = float(means.max(initial=-math.inf))
     return mean if abs(mean) <= 1.25 * largest else math.copysign(math.inf, mean)
 
@@ -388,12 +396,21 @@ def find_holm_levels(p_values: Array, level: float) -> Array:
     return levels
 
 
-def check_values(values: Array, censored: Array | None, side: str, axes: int) -> tuple[Array, Array]:
+def check_values(
+    values: Array, censored: Array | None, side: str, axes: int
+) -> tuple[Array, Array]:
     """The values as floats and the mask of the censored ones; raises `ArgumentError` for wrong shapes or sides."""
     values = np.asarray(values, dtype=float)
     check(values.ndim == axes, "values", f"an array of {axes} axes", f"shape {values.shape}")
-    flags = np.zeros(values.shape, dtype=bool) if censored is None else np.asarray(censored, dtype=bool)
-    check(flags.shape == values.shape, "censored", f"the shape of the values, {values.shape}", flags.shape)
+    flags = (
+        np.zeros(values.shape, dtype=bool) if censored is None else np.asarray(censored, dtype=bool)
+    )
+    check(
+        flags.shape == values.shape,
+        "censored",
+        f"the shape of the values, {values.shape}",
+        flags.shape,
+    )
     check(side in ("upper", "lower"), "censored_side", "'upper' or 'lower'", repr(side))
     return values, flags & ~np.isnan(values)
 
@@ -476,7 +493,9 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
         return Interval(value, None, None, count, 0.0, bound, (least, most))
     # the number of values below the median has the distribution Bin(n, 1/2)
     below = bdtr(np.arange(count + 1), count, 0.5)
-    order = max(1, min(count // 2, int(np.searchsorted(2 * below, 1 - level + 1e-12, side="right"))))
+    order = max(
+        1, min(count // 2, int(np.searchsorted(2 * below, 1 - level + 1e-12, side="right")))
+    )
     return Interval(
         value,
         low=float(low[order - 1]),
@@ -511,7 +530,9 @@ def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> In
         if count == 1:
             return Interval(value, None, None, count, 0.0, None, (value, value))
         return Interval(value, value, value, count, level, None, (value, value))
-    _, low, high = intervals_of_means(values[:, None], level=level, resamples=resamples, seed=seed, fewest=2)
+    _, low, high = intervals_of_means(
+        values[:, None], level=level, resamples=resamples, seed=seed, fewest=2
+    )
     # squares may overflow
     start = float(low[0]) if math.isfinite(low[0]) else None
     end = float(high[0]) if math.isfinite(high[0]) else None

@@ -53,7 +53,12 @@ def pool_inputs(values: Array, p_values: Array, draws: int) -> Pooled:
     (0.3, 0.0147)
     """
     values, p_values = np.asarray(values, dtype=float), np.asarray(p_values, dtype=float)
-    check(values.ndim == 1 and values.shape == p_values.shape, "p_values", f"shape {values.shape}", p_values.shape)
+    check(
+        values.ndim == 1 and values.shape == p_values.shape,
+        "p_values",
+        f"shape {values.shape}",
+        p_values.shape,
+    )
     check_integer(draws, "draws")
     is_known = np.isfinite(values) & np.isfinite(p_values)
     values, p_values = values[is_known], p_values[is_known]

@@ -37,7 +37,9 @@ def proportion_intervals(hits: Array, samples: Array, level: float) -> tuple[Arr
 
 
 @functools.lru_cache(maxsize=4096)
-def stopped_interval(hits: int, samples: int, looks: tuple[tuple[int, int], ...], level: float) -> tuple[float, float]:
+def stopped_interval(
+    hits: int, samples: int, looks: tuple[tuple[int, int], ...], level: float
+) -> tuple[float, float]:
     """The exact interval of a proportion whose samples were counted several times, and ended once there were enough.
 
     It inverts the two tails of the number of samples and hits, as Clopper and Pearson do for hits alone. An end with
@@ -65,7 +67,9 @@ def stopped_interval(hits: int, samples: int, looks: tuple[tuple[int, int], ...]
 
     def solve(least: int, probability: float) -> float:
         """The proportion for which that probability is this one; it grows with the proportion."""
-        return float(brentq(lambda p: count_larger(p, least) - probability, 0.0, 1.0, xtol=1e-12, rtol=1e-9))
+        return float(
+            brentq(lambda p: count_larger(p, least) - probability, 0.0, 1.0, xtol=1e-12, rtol=1e-9)
+        )
 
     low = solve(hits, tail) if hits else 0.0
     high = solve(hits + 1, 1 - tail) if hits < samples else 1.0

@@ -116,7 +116,12 @@ def measure_agreement_interval(
     1.0
     """
     ranks = np.asarray(ranks, dtype=float)
-    check(ranks.ndim == 3, "ranks", "an array of metrics x samples x explainers", f"shape {ranks.shape}")
+    check(
+        ranks.ndim == 3,
+        "ranks",
+        "an array of metrics x samples x explainers",
+        f"shape {ranks.shape}",
+    )
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     m, n, k = ranks.shape
     present = ~np.isnan(ranks).any(axis=2)
@@ -171,12 +176,17 @@ def rank_explainers(
             level,
         )
         absent = tuple(name for name in group.names if name not in comparison.names)
-        rankings.append(Ranking(group.data, group.model, group.label, comparison, group.samples, absent))
+        rankings.append(
+            Ranking(group.data, group.model, group.label, comparison, group.samples, absent)
+        )
     return rankings
 
 
 def compare_controls(
-    samples: pl.DataFrame, specs: Mapping[str, Readable], controls: Collection[str], level: float = 0.05
+    samples: pl.DataFrame,
+    specs: Mapping[str, Readable],
+    controls: Collection[str],
+    level: float = 0.05,
 ) -> dict[tuple[str, str, str], list[ControlTest]]:
     """The tests of the explainers against their controls (`compare_with_controls`), by data, model and label.
 
@@ -221,7 +231,9 @@ class _Group:
     @property
     def present(self) -> list[str]:
         """The names of the explainers that have any value."""
-        return [name for name, has_value in zip(self.names, self.has_values, strict=True) if has_value]
+        return [
+            name for name, has_value in zip(self.names, self.has_values, strict=True) if has_value
+        ]
 
 
 def _arrange_groups(
@@ -230,14 +242,25 @@ def _arrange_groups(
     unranked: Collection[str] | Callable[[str, str], Collection[str]] = (),
 ) -> Iterator[_Group]:
     """The groups of labels that have a direction."""
-    for (data, model, label), part in samples.group_by(["data", "model", "label"], maintain_order=True):
+    for (data, model, label), part in samples.group_by(
+        ["data", "model", "label"], maintain_order=True
+    ):
         spec = specs.get(str(label))
         if spec is None or spec.direction is None or spec.column not in part.columns:
             continue
         direction = spec.direction
-        check(direction in ("higher", "lower"), "direction", "'higher', 'lower' or None", repr(direction))
+        check(
+            direction in ("higher", "lower"),
+            "direction",
+            "'higher', 'lower' or None",
+            repr(direction),
+        )
         left_out = unranked(str(data), str(model)) if callable(unranked) else unranked
-        explainers = [name for name in part["explainer"].unique(maintain_order=True).to_list() if name not in left_out]
+        explainers = [
+            name
+            for name in part["explainer"].unique(maintain_order=True).to_list()
+            if name not in left_out
+        ]
         part = part.filter(pl.col("explainer").is_in(explainers))
         numbers = part["sample"].unique().sort().to_list()
         values, censored = _arrange(part, spec, explainers, numbers)
@@ -273,7 +296,9 @@ def measure_agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list
 
 def _measure_group(rankings: Sequence[Ranking], level: float) -> Agreement:
     """The agreement of the labels of one data set and model."""
-    explainers = list(dict.fromkeys(name for ranking in rankings for name in ranking.comparison.names))
+    explainers = list(
+        dict.fromkeys(name for ranking in rankings for name in ranking.comparison.names)
+    )
     samples = sorted({sample for ranking in rankings for sample in ranking.samples})
     ranks = np.full((len(rankings), len(samples), len(explainers)), np.nan)
     mean_ranks = np.full((len(rankings), len(explainers)), np.nan)
@@ -298,7 +323,9 @@ def _kendalls_w(ranks: Array) -> Array:
         return np.asarray(between / (m * total))
 
 
-def _arrange(part: pl.DataFrame, spec: Readable, explainers: list[str], samples: list[int]) -> tuple[Array, Array]:
+def _arrange(
+    part: pl.DataFrame, spec: Readable, explainers: list[str], samples: list[int]
+) -> tuple[Array, Array]:
     """Values and flags of censored ones, (repeats, samples, explainers); NaN where no value counts."""
     value = pl.col(spec.column).cast(pl.Float64)
     counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)

@@ -130,7 +130,12 @@ def decide_reasons(
     if earlier is None:
         return tuple(found)
     before = np.stack([np.asarray(limits, dtype=float) for limits in earlier])
-    check(before.shape == (2, len(hits)), "earlier", f"two arrays ({len(hits)},)", f"shape {before.shape}")
+    check(
+        before.shape == (2, len(hits)),
+        "earlier",
+        f"two arrays ({len(hits)},)",
+        f"shape {before.shape}",
+    )
     pairs = zip(found, before.T.tolist(), strict=True)
     return tuple(_keep_limits(decision, low, high, demand) for decision, (low, high) in pairs)
 
@@ -169,7 +174,9 @@ def find_holding(hits: Array, draws: int, demand: float = 0.9, error: float = MA
     return np.asarray(tails <= limits[are_below[-1]])
 
 
-def count_least_models(demand: float = 0.9, level: float = 0.95, reasons: int = 1, look: int | None = 1) -> int:
+def count_least_models(
+    demand: float = 0.9, level: float = 0.95, reasons: int = 1, look: int | None = 1
+) -> int:
     """The fewest draws, or retrained models, that can ever show the demand: all of them name the reason.
 
     With models it is their number that counts: no number of draws from fewer of them is enough.
@@ -191,7 +198,9 @@ def count_least_models(demand: float = 0.9, level: float = 0.95, reasons: int = 
     return count
 
 
-def schedule_looks(most: int, demand: float = 0.9, level: float = 0.95, reasons: int = 1) -> tuple[int, ...]:
+def schedule_looks(
+    most: int, demand: float = 0.9, level: float = 0.95, reasons: int = 1
+) -> tuple[int, ...]:
     """After how many draws, or models, to look: first where no failure is enough, and then at about twice as many.
 
     Few draws are needed in the usual cases, where all reasons are always named or one clearly falls;
@@ -216,12 +225,27 @@ def schedule_looks(most: int, demand: float = 0.9, level: float = 0.95, reasons:
 def _check_hits(hits: Array, draws: Array | int) -> tuple[Array, Array]:
     """Hits, and the draws of each of them, in the same shape."""
     hits, draws = np.asarray(hits), np.asarray(draws)
-    check(hits.ndim in (1, 2) and hits.size > 0, "hits", "an array (reasons,) or (reasons, models)", hits.shape)
+    check(
+        hits.ndim in (1, 2) and hits.size > 0,
+        "hits",
+        "an array (reasons,) or (reasons, models)",
+        hits.shape,
+    )
     expected = hits.shape[1:]
-    check(draws.shape == expected, "draws", f"shape {expected} for hits of shape {hits.shape}", draws.shape)
+    check(
+        draws.shape == expected,
+        "draws",
+        f"shape {expected} for hits of shape {hits.shape}",
+        draws.shape,
+    )
     check(bool((draws >= 1).all()), "draws", "at least 1", draws.min())
     sizes = np.broadcast_to(draws, hits.shape)
-    check(bool(((hits >= 0) & (hits <= sizes)).all()), "hits", "between 0 and the number of draws", hits.tolist())
+    check(
+        bool(((hits >= 0) & (hits <= sizes)).all()),
+        "hits",
+        "between 0 and the number of draws",
+        hits.tolist(),
+    )
     return hits, sizes
 
 
@@ -261,7 +285,9 @@ def _decide(low: float, high: float, demand: float) -> State:
     return "undecided"
 
 
-def _keep_limits(decision: ReasonDecision, low: float, high: float, demand: float) -> ReasonDecision:
+def _keep_limits(
+    decision: ReasonDecision, low: float, high: float, demand: float
+) -> ReasonDecision:
     """The decision within the limits of earlier looks.
 
     If these exclude all that the draws say now, one of the looks is wrong, as the allowed error has it. Then the
@@ -290,13 +316,17 @@ def _limit_models(hits: Array, draws: Array) -> tuple[float, _Limits]:
     draws_of_model = independent / len(hits)
 
     def limit(share: float, models: int, level: float) -> tuple[float, float]:
-        low, high = limit_by_clusters(np.asarray(share), effect, draws_of_model * models, models, level)
+        low, high = limit_by_clusters(
+            np.asarray(share), effect, draws_of_model * models, models, level
+        )
         return float(low), float(high)
 
     return float(share), limit
 
 
-def _foresee(limits: _Limits, share: float, size: int, demand: float, level: float) -> Foresight | None:
+def _foresee(
+    limits: _Limits, share: float, size: int, demand: float, level: float
+) -> Foresight | None:
     """How many draws or models decide, at the level of this look."""
     count = _count_needed(limits, share, size, demand, level)
     if count is None:
@@ -307,14 +337,20 @@ def _foresee(limits: _Limits, share: float, size: int, demand: float, level: flo
     most = None
     if (near - demand) * (far - demand) > 0:
         most = _count_needed(limits, near, size, demand, level)
-    return Foresight(_round_up(count), _round_up(min(least, count)), None if most is None else _round_up(most))
+    return Foresight(
+        _round_up(count), _round_up(min(least, count)), None if most is None else _round_up(most)
+    )
 
 
-def _count_needed(limits: _Limits, share: float, size: int, demand: float, level: float) -> int | None:
+def _count_needed(
+    limits: _Limits, share: float, size: int, demand: float, level: float
+) -> int | None:
     """None where no number is enough."""
     if abs(share - demand) < _SAME:
         return None
-    return count_until(lambda count: _decide(*limits(share, count, level), demand) != "undecided", size)
+    return count_until(
+        lambda count: _decide(*limits(share, count, level), demand) != "undecided", size
+    )
 
 
 def _round_up(count: int) -> int:

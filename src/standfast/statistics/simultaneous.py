@@ -18,7 +18,9 @@ _CELLS = 2_000_000  # numbers in memory at a time
 _FEW = 5  # draws, or clusters, that differ from the most frequent value
 _NO_ERROR = 1e-6  # of a resample, as a share of the sample's: rounding errors of equal draws
 _ROUNDING = 1e-12  # a spread below this share of the largest value is one of rounding errors
-_INVISIBLE = 1e-6  # a difference below this share of the map's largest value is one of rounding errors
+_INVISIBLE = (
+    1e-6  # a difference below this share of the map's largest value is one of rounding errors
+)
 _FAR = 7.0  # usual deviations: a draw this far away is exceptional, and one half as far nearly so
 _NORMAL = 1.4826  # the standard deviation of a normal law, in medians of its absolute deviations
 
@@ -71,7 +73,12 @@ def simultaneous_means(
     (array([ 0.4, -0.2,  3. ]), array([1.2, 0.4, 3. ]), array([False, False, False]))
     """
     values = np.asarray(values, dtype=float)
-    check(values.ndim == 2 and len(values) > 0, "values", "an array of draws x features", f"shape {values.shape}")
+    check(
+        values.ndim == 2 and len(values) > 0,
+        "values",
+        "an array of draws x features",
+        f"shape {values.shape}",
+    )
     check(bool(np.isfinite(values).all()), "values", "finite numbers", "NaN or infinity")
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     check_integer(resamples, "resamples")
@@ -99,11 +106,15 @@ def simultaneous_means(
     # intervals of all features would be as wide as this one asks for
     common = many & ~spikes.are_seen
     if common.any():
-        below, above = _find_reach(centred[:, common] / error[common], counts, level, resamples, seed)
+        below, above = _find_reach(
+            centred[:, common] / error[common], counts, level, resamples, seed
+        )
         low[common] -= error[common] * below
         high[common] += error[common] * above
     if rare.any():
-        low[rare], high[rare] = _limit_rare(sums[:, rare] / counts[:, None], usual[rare], different[rare], tail)
+        low[rare], high[rare] = _limit_rare(
+            sums[:, rare] / counts[:, None], usual[rare], different[rare], tail
+        )
     low, high = np.minimum(low, spikes.low), np.maximum(high, spikes.high)
     few |= spikes.few
     return SimultaneousMeans(mean, np.minimum(low, mean), np.maximum(high, mean), few)
@@ -114,7 +125,12 @@ def _sum_clusters(values: Array, clusters: Array | None) -> tuple[Array, Array]:
     if clusters is None:
         return values, np.ones(len(values))
     clusters = np.asarray(clusters)
-    check(clusters.shape == (len(values),), "clusters", f"shape ({len(values)},)", f"shape {clusters.shape}")
+    check(
+        clusters.shape == (len(values),),
+        "clusters",
+        f"shape ({len(values)},)",
+        f"shape {clusters.shape}",
+    )
     _, cluster_of_draw = np.unique(clusters, return_inverse=True)
     counts = np.bincount(cluster_of_draw).astype(float)
     sums = np.zeros((len(counts), values.shape[1]))
@@ -150,9 +166,13 @@ def _limit_rare(means: Array, usual: Array, different: Array, tail: float) -> tu
         usual, different: (F,), see `_find_usual`.
         tail: the error allowed at each end of each feature.
     """
-    _, most_often = proportion_intervals(different, np.full_like(different, len(means)), 1 - 2 * tail)
+    _, most_often = proportion_intervals(
+        different, np.full_like(different, len(means)), 1 - 2 * tail
+    )
     differences = means - usual
-    return usual + most_often * min(differences.min(), 0), usual + most_often * max(differences.max(), 0)
+    return usual + most_often * min(differences.min(), 0), usual + most_often * max(
+        differences.max(), 0
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +227,12 @@ def _limit_spikes(means: Array, many: Array, tail: float) -> _Spikes:
     if len(means) >= 2 * _FEW:  # among fewer draws, four are no exceptions
         are_seen = rare & (far > 0)
         reach += np.where(are_seen, float(stdtrit(len(means) - _FEW, 1 - tail)) * error, 0.0)
-    return _Spikes(rare, are_seen, np.where(rare, usual - reach, nothing), np.where(rare, usual + reach, -nothing))
+    return _Spikes(
+        rare,
+        are_seen,
+        np.where(rare, usual - reach, nothing),
+        np.where(rare, usual + reach, -nothing),
+    )
 
 
 def _measure_usual(means: Array, is_far: Array) -> tuple[Array, Array]:
@@ -217,7 +242,9 @@ def _measure_usual(means: Array, is_far: Array) -> tuple[Array, Array]:
     return others.mean(0).filled(0.0), others.std(0, ddof=1).filled(0.0) / np.sqrt(count)
 
 
-def _find_reach(scaled: Array, counts: Array, level: float, resamples: int, seed: int) -> tuple[Array, Array]:
+def _find_reach(
+    scaled: Array, counts: Array, level: float, resamples: int, seed: int
+) -> tuple[Array, Array]:
     """How far intervals reach below and above the mean, in standard errors, `(F,)` each.
 
     The arguments are those of `_largest_deviations`.
@@ -266,7 +293,11 @@ def _largest_deviations(
         times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape).astype(float)
         draws = (times @ counts)[:, None]
         offset = times @ scaled / draws  # of the resample's mean from that of the sample
-        spread = times @ squares - 2 * offset * (times @ products) + offset**2 * (times @ counts**2)[:, None]
+        spread = (
+            times @ squares
+            - 2 * offset * (times @ products)
+            + offset**2 * (times @ counts**2)[:, None]
+        )
         error = np.sqrt(clusters / (clusters - 1) * np.maximum(spread, 0.0)) / draws
         deviations = _studentise(offset, error) * longer_tail
         yield np.abs(deviations).max(1), deviations.max(1), -deviations.min(1)

@@ -83,7 +83,9 @@ def run_kept(
             _sweep(root, but=kept)
             kept.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            warn_user(f"these results are lost when the process ends, because {root} cannot be used: {error}")
+            warn_user(
+                f"these results are lost when the process ends, because {root} cannot be used: {error}"
+            )
         else:
             try:
                 store = Store(kept, lasting=False)

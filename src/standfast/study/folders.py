@@ -12,7 +12,15 @@ from pathlib import Path
 from standfast.errors import ArgumentError, MissingExtraError
 from standfast.files import ReadError, WriteError, read_file, write_atomically
 
-__all__ = ["Folder", "LocalFolder", "ReadError", "RemoteFolder", "WriteError", "open_folder", "read_file"]
+__all__ = [
+    "Folder",
+    "LocalFolder",
+    "ReadError",
+    "RemoteFolder",
+    "WriteError",
+    "open_folder",
+    "read_file",
+]
 
 #: how long another process may take between looking for a file and writing it, in stores that cannot create exclusively
 SECONDS_TO_SETTLE = 2.0
@@ -92,7 +100,9 @@ class LocalFolder(Folder):
     def names(self, part: str) -> list[str]:
         """The names of the files in a subfolder; files that are being written are left out."""
         try:
-            return [file.name for file in (self.path / part).iterdir() if not file.name.startswith(".")]
+            return [
+                file.name for file in (self.path / part).iterdir() if not file.name.startswith(".")
+            ]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -129,7 +139,9 @@ class RemoteFolder(Folder):
             raise MissingExtraError(f"the address {address} ({error})", "remote") from error
         except ValueError as error:
             scheme = address.split("://")[0]
-            raise ArgumentError("address", "a folder, or an address that fsspec knows", f"{scheme}://") from error
+            raise ArgumentError(
+                "address", "a folder, or an address that fsspec knows", f"{scheme}://"
+            ) from error
         protocol = self.system.protocol
         self.protocols = {protocol} if isinstance(protocol, str) else set(protocol)
 
@@ -138,7 +150,11 @@ class RemoteFolder(Folder):
 
     def write(self, name: str, content: bytes, lasting: bool = True) -> None:
         path = self._path(name)
-        beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part" if self.protocols & _GRADUAL else path
+        beside = (
+            f"{path}.{os.getpid()}-{threading.get_ident()}.part"
+            if self.protocols & _GRADUAL
+            else path
+        )
         try:
             self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.system.pipe_file(beside, content)
@@ -176,4 +192,6 @@ def open_folder(address: str | Path) -> Folder:
     text = str(address)
     if text.startswith("file://"):
         return LocalFolder(text.removeprefix("file://"))
-    return RemoteFolder(text) if "://" in text and not isinstance(address, Path) else LocalFolder(text)
+    return (
+        RemoteFolder(text) if "://" in text and not isinstance(address, Path) else LocalFolder(text)
+    )

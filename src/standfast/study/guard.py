@@ -27,8 +27,14 @@ _SHARED: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
     "torch's default type": (torch.get_default_dtype, torch.set_default_dtype),
     "gradients switched on or off": (torch.is_grad_enabled, torch.set_grad_enabled),
     "torch's threads": (torch.get_num_threads, torch.set_num_threads),
-    "precision of float32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "precision of float32 products": (
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+    ),
+    "deterministic algorithms": (
+        torch.are_deterministic_algorithms_enabled,
+        torch.use_deterministic_algorithms,
+    ),
 }
 
 
@@ -46,11 +52,20 @@ class TorchFunctions:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        layers = [entry for entry in vars(nn).values() if isinstance(entry, type) and issubclass(entry, nn.Module)]
+        layers = [
+            entry
+            for entry in vars(nn).values()
+            if isinstance(entry, type) and issubclass(entry, nn.Module)
+        ]
         classes: set[type] = {*layers, torch.Tensor, torch.autograd.Function}
         for part in module.modules():
             classes.update(type(part).__mro__[:-1])  # all but `object`
-        places = [torch, nn.functional, torch.autograd, *sorted(classes, key=lambda kind: kind.__qualname__)]
+        places = [
+            torch,
+            nn.functional,
+            torch.autograd,
+            *sorted(classes, key=lambda kind: kind.__qualname__),
+        ]
         #: for each module or class what it had by name
         self.before = [(place, dict(vars(place))) for place in places]
         self.hooks = {name: _copy(getattr(nn.modules.module, name)) for name in _GLOBAL_HOOKS}
@@ -62,7 +77,11 @@ class TorchFunctions:
             now = vars(place)
             for name, entry in entries.items():
                 new = now.get(name)
-                if new is not entry and _concerns_code(place, new, entry) and not _wraps_by_torch(new, entry):
+                if (
+                    new is not entry
+                    and _concerns_code(place, new, entry)
+                    and not _wraps_by_torch(new, entry)
+                ):
                     setattr(place, name, entry)
                     changed[_name_entry(place, name)] = None
             for name in _list_hiding(place, entries):
@@ -103,10 +122,14 @@ class Guard:
         self.parts: list[tuple[nn.Module, dict[str, Any], dict[str, dict[Any, Any]]]] = []
         for part in model.module.modules():
             attributes = dict(vars(part))
-            inside = {name: dict(entry) for name, entry in attributes.items() if isinstance(entry, dict)}
+            inside = {
+                name: dict(entry) for name, entry in attributes.items() if isinstance(entry, dict)
+            }
             self.parts.append((part, attributes, inside))
         #: the mode of each module that has one: programs of TorchScript keep it outside of `vars`, or have none
-        self.modes = [(part, part.training) for part in model.module.modules() if hasattr(part, "training")]
+        self.modes = [
+            (part, part.training) for part in model.module.modules() if hasattr(part, "training")
+        ]
         tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
         self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
         self.shared = {name: read() for name, (read, _) in _SHARED.items()}
@@ -117,7 +140,9 @@ class Guard:
         """Undo what an explainer has left behind, with a warning, and say whether the model is as before."""
         shared = self._restore_shared()
         if shared:
-            warn_user(f"explainer {explainer!r} has changed {', '.join(shared)} of the process; this was undone")
+            warn_user(
+                f"explainer {explainer!r} has changed {', '.join(shared)} of the process; this was undone"
+            )
         changes = self.find_changes()
         if not changes:
             return True
@@ -158,7 +183,8 @@ class Guard:
                 vars(part).clear()
                 vars(part).update(attributes)
                 for name, entries in inside.items():
-                    vars(part)[name].clear()  # the same dictionary, since handles of hooks refer to it
+                    # the same dictionary, since handles of hooks refer to it
+                    vars(part)[name].clear()
                     vars(part)[name].update(entries)
         for part, mode in self.modes:
             if part.training != mode:
@@ -177,7 +203,8 @@ class Guard:
         has_slope = self.model.differentiable and self.sample.device.type == "cpu"
         with contextlib.suppress(Exception), self.model.session():
             if has_slope:
-                with contextlib.suppress(Exception):  # a function without derivatives is no fault here
+                # a function without derivatives is no fault here
+                with contextlib.suppress(Exception):
                     return self._differentiate()
             with torch.no_grad():
                 answer = self.model.forward(self.sample.clone())
@@ -195,7 +222,9 @@ class Guard:
 
 def _wraps_by_torch(new: object, old: object) -> bool:
     """Whether torch itself has wrapped a function of its own, as when its compiler is imported, or first compiles."""
-    if not isinstance(new, FunctionType) or not Path(new.__code__.co_filename).is_relative_to(_TORCH):
+    if not isinstance(new, FunctionType) or not Path(new.__code__.co_filename).is_relative_to(
+        _TORCH
+    ):
         return False
     return any(inner is old for inner in (getattr(new, "__wrapped__", None), *read_closure(new)))
 
@@ -218,7 +247,9 @@ def _list_hiding(place: Any, entries: Mapping[str, Any]) -> list[str]:
     """What a class has got since then that stands before a method of a class below it."""
     if not isinstance(place, type):
         return []
-    added = [name for name in sorted(vars(place).keys() - entries.keys()) if _is_code(vars(place)[name])]
+    added = [
+        name for name in sorted(vars(place).keys() - entries.keys()) if _is_code(vars(place)[name])
+    ]
     return [name for name in added if any(name in vars(base) for base in place.__mro__[1:])]
 
 

@@ -107,7 +107,9 @@ class Description:
         if not self.own:
             return digest([self.content, None])
         modules = read_own_modules(self.reach.modules)
-        return digest([self.content, modules, *([self.reach.content] if self.reach.content else [])])
+        return digest(
+            [self.content, modules, *([self.reach.content] if self.reach.content else [])]
+        )
 
     @property
     def bundled(self) -> bool:
@@ -146,7 +148,10 @@ class Description:
             return [inner(value.__func__), inner(value.__self__)]
         if isinstance(value, FunctionType):
             closed = read_closure(value)
-            return [self._describe_code(value), inner([value.__defaults__, value.__kwdefaults__, closed])]
+            return [
+                self._describe_code(value),
+                inner([value.__defaults__, value.__kwdefaults__, closed]),
+            ]
         if isinstance(value, type | BuiltinFunctionType | ModuleType):
             return [value.__name__, self._describe_code(value)]
         kind = type(value)
@@ -154,7 +159,11 @@ class Description:
         title = name if isinstance(name, str) else kind.__name__
         package = getattr(kind, "package", "")  # of a metric of another package: its version
         code, state = self._describe_code(kind), self._describe_state(value)
-        version = value.revision if isinstance(value, Metric | Neighbourhood) else getattr(kind, "version", 1)
+        version = (
+            value.revision
+            if isinstance(value, Metric | Neighbourhood)
+            else getattr(kind, "version", 1)
+        )
         return [title, version, code, package, state]
 
     def _describe_state(self, value: object) -> Any:
@@ -166,7 +175,11 @@ class Description:
                 for field in fields(value)
                 if field.name not in skipped and field.metadata.get("identity", True)
             }
-            return {name: content for name, (content, field) in described.items() if content != self._default(field)}
+            return {
+                name: content
+                for name, (content, field) in described.items()
+                if content != self._default(field)
+            }
         state = getattr(value, "__dict__", None)
         return self._describe(state) if state else re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
@@ -174,7 +187,9 @@ class Description:
         """The description of an option's default; of none for an option that has none."""
         if field.default is not MISSING:
             return self._describe(field.default)
-        return MISSING if field.default_factory is MISSING else self._describe(field.default_factory())
+        return (
+            MISSING if field.default_factory is MISSING else self._describe(field.default_factory())
+        )
 
     def _describe_code(self, thing: Any) -> str:
         """The version of a distribution, or the text of the user's own function or class."""
@@ -188,7 +203,8 @@ class Description:
             self.reach.add_names_of(thing)
         elif isinstance(thing, ModuleType):
             self.reach.add(thing)
-        with contextlib.suppress(OSError, TypeError):  # it was typed into an interpreter, or made by another function
+        # it was typed into an interpreter, or made by another function
+        with contextlib.suppress(OSError, TypeError):
             return inspect.getsource(thing)
         return str(getattr(thing, "__qualname__", ""))
 
@@ -198,7 +214,9 @@ class Description:
 
 def is_estimator(value: object) -> bool:
     """Whether something predicts and is no module: a fitted model of another package, or of the user."""
-    ours = isinstance(value, nn.Module | type | ModuleType) or type(value).__module__.startswith("standfast.")
+    ours = isinstance(value, nn.Module | type | ModuleType) or type(value).__module__.startswith(
+        "standfast."
+    )
     return not ours and callable(getattr(value, "predict", None))
 
 
@@ -268,7 +286,10 @@ class Answers:
     @property
     def plain(self) -> dict[str, str]:
         """For the manifest: with six digits."""
-        return {what: " ".join(f"{number:.6g}" for number in numbers) for what, numbers in self.numbers.items()}
+        return {
+            what: " ".join(f"{number:.6g}" for number in numbers)
+            for what, numbers in self.numbers.items()
+        }
 
     @classmethod
     def from_plain(cls, content: Mapping[str, str]) -> Answers:
@@ -335,7 +356,8 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
     def answer(part: Tensor) -> Tensor:
         began = time.perf_counter()
         answers = _answer(model, part).cpu()  # so that a card has ended
-        paces.append((time.perf_counter() - began) / max(len(part), 2 * ROW_ALIGNMENT))  # batches are filled up
+        # batches are filled up
+        paces.append((time.perf_counter() - began) / max(len(part), 2 * ROW_ALIGNMENT))
         return answers
 
     with contextlib.suppress(Exception), model.session():
@@ -367,7 +389,8 @@ def _ask_each(answer: _Answer, rows: Mapping[str, Tensor]) -> dict[str, tuple[fl
         if what == "inputs":
             numbers[what] = _combine(answer(part))
             continue
-        with contextlib.suppress(Exception):  # a model may refuse values that are no codes, or cells without a value
+        # a model may refuse values that are no codes, or cells without a value
+        with contextlib.suppress(Exception):
             numbers[what] = _combine(answer(part))
     return numbers
 
@@ -405,11 +428,17 @@ def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> An
     return Answers(answers)
 
 
-def ask_reader(explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> Answers:
+def ask_reader(
+    explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None
+) -> Answers:
     """The maps of an explainer that reads the inside of a model (`reads_inside`); no numbers where it fails."""
     first_rows = slice(0, _READ)
     answers: dict[str, tuple[float, ...]] = {}
-    with contextlib.suppress(Exception), warnings.catch_warnings(), seed_generators(0, model.device):
+    with (
+        contextlib.suppress(Exception),
+        warnings.catch_warnings(),
+        seed_generators(0, model.device),
+    ):
         warnings.simplefilter("ignore")  # its jobs warn
         answers["maps"] = _combine(
             explainer(model, inputs[first_rows], None if targets is None else targets[first_rows])
@@ -417,7 +446,9 @@ def ask_reader(explainer: Explainer, model: Model, inputs: Tensor, targets: Tens
     return Answers(answers)
 
 
-def ask_explainer(explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> Answers:
+def ask_explainer(
+    explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None
+) -> Answers:
     """The maps of the first two inputs; no numbers where it fails, ends its process, or takes half a minute or 4 GB.
 
     It is asked in a copy of this process, on the CPU, so that nothing that it does is left. Systems that cannot copy
@@ -429,7 +460,8 @@ def ask_explainer(explainer: Explainer, model: Model, inputs: Tensor, targets: T
     read, write = context.Pipe(duplex=False)
     child = context.Process(target=_send_maps, args=(write, explainer, model, inputs, targets))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not exist in the copy, nor are they used
+        # other threads do not exist in the copy, nor are they used
+        warnings.simplefilter("ignore", DeprecationWarning)
         child.start()
     assert child.pid is not None
     write.close()
@@ -444,7 +476,9 @@ def ask_explainer(explainer: Explainer, model: Model, inputs: Tensor, targets: T
     return Answers(answers)
 
 
-def _send_maps(write: Connection, explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> None:
+def _send_maps(
+    write: Connection, explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None
+) -> None:
     """What the copy of the process does: it says nothing but its answer."""
     try:
         os.setsid()  # what it starts is ended with it
@@ -457,7 +491,8 @@ def _send_maps(write: Connection, explainer: Explainer, model: Model, inputs: Te
             maps = explainer(model, inputs[:_MAPS], None if targets is None else targets[:_MAPS])
         write.send(_combine(maps))
     finally:
-        os._exit(0)  # without what this process does at its end, such as writing a traceback in a notebook
+        # without what this process does at its end, such as writing a traceback in a notebook
+        os._exit(0)
 
 
 def _limit_memory(more: int) -> None:
@@ -466,7 +501,9 @@ def _limit_memory(more: int) -> None:
         import resource
 
         held = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-        resource.setrlimit(resource.RLIMIT_DATA, (held + more, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (held + more, resource.getrlimit(resource.RLIMIT_DATA)[1])
+        )
 
 
 def _add_noise(model: Model, x: Tensor) -> Tensor:
@@ -474,12 +511,17 @@ def _add_noise(model: Model, x: Tensor) -> Tensor:
     spread = (upper - lower).nan_to_num(posinf=0.0)
     largest_value = x.flatten(1).abs().amax(1).reshape(-1, *[1] * (x.ndim - 1)).expand_as(x)
     spread = torch.where(spread > 0, spread, largest_value)
-    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x) - 0.5
+    noise = (
+        torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
+        - 0.5
+    )
     return torch.minimum(torch.maximum(x + _NOISE * spread * noise, lower), upper)
 
 
 def _combine(values: Tensor) -> tuple[float, ...]:
     """A fixed random combination of the numbers of each row."""
     rows = values.detach().double().cpu().flatten(1)
-    weights = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    weights = torch.randn(
+        rows.shape[1], generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     return tuple(float(f"{number:.6g}") for number in (rows @ weights).tolist())

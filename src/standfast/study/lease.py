@@ -41,7 +41,9 @@ class RunningError(StandfastError):
     def __init__(self, folder: Folder) -> None:
         host = _read(folder)[1].get("host", "this computer")
         advice = "Wait for its end, or give this run another folder."
-        super().__init__(f"{folder.address}: another run works here (on {host}), or what it has started. {advice}")
+        super().__init__(
+            f"{folder.address}: another run works here (on {host}), or what it has started. {advice}"
+        )
 
 
 @contextlib.contextmanager
@@ -63,7 +65,10 @@ def hold_lease(folder: Folder) -> Iterator[None]:
                 return
             with contextlib.suppress(Exception):  # the next time will do
                 if _read(folder)[1].get("token", own["token"]) != own["token"]:
-                    _log.warning("another run has taken over %s, because this one was not heard of", folder.address)
+                    _log.warning(
+                        "another run has taken over %s, because this one was not heard of",
+                        folder.address,
+                    )
                     return
                 folder.write(_FILE, describe(renewals))
 
@@ -123,7 +128,9 @@ def _locked(folder: Folder) -> Iterator[bool]:
 
 def _is_renewed(folder: Folder, found: bytes) -> bool:
     """Whether another run is heard of, which has written what was found."""
-    _log.warning("%s: waiting %g s for a sign of life of a run that has not ended", folder.address, _WATCHED)
+    _log.warning(
+        "%s: waiting %g s for a sign of life of a run that has not ended", folder.address, _WATCHED
+    )
     end = time.monotonic() + _WATCHED
     while time.monotonic() < end:
         time.sleep(min(1.0, _WATCHED / 10))

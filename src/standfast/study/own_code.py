@@ -48,7 +48,17 @@ _IMPORTERS = ("import_module", "__import__")
 #: modules whose objects hold values, and no code of the user's
 _OF_VALUES = ("numpy", "pandas", "polars", "scipy", "torch")
 #: modules whose objects belong to a process, or change whenever they are used
-_OF_PROCESSES = ("_ctypes", "_io", "_thread", "ctypes", "io", "logging", "multiprocessing", "numpy.random", "threading")
+_OF_PROCESSES = (
+    "_ctypes",
+    "_io",
+    "_thread",
+    "ctypes",
+    "io",
+    "logging",
+    "multiprocessing",
+    "numpy.random",
+    "threading",
+)
 
 
 # Modules
@@ -72,7 +82,11 @@ def name_module(thing: object) -> str:
 @cache
 def _is_own_file(file: str) -> bool:
     path = Path(file)
-    return not (_is_installed(os.path.realpath(path)) if path.is_symlink() else _is_in_installed_folder(path.parent))
+    return not (
+        _is_installed(os.path.realpath(path))
+        if path.is_symlink()
+        else _is_in_installed_folder(path.parent)
+    )
 
 
 @cache
@@ -88,8 +102,14 @@ def _is_installed(path: str) -> bool:
 @cache
 def _installed() -> tuple[str, ...]:
     """The folders of the standard library, of installed packages, and of this package."""
-    installed_folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    installed_folders += [*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])]
+    installed_folders = [
+        sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
+    installed_folders += [
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+        str(Path(__file__).parents[1]),
+    ]
     return tuple({os.path.realpath(folder) for folder in installed_folders})
 
 
@@ -173,7 +193,9 @@ def _find_file(name: str, folder: str, path: _SearchPath) -> str | None:
 def _find_path(name: str, folder: str) -> str | None:
     """The user's source file at a path, from the folder of the file that names it or the current one."""
     candidates = [Path(folder or ".", name), Path(name)]
-    return next((str(path) for path in candidates if path.is_file() and _is_own_file(str(path))), None)
+    return next(
+        (str(path) for path in candidates if path.is_file() and _is_own_file(str(path))), None
+    )
 
 
 def _is_of_installed(name: str) -> bool:
@@ -252,7 +274,9 @@ def _list_modules(folder: str) -> frozenset[str] | None:
 @cache
 def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
     """The names of the modules that the code of a file imports anywhere, also inside of functions."""
-    return _read_file(file, digest).find_imports(module if Path(file).stem == "__init__" else module.rpartition(".")[0])
+    return _read_file(file, digest).find_imports(
+        module if Path(file).stem == "__init__" else module.rpartition(".")[0]
+    )
 
 
 @cache
@@ -295,7 +319,11 @@ class Names:
             names |= {start, *(f"{start}.{part}" for part in parts if part != "*")}
         loaded_names = {name for pair in self.loaded for name in pair}
         if loaded_names.intersection(_IMPORTERS):
-            names |= {text for text in self.texts if text and all(part.isidentifier() for part in text.split("."))}
+            names |= {
+                text
+                for text in self.texts
+                if text and all(part.isidentifier() for part in text.split("."))
+            }
         return tuple(sorted(names - {""}))
 
 
@@ -326,7 +354,11 @@ def read_code(code: CodeType) -> Names:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             inner = read_code(constant)
-            loaded, imported, texts = loaded | inner.loaded, imported | inner.imported, texts | inner.texts
+            loaded, imported, texts = (
+                loaded | inner.loaded,
+                imported | inner.imported,
+                texts | inner.texts,
+            )
         elif isinstance(constant, str):
             texts.add(constant)
     return Names(frozenset(loaded), frozenset(imported), frozenset(texts))
@@ -335,14 +367,25 @@ def read_code(code: CodeType) -> Names:
 def _read_class(kind: type) -> Names:
     """What the text of a class names, with bases, decorators and defaults; or, without text, what its methods name."""
     with contextlib.suppress(OSError, TypeError, SyntaxError, ValueError):
-        return read_code(compile(textwrap.dedent(inspect.getsource(kind)), "<class>", "exec", dont_inherit=True))
+        return read_code(
+            compile(textwrap.dedent(inspect.getsource(kind)), "<class>", "exec", dont_inherit=True)
+        )
     named = [read_code(function.__code__) for function in _list_methods(kind)]
-    return Names(*(frozenset().union(*(getattr(each, part.name) for each in named)) for part in fields(Names)))
+    return Names(
+        *(
+            frozenset().union(*(getattr(each, part.name) for each in named))
+            for part in fields(Names)
+        )
+    )
 
 
 def _list_methods(kind: type) -> Iterator[FunctionType]:
     for value in vars(kind).values():
-        wrapped = getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", None)
+        wrapped = (
+            getattr(value, "__func__", None)
+            or getattr(value, "fget", None)
+            or getattr(value, "func", None)
+        )
         function = value if wrapped is None else wrapped
         if isinstance(function, FunctionType):
             yield function
@@ -436,7 +479,8 @@ class Reach:
         if not _find_text(thing):
             self._keep(thing.__qualname__, _describe_code(thing))
         module = name_module(thing)
-        if module in _SCRIPTS or module not in sys.modules:  # others count by their files, with all that they import
+        # others count by their files, with all that they import
+        if module in _SCRIPTS or module not in sys.modules:
             self._add_imports(names, str(outer.get("__package__") or ""), file)
         for name, attribute in sorted(names.loaded):
             if name.startswith("__"):
@@ -483,7 +527,11 @@ class Reach:
     def _add_version(self, module: str) -> None:
         """The version of an installed package whose code is named; results of models are compared by their answers."""
         package = module.partition(".")[0]
-        if self._holds_state and package not in sys.stdlib_module_names and package not in self._packages:
+        if (
+            self._holds_state
+            and package not in sys.stdlib_module_names
+            and package not in self._packages
+        ):
             self._packages.add(package)
             version = find_package_version(package)
             if version:
@@ -554,7 +602,12 @@ def _describe_code(thing: FunctionType | type) -> list[Any]:
 
 
 def _describe_code_object(code: CodeType) -> list[Any]:
-    return [code.co_name, code.co_code.hex(), list(code.co_names), [*map(_describe_constant, code.co_consts)]]
+    return [
+        code.co_name,
+        code.co_code.hex(),
+        list(code.co_names),
+        [*map(_describe_constant, code.co_consts)],
+    ]
 
 
 def _describe_constant(constant: object) -> Any:
@@ -567,7 +620,9 @@ def _describe_constant(constant: object) -> Any:
 
 def _is_plain(value: object) -> bool:
     is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
-    return is_array or isinstance(value, int | float | complex | str | bytes | bytearray | Tensor | np.generic | None)
+    return is_array or isinstance(
+        value, int | float | complex | str | bytes | bytearray | Tensor | np.generic | None
+    )
 
 
 def _describe_plain(value: Any) -> Any:
@@ -583,7 +638,9 @@ def _describe_plain(value: Any) -> Any:
 
 def _read_attributes(thing: object) -> dict[str, Any]:
     """What an object holds by name, also in slots."""
-    slots = [name for kind in type(thing).__mro__ for name in _list_slots(kind) if hasattr(thing, name)]
+    slots = [
+        name for kind in type(thing).__mro__ for name in _list_slots(kind) if hasattr(thing, name)
+    ]
     return {**{name: getattr(thing, name) for name in slots}, **getattr(thing, "__dict__", {})}
 
 
@@ -613,7 +670,12 @@ def read_closure(function: FunctionType) -> list[Any]:
 
 def _list_enclosed(kind: type) -> list[Any]:
     """What the methods of a class hold of the function that made the class."""
-    return [value for method in _list_methods(kind) for value in read_closure(method) if value is not kind]
+    return [
+        value
+        for method in _list_methods(kind)
+        for value in read_closure(method)
+        if value is not kind
+    ]
 
 
 @cache

@@ -104,7 +104,10 @@ class _Source:
             targets_digest = None
             if self.samples.targets is not None:
                 targets_digest = tensor_digest(self.samples.targets[start:stop])
-            self._sample_digests[samples] = [tensor_digest(self.samples.inputs[start:stop]), targets_digest]
+            self._sample_digests[samples] = [
+                tensor_digest(self.samples.inputs[start:stop]),
+                targets_digest,
+            ]
         return self._sample_digests[samples]
 
     def digest_metric(self, label: str, start: int, stop: int) -> str:
@@ -114,7 +117,9 @@ class _Source:
             metric = self.metrics[label]
             sliced = metric.bind(inputs=self.inputs, rows=slice(start, stop))
             holds_no_samples = sliced is metric
-            self._metric_digests[cut_metric] = self.described[label] if holds_no_samples else Description(sliced).digest
+            self._metric_digests[cut_metric] = (
+                self.described[label] if holds_no_samples else Description(sliced).digest
+            )
         return self._metric_digests[cut_metric]
 
 
@@ -160,7 +165,9 @@ class _Pool:
     def key(self) -> str:
         """A hash of all that its jobs have in common, but for the repeat and the seed."""
         names = [self.data, self.model, self.explainer, self.label]
-        return digest([*names, self.combination, self.explained_by, self.source.described[self.label]])
+        return digest(
+            [*names, self.combination, self.explained_by, self.source.described[self.label]]
+        )
 
     def choose_size(self, seconds: float) -> int:
         """How many samples a job gets that takes so many seconds."""
@@ -180,7 +187,10 @@ class _Pool:
 
     def cut(self, size: int) -> list[Job]:
         """Jobs of so many samples; the last one may have fewer."""
-        return [self._make_job(start, min(start + size, self.count)) for start in range(0, self.count, size)]
+        return [
+            self._make_job(start, min(start + size, self.count))
+            for start in range(0, self.count, size)
+        ]
 
     def _make_job(self, start: int, stop: int) -> Job:
         consists_of: list[object] = [
@@ -196,7 +206,9 @@ class _Pool:
             self.explainer,
             self.explained_by,
         ]
-        still_samples = [] if self.movable is None else (~self.movable[start:stop]).nonzero()[:, 0].tolist()
+        still_samples = (
+            [] if self.movable is None else (~self.movable[start:stop]).nonzero()[:, 0].tolist()
+        )
         if still_samples:  # which earlier versions called stable, so that their jobs are others
             consists_of.append(still_samples)
         identity = digest(consists_of)
@@ -244,9 +256,13 @@ class Plan:
         """The plan with jobs of the same sizes as in the manifest of earlier results that answer the same question."""
         return self._cut_anew({**self.manifest["sizes"], **earlier.get("sizes", {})})
 
-    def with_shorter_jobs(self, seconds: float, earlier: Mapping[str, Any], workers: int = 1) -> Plan:
+    def with_shorter_jobs(
+        self, seconds: float, earlier: Mapping[str, Any], workers: int = 1
+    ) -> Plan:
         """The plan with jobs as `make_plan` makes them for so many seconds, without asking the models again."""
-        return self._cut_anew(_choose_sizes(self._pools, earlier.get("sizes", {}), workers, min(seconds, _SECONDS)))
+        return self._cut_anew(
+            _choose_sizes(self._pools, earlier.get("sizes", {}), workers, min(seconds, _SECONDS))
+        )
 
     def _cut_anew(self, sizes: Mapping[str, int]) -> Plan:
         jobs = _cut(self._pools, sizes)
@@ -295,7 +311,9 @@ def make_plan(
         about_models[model_name] = meeting.describe(answers_digest)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         device = grid.device.partition(":")[0]
-        combination = digest([meeting.content, answers_digest, device, *meeting.describe_reference()])
+        combination = digest(
+            [meeting.content, answers_digest, device, *meeting.describe_reference()]
+        )
         pace = _choose_pace(meeting, answers.pace, grid.device)
         pools += _make_pools(grid, described, meeting, remembered, combination, pace)
     sizes = _choose_sizes(pools, remembered.sizes, workers, min(seconds, _SECONDS))
@@ -323,8 +341,12 @@ class _Described:
         self.explainers = {name: description.digest for name, description in explainers.items()}
         self.metrics = {label: description.digest for label, description in metrics.items()}
         self.own_explainers = {name for name, description in explainers.items() if description.own}
-        self.isolated = tuple(name for name, description in explainers.items() if not description.bundled)
-        self.own = bool(self.own_explainers) or any(description.own for description in metrics.values())
+        self.isolated = tuple(
+            name for name, description in explainers.items() if not description.bundled
+        )
+        self.own = bool(self.own_explainers) or any(
+            description.own for description in metrics.values()
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,7 +386,8 @@ class _Meeting:
         model.warn_of_units(inputs)
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
-        content = describe_model(model, source.about)  # before forward runs, which may change attributes
+        # before forward runs, which may change attributes
+        content = describe_model(model, source.about)
         parts = samples.split(model, slice(0, MOST_ANSWERS))
         outputs = None if tried is None else tried.outputs
         return cls(data, name, source, samples, model, inputs, targets, content, parts, outputs)
@@ -412,7 +435,9 @@ class _Meeting:
             "kept": model.task.kept,
             "of classes": model.task.classes,
             "words": vars(model.task.words),
-            "same within": model.task.same_within if math.isfinite(model.task.same_within) else None,
+            "same within": model.task.same_within
+            if math.isfinite(model.task.same_within)
+            else None,
             "digest": digest([self.content, answers]),
             "network": digest([self.network, answers]),
             **self.source.about,
@@ -428,7 +453,12 @@ class _Meeting:
 
 
 def _make_pools(
-    grid: Grid, described: _Described, meeting: _Meeting, answers: _Remembered, combination: str, pace: float
+    grid: Grid,
+    described: _Described,
+    meeting: _Meeting,
+    answers: _Remembered,
+    combination: str,
+    pace: float,
 ) -> list[_Pool]:
     """The samples of a data set for one model, once for each metric and explainer.
 
@@ -511,13 +541,22 @@ def _choose_sizes(
     if workers > 1:
         limit = max(_LEAST_SECONDS, min(limit, total / (workers * _JOBS_PER_WORKER)))
     cut_freely = [pool for pool in pools if pool.metric.samples_together is None]
-    return {pool.key: pool.given or earlier_sizes.get(pool.key) or pool.choose_size(limit) for pool in cut_freely}
+    return {
+        pool.key: pool.given or earlier_sizes.get(pool.key) or pool.choose_size(limit)
+        for pool in cut_freely
+    }
 
 
 def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
     """The number of the repeat, the label and the metric of all that is evaluated; the sanity checks come first."""
-    evaluations = [(repeat, label, metric) for repeat in range(grid.repeats) for label, metric in grid.metrics.items()]
-    return evaluations if grid.sanity is None else [(0, grid.sanity.name, grid.sanity), *evaluations]
+    evaluations = [
+        (repeat, label, metric)
+        for repeat in range(grid.repeats)
+        for label, metric in grid.metrics.items()
+    ]
+    return (
+        evaluations if grid.sanity is None else [(0, grid.sanity.name, grid.sanity), *evaluations]
+    )
 
 
 def _ask_explainers(
@@ -539,7 +578,9 @@ def _ask_explainers(
             maps = ask_reader(explainer, *first_samples)
         else:
             continue
-        explained_by[name].append(remembered.remember(maps, meeting.data, meeting.name, described.explainers[name]))
+        explained_by[name].append(
+            remembered.remember(maps, meeting.data, meeting.name, described.explainers[name])
+        )
     return explained_by, slowness
 
 
@@ -560,7 +601,9 @@ def _ask_nearby(grid: Grid, meeting: _Meeting, remembered: _Remembered) -> dict[
         around = Description(neighbourhood).digest
         if around not in answers_of:
             parts = meeting.parts
-            copies = [ask_nearby(part.model, neighbourhood, part.take(meeting.inputs)) for part in parts]
+            copies = [
+                ask_nearby(part.model, neighbourhood, part.take(meeting.inputs)) for part in parts
+            ]
             answers_of[around] = Answers.join(copies)
         what = digest([around, meeting.network])
         nearby[label] = [remembered.remember(answers_of[around], meeting.data, meeting.name, what)]
@@ -605,7 +648,9 @@ class _Remembered:
         """
         key = digest([data, model, what])
         stored = self.earlier.get(key, {})
-        before = Answers.from_plain({name: text for name, text in stored.items() if name != "identity"})
+        before = Answers.from_plain(
+            {name: text for name, text in stored.items() if name != "identity"}
+        )
         is_same = bool(before.numbers) and not before.find_difference(asked)
         if not is_same:
             identity = digest(asked.plain)
@@ -630,7 +675,9 @@ def count_passes(explainer: Explainer) -> int:
     return explainer.rows_per_input
 
 
-def inputs_for(model: Model, samples: Samples, checked: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+def inputs_for(
+    model: Model, samples: Samples, checked: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
     """The inputs and targets in the model's type and on its device.
 
     Args:
@@ -697,7 +744,11 @@ def _manifest(
         "pairs": [list(pair) for pair in grid.combinations()],
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "signs": {name: explainer.has_signs for name, explainer in grid.explainers.items()},
-        "controls": [name for name, explainer in grid.explainers.items() if explainer.control or name in grid.controls],
+        "controls": [
+            name
+            for name, explainer in grid.explainers.items()
+            if explainer.control or name in grid.controls
+        ],
         "metrics": metrics,
         "sanity": None if grid.sanity is None else grid.sanity.options(),
         "misfits": grid.misfits(),
@@ -714,7 +765,10 @@ def _describe_samples(samples: Samples) -> dict[str, Any]:
     content: dict[str, Any] = {
         "samples": len(samples),
         "input_shape": list(samples.inputs.shape[1:]),
-        "bounds": [[float(lower.min()), float(lower.max())], [float(upper.min()), float(upper.max())]],
+        "bounds": [
+            [float(lower.min()), float(lower.max())],
+            [float(upper.min()), float(upper.max())],
+        ],
         "targets": "predicted" if samples.targets is None else "given",
         "digest": tensor_digest(samples.inputs),
     }

@@ -65,7 +65,11 @@ class Progress:
         count = self.describe_count(running)
         if self.total == 0:
             return count
-        left = "time left not known yet" if self.left is None else f"about {format_clock(self.left)} left"
+        left = (
+            "time left not known yet"
+            if self.left is None
+            else f"about {format_clock(self.left)} left"
+        )
         done = f"{self.share:.0%} {count}"
         facts = [done, f"{format_clock(elapsed)} elapsed"]
         if self.done < self.total:
@@ -148,7 +152,9 @@ class EtaEstimator:
         known_seconds = unknown_seconds = 0.0
         for kind, rest in self._find_rest().items():
             same_kind = telling.get(kind, _Spent())
-            same_metric = _add_up(spent for (label, _), spent in telling.items() if label == kind[0])
+            same_metric = _add_up(
+                spent for (label, _), spent in telling.items() if label == kind[0]
+            )
             if same_kind.work:
                 known_seconds += rest * same_kind.pace
             elif same_metric.work:
@@ -202,7 +208,10 @@ class _Run:
     def describe(self, seconds: float) -> tuple[float, str]:
         """The share that is done, and words, so many seconds after the beginning."""
         if self.progress is None:
-            return 0.0, f"preparing: models and explainers are asked, {format_clock(seconds)} elapsed"
+            return (
+                0.0,
+                f"preparing: models and explainers are asked, {format_clock(seconds)} elapsed",
+            )
         nothing_to_do = self.progress.total == 0
         share = 1.0 if nothing_to_do else self.progress.share
         return share, self.progress.describe(seconds, seconds - self.began)

@@ -30,7 +30,9 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": _processor(),
         "cores": available_cpus(),
-        "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else None,
+        "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        if cuda
+        else None,
         "cuda": torch.version.cuda if cuda else None,
         "git": git_revision(folder or Path()),
     }
@@ -38,9 +40,20 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
 
 def git_revision(folder: Path) -> str | None:
     """The revision that is checked out in `folder`, followed by `+changes` if files differ; None without git."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
+    command = [
+        "git",
+        "-C",
+        str(folder),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--exclude=*",
+        "--dirty=+changes",
+    ]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
@@ -50,4 +63,6 @@ def _processor() -> str | None:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None
+    )

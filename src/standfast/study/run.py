@@ -106,8 +106,15 @@ def run_grid(
         if math.isinf(seconds):
             pending = _put_isolated_last(pending, plan.grid)
         isolated = _record_isolation(plan, executor, pending, store.earlier_manifest())
-        about_machine = {**environment(origin.folder), **({"isolated": isolated} if isolated else {})}
-        about_run = {"study": dict(origin.study), "origin": origin.file, "environment": about_machine}
+        about_machine = {
+            **environment(origin.folder),
+            **({"isolated": isolated} if isolated else {}),
+        }
+        about_run = {
+            "study": dict(origin.study),
+            "origin": origin.file,
+            "environment": about_machine,
+        }
         if origin.call:
             about_run["call"] = dict(origin.call)
         store.write_manifest({**plan.manifest, **about_run})
@@ -135,12 +142,20 @@ def _list_known(plan: Plan, store: Store) -> list[str]:
 def _find_pending(plan: Plan, store: Store) -> list[Job]:
     """The jobs that are to be done. What the store has of those that failed or are damaged is removed."""
     statuses = store.statuses()
-    damaged = store.find_damage(job.identity for job in plan.jobs if statuses.get(job.identity) == "done")
+    damaged = store.find_damage(
+        job.identity for job in plan.jobs if statuses.get(job.identity) == "done"
+    )
     if damaged:
         many = len(damaged) > 1
-        found = f"{len(damaged)} stored jobs are damaged and are" if many else "a stored job is damaged and is"
+        found = (
+            f"{len(damaged)} stored jobs are damaged and are"
+            if many
+            else "a stored job is damaged and is"
+        )
         warn_user(f"{found} done again{'; the first' * many}: {next(iter(damaged.values()))}")
-    pending = [job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged]
+    pending = [
+        job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged
+    ]
     for job in pending:
         if job.identity in statuses:
             store.forget(job.identity)
@@ -189,7 +204,9 @@ class _Tally:
         failed: those of them that failed.
     """
 
-    def __init__(self, pending: Sequence[Job], earlier: int, progress: Callable[[Progress], None] | None) -> None:
+    def __init__(
+        self, pending: Sequence[Job], earlier: int, progress: Callable[[Progress], None] | None
+    ) -> None:
         self.pending = pending
         self.ended = 0
         self.failed: list[Job] = []

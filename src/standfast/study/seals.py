@@ -21,7 +21,11 @@ def fill_seal(content: bytes) -> bytes:
     """The content of a file with its seal in the place of the empty one."""
     digits_start = _find(content)
     assert digits_start is not None, "the content has no place for a seal"
-    return content[:digits_start] + hashlib.sha256(content).hexdigest().encode() + content[digits_start + _DIGITS :]
+    return (
+        content[:digits_start]
+        + hashlib.sha256(content).hexdigest().encode()
+        + content[digits_start + _DIGITS :]
+    )
 
 
 def is_intact(content: bytes) -> bool:

@@ -60,9 +60,12 @@ def digest(description: object) -> str:
 
 def tensor_digest(tensor: Tensor) -> str:
     """A hash of a tensor's values, shape and type, as 16 hexadecimal digits."""
-    tensor = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor  # NumPy has no bfloat16
+    # NumPy has no bfloat16
+    tensor = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
     array = np.ascontiguousarray(tensor.detach().cpu().numpy())
-    return hashlib.sha256(array.tobytes() + str((array.shape, array.dtype.str)).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        array.tobytes() + str((array.shape, array.dtype.str)).encode()
+    ).hexdigest()[:16]
 
 
 class DamagedFileError(StandfastError):
@@ -94,7 +97,13 @@ def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]
 
 def pack_failure(record: dict[str, Any], error: str, traceback: str) -> JobFiles:
     """A failed job: one row with its traceback."""
-    record = {**record, "status": "failed", "artefacts": False, "error": error, "traceback": traceback}
+    record = {
+        **record,
+        "status": "failed",
+        "artefacts": False,
+        "error": error,
+        "traceback": traceback,
+    }
     row = pl.DataFrame([{k: v for k, v in record.items() if isinstance(v, str | int | float)}])
     return JobFiles(record["job"], True, _write_parquet(row, record))
 
@@ -115,14 +124,20 @@ class Store:
         """`"done"` or `"failed"` for every job that was run, from the names of the files."""
         names = self.folder.names("jobs")
         failed = {name.removesuffix(_FAILED): "failed" for name in names if name.endswith(_FAILED)}
-        done = (name.removesuffix(_DONE) for name in names if name.endswith(_DONE) and not name.endswith(_FAILED))
+        done = (
+            name.removesuffix(_DONE)
+            for name in names
+            if name.endswith(_DONE) and not name.endswith(_FAILED)
+        )
         return failed | dict.fromkeys(done, "done")
 
     def put(self, packed: JobFiles) -> None:
         """Store a job. Its table is written last, and makes it count as done."""
         if packed.arrays is not None:
             self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays, self.lasting)
-        self.folder.write(f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table, self.lasting)
+        self.folder.write(
+            f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table, self.lasting
+        )
 
     def forget(self, job: str) -> None:
         """Remove the table or the failure of a job, which is then as if it was never run."""
@@ -137,7 +152,10 @@ class Store:
         """
         if any(manifest.get(part) for part in _REMEMBERED):
             earlier = self._read_remembered()
-            self.write_json(SIZES, {part: {**earlier[part], **(manifest.get(part) or {})} for part in _REMEMBERED})
+            self.write_json(
+                SIZES,
+                {part: {**earlier[part], **(manifest.get(part) or {})} for part in _REMEMBERED},
+            )
         self.write_json(MANIFEST, manifest)
 
     def manifest(self) -> dict[str, Any]:
@@ -153,12 +171,16 @@ class Store:
                 raise DamagedFileError("its jobs are no list", f"{self.folder.address}/{MANIFEST}")
             return content
         except DamagedFileError as error:
-            raise DamagedFileError(error.reason, error.where, advise_without_manifest(self)) from error
+            raise DamagedFileError(
+                error.reason, error.where, advise_without_manifest(self)
+            ) from error
         except (FileNotFoundError, NotADirectoryError) as error:
             got = self.folder.address
             if self.folder.exists(f"results/{MANIFEST}"):  # as in the folder of the demonstration
                 got += f" (did you mean {got}/results?)"
-            raise ArgumentError("results", f"a folder with a {MANIFEST}, as standfast writes it", got) from error
+            raise ArgumentError(
+                "results", f"a folder with a {MANIFEST}, as standfast writes it", got
+            ) from error
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Store a sealed JSON file."""
@@ -178,7 +200,9 @@ class Store:
             content = _parse(text)
             if content.get("schema") != SCHEMA:
                 got = f"schema {content.get('schema')} in {self.folder.address}"
-                raise ArgumentError("results", f"a {name.removesuffix('.json')} of schema {SCHEMA}", got)
+                raise ArgumentError(
+                    "results", f"a {name.removesuffix('.json')} of schema {SCHEMA}", got
+                )
             _check_seal(text)
             return {key: value for key, value in content.items() if key != "seal"}
 
@@ -189,14 +213,24 @@ class Store:
         """
         manifest = self.manifest() if self.folder.exists(MANIFEST) else {}
         remembered = self._read_remembered()
-        return {**manifest, **{part: {**remembered[part], **(manifest.get(part) or {})} for part in _REMEMBERED}}
+        return {
+            **manifest,
+            **{part: {**remembered[part], **(manifest.get(part) or {})} for part in _REMEMBERED},
+        }
 
     def _read_remembered(self) -> dict[str, dict[str, Any]]:
         """The sizes of jobs and the answers of models; empty where their file is missing or damaged."""
         try:
             content = self.read_json(SIZES, "")
             return {part: dict(content[part]) for part in _REMEMBERED}
-        except (FileNotFoundError, NotADirectoryError, StandfastError, KeyError, TypeError, ValueError):
+        except (
+            FileNotFoundError,
+            NotADirectoryError,
+            StandfastError,
+            KeyError,
+            TypeError,
+            ValueError,
+        ):
             return {part: {} for part in _REMEMBERED}
 
     def read(self, job: str, failed: bool = False) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -210,7 +244,9 @@ class Store:
         with self._name_damage(name):
             record, frame = _read_parquet(self.folder.read(name))
             if (record["job"], record["status"]) != (job, status):
-                raise DamagedFileError(f"it is of the job {record['job']}, which is {record['status']}")
+                raise DamagedFileError(
+                    f"it is of the job {record['job']}, which is {record['status']}"
+                )
             return record, frame
 
     def read_artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
@@ -225,7 +261,9 @@ class Store:
         return {}
 
     @contextlib.contextmanager
-    def _name_damage(self, name: str, advice: str = "Delete it and run the study again.") -> Iterator[None]:
+    def _name_damage(
+        self, name: str, advice: str = "Delete it and run the study again."
+    ) -> Iterator[None]:
         """Say which file is damaged, and what to do."""
         try:
             yield
@@ -244,7 +282,9 @@ class Store:
             try:
                 name = f"{job}.safetensors"
                 if self.read(job)[0]["artefacts"] and name not in stored:
-                    raise DamagedFileError("it is missing", f"{self.folder.address}/artefacts/{name}")
+                    raise DamagedFileError(
+                        "it is missing", f"{self.folder.address}/artefacts/{name}"
+                    )
                 if isinstance(self.folder, LocalFolder):
                     self.read_artefacts(job)
             except DamagedFileError as error:
@@ -269,13 +309,19 @@ class Store:
         readers: dict[str, Callable[[str, str], object]] = {
             "jobs": lambda job, ending: self.read(job, ending == _FAILED),
             "artefacts": lambda job, _: self.read_artefacts(job),
-            "compact": lambda name, ending: _read_parquet(self.folder.read(f"compact/{name}{ending}")),
+            "compact": lambda name, ending: _read_parquet(
+                self.folder.read(f"compact/{name}{ending}")
+            ),
         }
         for part, read in readers.items():
             for name in sorted(self.folder.names(part)):
                 job, dot, ending = name.partition(".")
                 is_expected = dot + ending in _ENDINGS[part]
-                problem = _find_problem(partial(read, job, dot + ending)) if is_expected else "it is no file of results"
+                problem = (
+                    _find_problem(partial(read, job, dot + ending))
+                    if is_expected
+                    else "it is no file of results"
+                )
                 problems[f"{part}/{name}"] = problem
         return problems
 
@@ -290,7 +336,12 @@ class Store:
         compacted_jobs = {record["job"] for record in records}
         with self._open_pool() as pool:
             uncompacted_jobs = [job for job in wanted_statuses if job not in compacted_jobs]
-            fresh = list(pool.map(lambda job: self._read_now(job, wanted_statuses[job] == "failed"), uncompacted_jobs))
+            fresh = list(
+                pool.map(
+                    lambda job: self._read_now(job, wanted_statuses[job] == "failed"),
+                    uncompacted_jobs,
+                )
+            )
         # those with equal columns together, because one wide concat is slow
         frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
         for record, frame in fresh:
@@ -310,16 +361,23 @@ class Store:
                 raise
             return {**_UNKNOWN, "job": job, "error": str(error)}, pl.DataFrame()
 
-    def _read_compact(self, wanted_statuses: Mapping[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+    def _read_compact(
+        self, wanted_statuses: Mapping[str, str]
+    ) -> tuple[list[dict[str, Any]], pl.DataFrame]:
         try:
             about, samples = _read_parquet(self.folder.read(_COMPACT))
         except (FileNotFoundError, IsADirectoryError, ReadError, DamagedFileError):
             return [], pl.DataFrame()
         # failures are read from their own files: a later run may have failed with another error
-        current = [each for each in about["records"] if each["status"] == "done" == wanted_statuses.get(each["job"])]
+        current = [
+            each
+            for each in about["records"]
+            if each["status"] == "done" == wanted_statuses.get(each["job"])
+        ]
         if len(current) < len(about["records"]):
             samples = samples.filter(pl.col("job").is_in([record["job"] for record in current]))
-        return current, samples if len(samples) else pl.DataFrame()  # without a job that is done there are no columns
+        # without a job that is done there are no columns
+        return current, samples if len(samples) else pl.DataFrame()
 
     def compact(self, jobs: Sequence[str]) -> None:
         """Copy the rows of `jobs` into one file, which `read_all` then reads; the files of the jobs are kept."""
@@ -382,7 +440,9 @@ def _parse(text: str | bytes) -> dict[str, Any]:
 def _write_parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
     """A sealed Parquet file with `record` as JSON in its metadata."""
     buffer = io.BytesIO()
-    frame.write_parquet(buffer, statistics=False, metadata={_KEY: json.dumps(record), "seal": EMPTY_SEAL})
+    frame.write_parquet(
+        buffer, statistics=False, metadata={_KEY: json.dumps(record), "seal": EMPTY_SEAL}
+    )
     return fill_seal(buffer.getvalue())
 
 
@@ -405,10 +465,17 @@ def read_rows(content: bytes) -> pl.DataFrame:
         columns = max(1, len(pl.read_parquet_schema(io.BytesIO(content))))
         rows = find_room(len(content)) // (8 * columns)
         frame = pl.read_parquet(io.BytesIO(content), n_rows=rows + 1)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, MemoryError) as error:  # polars panics on some
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        MemoryError,
+    ) as error:
+        # polars panics on some
         raise ValueError(str(error)) from error
     if frame.height > rows:
-        raise ValueError(f"it has more than {rows:,} rows of {columns} columns, and {len(content):,} bytes")
+        raise ValueError(
+            f"it has more than {rows:,} rows of {columns} columns, and {len(content):,} bytes"
+        )
     return frame
 
 

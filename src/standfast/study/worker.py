@@ -50,7 +50,9 @@ class _Share:
         tell: what is called.
     """
 
-    def __init__(self, expect: Callable[[], int], rows_per_input: int, tell: Callable[[float], None] | None) -> None:
+    def __init__(
+        self, expect: Callable[[], int], rows_per_input: int, tell: Callable[[float], None] | None
+    ) -> None:
         self._expect, self._rows_per_input, self._tell = expect, rows_per_input, tell
         self._inputs = self._rows_since = 0
         self._last, self._highest = time.monotonic(), 0.0
@@ -118,7 +120,9 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
     whole = parts[0].new_full((sum(map(len, parts)), *widest), fill)
     first = 0
     for part in parts:
-        whole[(slice(first, first := first + len(part)), *(slice(side) for side in part.shape[1:]))] = part
+        whole[
+            (slice(first, first := first + len(part)), *(slice(side) for side in part.shape[1:]))
+        ] = part
     return whole
 
 
@@ -158,11 +162,18 @@ class Worker:
             for part in self._split(job, ready.model):
                 result = self._evaluate(job, replace(ready, model=part.model), part, tell)
                 found.append(result)
-                frames.append(result.frame().select(*where, pl.col("sample") + part.rows.start, pl.exclude("sample")))
+                frames.append(
+                    result.frame().select(
+                        *where, pl.col("sample") + part.rows.start, pl.exclude("sample")
+                    )
+                )
             tensors = [result.tensors() for result in found]
             joined = {name: _join([each[name] for each in tensors]) for name in tensors[0]}
             record["seconds"] = time.perf_counter() - began
-            record["choices"] = "; ".join(f"{option} {chosen}" for option, chosen in found[0].choices.items()) or None
+            record["choices"] = (
+                "; ".join(f"{option} {chosen}" for option, chosen in found[0].choices.items())
+                or None
+            )
             # where no sample of a part was evaluated, a column may be missing
             return pack(record, pl.concat(frames, how="diagonal_relaxed"), joined)
         except (Exception, SystemExit) as error:  # a model or explainer may call sys.exit
@@ -171,7 +182,9 @@ class Worker:
         finally:
             self._is_fresh = False
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
-                self._ready = self._passes = None  # it is built again, and has to prove that it is the planned model
+                self._ready = self._passes = (
+                    None  # it is built again, and has to prove that it is the planned model
+                )
                 self._suspect = job.explainer
 
     def _split(self, job: Job, model: Model) -> list[Part]:
@@ -182,11 +195,15 @@ class Worker:
             return [Part(model, rows)]
         return samples.split(model, rows)
 
-    def _evaluate(self, job: Job, ready: _Ready, part: Part, tell: Callable[[float], None] | None) -> Result:
+    def _evaluate(
+        self, job: Job, ready: _Ready, part: Part, tell: Callable[[float], None] | None
+    ) -> Result:
         """The result of the metric for some samples of the job."""
         rows = part.rows
         extras = self.grid.data[job.data].extras
-        metric = self.grid.measured[job.label].bind(extras=extras).bind(inputs=ready.inputs, rows=rows)
+        metric = (
+            self.grid.measured[job.label].bind(extras=extras).bind(inputs=ready.inputs, rows=rows)
+        )
         explainer, inputs = self.grid.explainers[job.explainer], part.take(ready.inputs)
         share = _Share(
             expect=lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start),
@@ -209,7 +226,10 @@ class Worker:
 
     def _find_memory(self, job: Job) -> PassMemory | None:
         """What earlier jobs remember for this one; None if no other explainer of the metric has the same passes."""
-        same = [self.grid.explainers[name] for name in self.grid.explainers_of(self.grid.measured[job.label])]
+        same = [
+            self.grid.explainers[name]
+            for name in self.grid.explainers_of(self.grid.measured[job.label])
+        ]
         own = self.grid.explainers[job.explainer].shared_pass
         if own is None or sum(each.shared_pass == own for each in same) < 2:
             return None
@@ -236,7 +256,9 @@ class Worker:
                 self._prove(job, model, inputs)
             first = samples.split(model, slice(0, 1))[0]
             guard = Guard(first.model, first.take(inputs))
-            self._ready = _Ready(job.data, job.model, model.with_reference(inputs), inputs, targets, guard)
+            self._ready = _Ready(
+                job.data, job.model, model.with_reference(inputs), inputs, targets, guard
+            )
         return self._ready
 
     def _find_tried(self, job: Job, model: Model) -> Tried | None:

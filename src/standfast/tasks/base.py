@@ -61,7 +61,8 @@ class TaskWords:
     rule: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "answers", tuple(self.answers))  # a list, in a manifest that was read
+        # a list, in a manifest that was read
+        object.__setattr__(self, "answers", tuple(self.answers))
 
     @property
     def say_drop(self) -> str:
@@ -256,7 +257,10 @@ class Task(metaclass=ConfigurationType):
 
 
 tasks: Registry[type[Task]] = Registry(
-    "task", "standfast.tasks", lambda entry: isinstance(entry, type) and issubclass(entry, Task), named=True
+    "task",
+    "standfast.tasks",
+    lambda entry: isinstance(entry, type) and issubclass(entry, Task),
+    named=True,
 )
 
 
@@ -285,7 +289,11 @@ def find_log_odds(task: Task, scores: Tensor) -> Tensor:
 
 def count_parts(task: Task, outputs: Tensor) -> Tensor:
     """Of how many parts each score is the sum, such as tokens, `(N,)`: by default of one."""
-    return outputs.new_ones(len(outputs)) if task.parts_column is None else outputs[:, task.parts_column]
+    return (
+        outputs.new_ones(len(outputs))
+        if task.parts_column is None
+        else outputs[:, task.parts_column]
+    )
 
 
 def make_mask(finite: Tensor, values: Tensor) -> Tensor:
@@ -304,7 +312,9 @@ def measure_score(task: Task, outputs: Tensor, answer: Tensor, scale: Scale) -> 
     return make_mask(torch.isfinite(outputs.flatten(1)).all(1), task.score(outputs, answer, scale))
 
 
-def measure_margin(task: Task, outputs: Tensor, answer: Tensor, scale: Scale = "logit", guide: bool = False) -> Tensor:
+def measure_margin(
+    task: Task, outputs: Tensor, answer: Tensor, scale: Scale = "logit", guide: bool = False
+) -> Tensor:
     """The margin of each input `(N,)`, or its stand-in as a `guide` of searches; from probabilities it is float64.
 
     In float32 a confident model's probability rounds to 1, and the margin to a plateau at -1.
@@ -329,7 +339,9 @@ def expect_tensor(output: Any, count: int, shape: str, fits: bool) -> Tensor:
         raise ModelError(f"module: expected {shape}, got a {type(output).__name__}")
     if not output.is_floating_point():
         advice = "return them with .float(), without argmax or round, which have no gradients"
-        raise ModelError(f"module: expected {shape} as floating-point numbers, got {output.dtype}: {advice}")
+        raise ModelError(
+            f"module: expected {shape} as floating-point numbers, got {output.dtype}: {advice}"
+        )
     same = output.ndim > 0 and output.shape[0] == count
     if not fits or not same:
         # the rows of a batch are padded, so their number says nothing to the user
@@ -355,7 +367,10 @@ def expand_targets(targets: object, rows: int) -> Tensor:
     if found.is_floating_point() and found.ndim in (1, 2):
         check(found.ndim == 1 or len(found) in (1, rows), "targets", vectors, got)
         return found.expand(rows, -1)
-    whole = found.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(found.shape) in ((), (rows,))
+    whole = found.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(found.shape) in (
+        (),
+        (rows,),
+    )
     check(whole, "targets", expected, got)
     return found.to(torch.int64).expand(rows)
 
@@ -368,7 +383,10 @@ def check_range(targets: Tensor, count: int, what: str) -> Tensor:
     """
     got = f"{targets.dtype} of shape {tuple(targets.shape)}"
     check(
-        not targets.is_floating_point() and targets.ndim == 1, "targets", f"whole numbers (N,), which are {what}", got
+        not targets.is_floating_point() and targets.ndim == 1,
+        "targets",
+        f"whole numbers (N,), which are {what}",
+        got,
     )
     if bool(((targets < 0) | (targets >= count)).any()):
         got = f"values from {int(targets.min())} to {int(targets.max())}"

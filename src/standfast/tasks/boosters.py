@@ -29,7 +29,8 @@ CATBOOST_LABELS = ("MultiLogloss", "MultiCrossEntropy")
 
 def list_of_booster(final: Any) -> list[Source] | None:
     """What a booster tells, by its package and its loss; None for another estimator."""
-    for base in type(final).__mro__:  # also of a class of the user's that is derived from one of these
+    # also of a class of the user's that is derived from one of these
+    for base in type(final).__mro__:
         reader = _BOOSTERS.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")
         if reader is not None:
             return reader(final)
@@ -38,7 +39,11 @@ def list_of_booster(final: Any) -> list[Source] | None:
 
 def _list_of_lightgbm(booster: Any) -> list[Source]:
     lines = booster.model_to_string(num_iteration=1).splitlines()
-    losses = [line.removeprefix("objective=").split()[0] for line in lines if line.startswith("objective=")]
+    losses = [
+        line.removeprefix("objective=").split()[0]
+        for line in lines
+        if line.startswith("objective=")
+    ]
     loss = losses[0] if losses else "custom"
     if loss in _LIGHTGBM_ONE_VERSUS_ALL:
         return [Source("scores of classes", "predict", {"raw_score": True})]
@@ -128,7 +133,9 @@ def read_catboost_loss(booster: Any) -> str:
 def _check_loss(classifier: Any, loss: Any, probable: Sequence[str]) -> None:
     """Raise `ArgumentError` for a classifier whose loss makes no probabilities."""
     title = "a loss of yours" if callable(loss) else f"the loss {loss}"
-    expected = f"a {name_estimator(classifier)} with a loss of probabilities ({', '.join(probable)})"
+    expected = (
+        f"a {name_estimator(classifier)} with a loss of probabilities ({', '.join(probable)})"
+    )
     got = f"{title}, with which predict_proba gives none; Model.from_callable takes a function of yours"
     check(isinstance(loss, str) and loss in probable, "model", expected, got)
 

@@ -50,7 +50,11 @@ class Classification(Task):
         return expect_tensor(output, count, shape, fits)
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
-        return outputs.argmax(1) if targets is None else check_range(targets, outputs.shape[1], "classes")
+        return (
+            outputs.argmax(1)
+            if targets is None
+            else check_range(targets, outputs.shape[1], "classes")
+        )
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         return pick(outputs if scale == "logit" else outputs.softmax(1), answer)
@@ -93,13 +97,29 @@ class ZeroShot(Classification):
 
     def __post_init__(self) -> None:
         if isinstance(self.vectors, str):
-            check(self.vectors.endswith(".npy"), "vectors", "the name of a .npy file", repr(self.vectors))
+            check(
+                self.vectors.endswith(".npy"),
+                "vectors",
+                "the name of a .npy file",
+                repr(self.vectors),
+            )
             return
         found = self.vectors.tensor if isinstance(self.vectors, TensorOption) else self.vectors
-        fits = isinstance(found, Tensor) and found.ndim == 2 and len(found) >= 2 and found.is_floating_point()
-        got = f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        fits = (
+            isinstance(found, Tensor)
+            and found.ndim == 2
+            and len(found) >= 2
+            and found.is_floating_point()
+        )
+        got = (
+            f"{found.dtype} of shape {tuple(found.shape)}"
+            if isinstance(found, Tensor)
+            else type(found).__name__
+        )
         check(fits, "vectors", "a vector for each of at least two classes, (classes, D)", got)
-        check(bool((found.norm(dim=1) > 0).all()), "vectors", "vectors that are not 0", "one that is")
+        check(
+            bool((found.norm(dim=1) > 0).all()), "vectors", "vectors that are not 0", "one that is"
+        )
         object.__setattr__(self, "vectors", TensorOption(found / found.norm(dim=1, keepdim=True)))
 
     def load_files(self, folder: Path) -> ZeroShot:
@@ -108,9 +128,16 @@ class ZeroShot(Classification):
         try:
             found = np.load(folder / self.vectors, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise ArgumentError("vectors", "a .npy file of numbers", f"{self.vectors}: {error}") from error
+            raise ArgumentError(
+                "vectors", "a .npy file of numbers", f"{self.vectors}: {error}"
+            ) from error
         numbers = isinstance(found, np.ndarray) and found.dtype.kind == "f"
-        check(numbers, "vectors", "a .npy file of floating-point numbers", f"{self.vectors} with something else")
+        check(
+            numbers,
+            "vectors",
+            "a .npy file of floating-point numbers",
+            f"{self.vectors} with something else",
+        )
         return replace(self, vectors=torch.from_numpy(found.astype(np.float32)))
 
     def read(self, output: Any, count: int) -> Tensor:

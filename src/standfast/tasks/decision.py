@@ -21,10 +21,17 @@ from standfast.tasks.labels import Binary, MultiLabel
 
 #: what the module may answer below a decision
 _BELOW = (Classification, Binary, MultiLabel)
-_GRAMMAR = "P(class) > number, or P(class) < number, such as 'P(1) > 0.35' or 'declined: P(1) > 0.35'"
-_RULE = re.compile(r"\s*P\((?P<name>.*\S.*)\)\s*(?P<sign>[<>])\s*(?P<cut_off>[^<>]+?)\s*", re.DOTALL)
+_GRAMMAR = (
+    "P(class) > number, or P(class) < number, such as 'P(1) > 0.35' or 'declined: P(1) > 0.35'"
+)
+_RULE = re.compile(
+    r"\s*P\((?P<name>.*\S.*)\)\s*(?P<sign>[<>])\s*(?P<cut_off>[^<>]+?)\s*", re.DOTALL
+)
 #: what stands before a rule that says what its sides are called
-_SIDES = re.compile(r"\s*(?P<made>\S.*?)\s*(?:,\s*(?i:else)\b\s*(?P<otherwise>.*?)\s*)?:\s*(?P<rule>P\(.*)", re.DOTALL)
+_SIDES = re.compile(
+    r"\s*(?P<made>\S.*?)\s*(?:,\s*(?i:else)\b\s*(?P<otherwise>.*?)\s*)?:\s*(?P<rule>P\(.*)",
+    re.DOTALL,
+)
 
 #: the name of a task with an option
 _TASK = re.compile(r"\s*\w+:\w+\s*=")
@@ -172,8 +179,18 @@ class Decision(Task):
         named = _split_names(self.rule)
         made, otherwise = self.made or named.made, self.otherwise or named.otherwise
         for option, called in (("made", made), ("otherwise", otherwise)):
-            check(isinstance(called, str), option, "what a side is called, such as 'declined'", repr(called))
-        check(bool(made) or not otherwise, "made", f"what the side is called that is not {otherwise!r}", "nothing")
+            check(
+                isinstance(called, str),
+                option,
+                "what a side is called, such as 'declined'",
+                repr(called),
+            )
+        check(
+            bool(made) or not otherwise,
+            "made",
+            f"what the side is called that is not {otherwise!r}",
+            "nothing",
+        )
         check(made != otherwise or not made, "otherwise", f"another word than {made!r}", "the same")
         set_fields(self, rule=named.rule, made=made, otherwise=otherwise)
 
@@ -196,7 +213,9 @@ class Decision(Task):
     def words(self) -> TaskWords:  # type: ignore[override]
         """The words of two sides: what these are called, or else the rule, and that it does not hold."""
         made = self.made or self.rule
-        return replace(Binary.words, answers=(self.otherwise or f"not {made}", made), rule=self.rule)
+        return replace(
+            Binary.words, answers=(self.otherwise or f"not {made}", made), rule=self.rule
+        )
 
     @property
     def below(self) -> Task:
@@ -259,7 +278,9 @@ class Decision(Task):
             number = int(own_name)
         expected = f"P of one of the classes or labels by its number, from 0 to {count - 1}"
         if number is None:
-            raise ArgumentError("decision", f"{expected}; the names are not known here", repr(self.rule))
+            raise ArgumentError(
+                "decision", f"{expected}; the names are not known here", repr(self.rule)
+            )
         check(number < count, "decision", expected, repr(self.rule))
         return number
 

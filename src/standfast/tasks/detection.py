@@ -88,7 +88,9 @@ class Detection(Task):
         """As `read`, of boxes `(N, boxes, 5 + C)`."""
         fits = output.ndim == 3 and output.shape[0] == count and output.shape[2] >= 6
         if not fits or not output.is_floating_point():
-            raise ModelError(f"module: expected boxes (N, boxes, 5 + labels), got {describe_rows(output)}")
+            raise ModelError(
+                f"module: expected boxes (N, boxes, 5 + labels), got {describe_rows(output)}"
+            )
         objectness = output[:, :, 4:5]
         scores, labels = (objectness * output[:, :, 5:]).max(2)
         rows = torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2)
@@ -97,7 +99,9 @@ class Detection(Task):
     def _sort(self, rows: Tensor, counts: list[int]) -> Tensor:
         """The first `most` boxes of each input by score, `(N, most, 6)`, of all its boxes in turn `(boxes, 6)`."""
         box_counts = torch.tensor(counts, device=rows.device)
-        owners = torch.arange(len(counts), device=rows.device).repeat_interleave(box_counts, output_size=len(rows))
+        owners = torch.arange(len(counts), device=rows.device).repeat_interleave(
+            box_counts, output_size=len(rows)
+        )
         order = rows[:, 5].detach().argsort(descending=True, stable=True)
         order = order[owners[order].argsort(stable=True)]  # by input, and within an input by score
         first_rows = (box_counts.cumsum(0) - box_counts)[owners]
@@ -120,9 +124,16 @@ class Detection(Task):
         first_boxes = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
         numbers = first_boxes if targets is None else targets
         is_whole = numbers.ndim == 1 and not numbers.is_floating_point()
-        check(is_whole, "targets", "numbers of boxes, int64 (N,)", f"{numbers.dtype} of shape {tuple(numbers.shape)}")
+        check(
+            is_whole,
+            "targets",
+            "numbers of boxes, int64 (N,)",
+            f"{numbers.dtype} of shape {tuple(numbers.shape)}",
+        )
         if bool(((numbers < 0) | (numbers >= self.most)).any()):
-            raise ArgumentError("targets", f"boxes from 0 to {self.most - 1}, by score", int(numbers.max()))
+            raise ArgumentError(
+                "targets", f"boxes from 0 to {self.most - 1}, by score", int(numbers.max())
+            )
         rows = outputs[torch.arange(len(outputs), device=outputs.device), numbers.long()].detach()
         label, sides = rows[:, 4:5], rows[:, :4]
         return torch.cat([label, sides], 1)
@@ -155,7 +166,9 @@ class Detection(Task):
         left_top = torch.maximum(boxes[..., :2], answer_box[..., :2])
         right_bottom = torch.minimum(boxes[..., 2:], answer_box[..., 2:])
         intersection = _find_area(left_top, right_bottom)
-        areas = _find_area(boxes[..., :2], boxes[..., 2:]) + _find_area(answer_box[..., :2], answer_box[..., 2:])
+        areas = _find_area(boxes[..., :2], boxes[..., 2:]) + _find_area(
+            answer_box[..., :2], answer_box[..., 2:]
+        )
         return intersection / (areas - intersection).clamp(min=1e-12)
 
 

@@ -72,8 +72,15 @@ class Embedding(Task):
         """1 where the reference is the input's own vector, and the reference of length 1, `(N, 1 + D)`."""
         vectors = outputs.detach() if targets is None else targets.to(outputs)
         got = f"shape {tuple(vectors.shape)}"
-        check(vectors.shape == outputs.shape, "targets", f"vectors of shape {tuple(outputs.shape)}", got)
-        own = torch.full((len(outputs), 1), float(targets is None), dtype=outputs.dtype, device=outputs.device)
+        check(
+            vectors.shape == outputs.shape,
+            "targets",
+            f"vectors of shape {tuple(outputs.shape)}",
+            got,
+        )
+        own = torch.full(
+            (len(outputs), 1), float(targets is None), dtype=outputs.dtype, device=outputs.device
+        )
         return torch.cat([own, normalize(vectors, dim=1)], 1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:

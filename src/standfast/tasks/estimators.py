@@ -18,7 +18,13 @@ import numpy as np
 
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.tasks.base import Task
-from standfast.tasks.boosters import CATBOOST_LABELS, is_of, list_of_booster, of_labels, read_catboost_loss
+from standfast.tasks.boosters import (
+    CATBOOST_LABELS,
+    is_of,
+    list_of_booster,
+    of_labels,
+    read_catboost_loss,
+)
 from standfast.tasks.classification import Classification, ZeroShot
 from standfast.tasks.decision import Decision
 from standfast.tasks.labels import LEAST_PROBABILITY, Binary, MultiLabel
@@ -123,7 +129,11 @@ class Reading:
     def function(self) -> Callable[[Any], Any]:
         """The method itself, where its answer is read as it is."""
         as_it_is = self.source == Source(self.source.kind, self.source.method)
-        if as_it_is and self.meaning in ("probabilities of classes", "scores of classes", "numbers"):
+        if as_it_is and self.meaning in (
+            "probabilities of classes",
+            "scores of classes",
+            "numbers",
+        ):
             method: Callable[[Any], Any] = getattr(self.estimator, self.source.method)
             return method
         return self
@@ -131,7 +141,14 @@ class Reading:
     def describe(self) -> list[Any]:
         """Which method is asked with which options, and what is made of its answer."""
         source = self.source
-        return [source.kind, source.method, dict(source.options), source.sign, source.shift, self.meaning]
+        return [
+            source.kind,
+            source.method,
+            dict(source.options),
+            source.sign,
+            source.shift,
+            self.meaning,
+        ]
 
     def of(self, estimator: Any) -> Reading:
         """The same reading of another estimator, such as the last step of a pipeline, which gets encoded columns."""
@@ -182,7 +199,12 @@ def choose_reading(estimator: Any, task: Task | None = None, predicted: Any = No
     >>> choose_reading(Rule()).meaning, choose_reading(Rule(), Binary(output="probability")).meaning
     ('probabilities of classes', 'probability of class 1')
     """
-    check(not isinstance(estimator, type), "model", _ESTIMATOR, f"the class {getattr(estimator, '__name__', '')}")
+    check(
+        not isinstance(estimator, type),
+        "model",
+        _ESTIMATOR,
+        f"the class {getattr(estimator, '__name__', '')}",
+    )
     estimator = getattr(estimator, "best_estimator_", estimator)
     _refuse_classes(estimator)
     sources = list_sources(estimator, predicted)
@@ -213,7 +235,9 @@ def _choose_for_decision(estimator: Any, task: Decision, sources: Sequence[Sourc
     Raises:
         ArgumentError: no method tells any, or there is no such class.
     """
-    probabilities_first = sorted(sources, key=lambda source: not source.kind.startswith("probabilities"))
+    probabilities_first = sorted(
+        sources, key=lambda source: not source.kind.startswith("probabilities")
+    )
     for source in probabilities_first:
         below = task.of
         if below is None and source.kind.startswith("probabilities"):
@@ -243,7 +267,9 @@ def name_classes_of(function: Any, task: Task) -> Task:
 
 
 def fit_method(
-    function: Callable[[Any], Any], task: Task, output: Literal["probability", "logit"] = "probability"
+    function: Callable[[Any], Any],
+    task: Task,
+    output: Literal["probability", "logit"] = "probability",
 ) -> Callable[[Any], Any]:
     """A method of an estimator as a task reads it; another function, or another method, as it is.
 
@@ -258,9 +284,15 @@ def fit_method(
         ArgumentError: the method does not say what the task reads, such as `predict` of a classifier.
     """
     estimator, method = getattr(function, "__self__", None), getattr(function, "__name__", "")
-    is_method = has_method(estimator, "predict") and method in _METHODS and not isinstance(function, Reading)
+    is_method = (
+        has_method(estimator, "predict")
+        and method in _METHODS
+        and not isinstance(function, Reading)
+    )
     below = task.below
-    reads_kinds = isinstance(below, Classification | Binary | MultiLabel) and not isinstance(below, ZeroShot)
+    reads_kinds = isinstance(below, Classification | Binary | MultiLabel) and not isinstance(
+        below, ZeroShot
+    )
     are_scores = method == "predict_proba" and output == "logit" and below.classes
     if not is_method or not reads_kinds or are_scores:
         return function
@@ -306,12 +338,18 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
 
 def _list_of_kinds(estimator: Any, kind: str, several: bool) -> list[Source]:
     """The probabilities and scores of classes, or of several labels, that an estimator has."""
-    probabilities = Source("probabilities of labels" if several else "probabilities of classes", "predict_proba")
+    probabilities = Source(
+        "probabilities of labels" if several else "probabilities of classes", "predict_proba"
+    )
     sources = [probabilities] if has_method(estimator, "predict_proba") else []
-    if kind not in ("classifier", "outlier_detector") or not has_method(estimator, "decision_function"):
+    if kind not in ("classifier", "outlier_detector") or not has_method(
+        estimator, "decision_function"
+    ):
         return sources
     shift = find_shift(estimator)
-    scores = Source("scores of labels" if several else "scores of classes", "decision_function", shift=shift)
+    scores = Source(
+        "scores of labels" if several else "scores of classes", "decision_function", shift=shift
+    )
     predicts_by_scores = shift != 0.0 or is_kind(find_final(estimator), _BY_DECISION)
     return [scores, *sources] if predicts_by_scores else [*sources, scores]
 
@@ -372,8 +410,15 @@ def _refuse_classes(estimator: Any) -> None:
     classes = read_classes(estimator)
     if are_of_labels(classes):
         most = max(len(own) for own in classes)
-        expected = "labels of two classes each (a model for each output, of several with more classes)"
-        check(most <= 2, "model", expected, f"{name_estimator(estimator)} with an output of {most} classes")
+        expected = (
+            "labels of two classes each (a model for each output, of several with more classes)"
+        )
+        check(
+            most <= 2,
+            "model",
+            expected,
+            f"{name_estimator(estimator)} with an output of {most} classes",
+        )
         return
     got = f"{name_estimator(estimator)} that was fitted with one"
     check(len(classes) != 1, "model", "a classifier of two classes or more", got)
@@ -385,15 +430,25 @@ def _refuse_threshold(estimator: Any, task: Task) -> None:
     if threshold is None or not task.classes:
         return
     named = f"task='binary:output=probability,threshold={threshold!r}'"
-    raise ArgumentError("model", f"{named} for a classifier with a threshold of its own", name_estimator(estimator))
+    raise ArgumentError(
+        "model", f"{named} for a classifier with a threshold of its own", name_estimator(estimator)
+    )
 
 
 def _refuse_pairs(estimator: Any, source: Source) -> None:
     """Raise `ArgumentError` for a decision function of pairs of classes."""
     final = find_final(estimator)
-    of_pairs = source.method == "decision_function" and getattr(final, "decision_function_shape", "") == "ovo"
+    of_pairs = (
+        source.method == "decision_function"
+        and getattr(final, "decision_function_shape", "") == "ovo"
+    )
     expected = "decision_function_shape='ovr' (set_params needs no new fit), a score for each class"
-    check(not of_pairs or len(read_classes(final)) <= 2, "model", expected, f"'ovo' of {name_estimator(final)}")
+    check(
+        not of_pairs or len(read_classes(final)) <= 2,
+        "model",
+        expected,
+        f"'ovo' of {name_estimator(final)}",
+    )
 
 
 def _describe_silence(estimator: Any) -> tuple[str, str]:
@@ -402,10 +457,18 @@ def _describe_silence(estimator: Any) -> tuple[str, str]:
     if not has_method(estimator, "predict"):
         return _ESTIMATOR, f"{name}, which predicts nothing for new rows"
     if kind == "clusterer":
-        return "clusters with scores (KMeans, MiniBatchKMeans or GaussianMixture)", f"{name}, which has none"
+        return (
+            "clusters with scores (KMeans, MiniBatchKMeans or GaussianMixture)",
+            f"{name}, which has none",
+        )
     if kind == "classifier":
-        return "a classifier with predict_proba or decision_function", f"{name}, which predicts classes alone"
-    expected = "numbers from predict, or predict_proba, or a task, such as 'regression:tolerance=2.5'"
+        return (
+            "a classifier with predict_proba or decision_function",
+            f"{name}, which predicts classes alone",
+        )
+    expected = (
+        "numbers from predict, or predict_proba, or a task, such as 'regression:tolerance=2.5'"
+    )
     return expected, f"{name}, whose predict gives kinds or whole numbers"
 
 
@@ -414,9 +477,15 @@ def _describe_mismatch(estimator: Any, source: Source, task: Task) -> tuple[str,
     got = f"{name_estimator(estimator)}, whose {source.method} gives {source.kind}"
     form = _name_form(task)
     if source.kind == "numbers":
-        return "predict_proba or decision_function", f"{got}; of a regressor, say task='regression:tolerance=2.5'"
+        return (
+            "predict_proba or decision_function",
+            f"{got}; of a regressor, say task='regression:tolerance=2.5'",
+        )
     if source.kind == "scores of classes" and form == "binary:output=probability":
-        return "predict_proba (CalibratedClassifierCV makes one), or task='binary' for decision_function", got
+        return (
+            "predict_proba (CalibratedClassifierCV makes one), or task='binary' for decision_function",
+            got,
+        )
     if source.kind.endswith("labels"):
         usual = _name_form(_USUAL_TASKS[source.kind])
         return f"task={usual!r} for several labels", f"{got}, and the task {form!r}"
@@ -454,7 +523,9 @@ def _take_class_1(values: Array, method: str, scores: bool = False) -> Array:
     if values.ndim == 1:
         return values
     if values.shape[1:] != (2,):
-        raise ModelError(f"model: expected two classes from {method} for a binary task, got {values.shape[1]}")
+        raise ModelError(
+            f"model: expected two classes from {method} for a binary task, got {values.shape[1]}"
+        )
     return values[:, 1] - values[:, 0] if scores else values[:, 1]
 
 

@@ -68,7 +68,12 @@ class GeneratedAnswer(Task):
 
     def __post_init__(self) -> None:
         is_one = self.tolerance is None or self.first is None
-        check(is_one, "first", "None beside a tolerance, since one of the two says what is kept", repr(self.first))
+        check(
+            is_one,
+            "first",
+            "None beside a tolerance, since one of the two says what is kept",
+            repr(self.first),
+        )
 
     @property
     def allowed_fall(self) -> float:
@@ -91,7 +96,12 @@ class GeneratedAnswer(Task):
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The mean log-probability of a token at the clean prompt, behind a 0, `(N, 2)`."""
-        check(targets is None, "targets", "None: an answer is a part of its prompt (answer=, statement=)", "targets")
+        check(
+            targets is None,
+            "targets",
+            "None: an answer is a part of its prompt (answer=, statement=)",
+            "targets",
+        )
         means = outputs[:, MEAN].detach()
         return torch.stack([torch.zeros_like(means), means], 1)
 

@@ -52,7 +52,11 @@ class _Thresholds(Task):
     def find_fault(self, outputs: Tensor) -> str:
         """Numbers outside of [0, 1], which `_as_logits` puts beyond the logits of all probabilities."""
         beyond = outputs.abs().nan_to_num().amax() > -math.log(LEAST_PROBABILITY) + 1e-4
-        return "values below 0 or above 1, where output='probability'" if self.output != "logit" and beyond else ""
+        return (
+            "values below 0 or above 1, where output='probability'"
+            if self.output != "logit" and beyond
+            else ""
+        )
 
     def _excess(self, outputs: Tensor, scale: Scale) -> Tensor:
         """By how much each output is above the threshold."""
@@ -94,11 +98,17 @@ class Binary(_Thresholds):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.shape in ((count,), (count, 1))
-        found = expect_tensor(output, count, f"one {self.output} for each input, (N,) or (N, 1)", fits)
+        found = expect_tensor(
+            output, count, f"one {self.output} for each input, (N,) or (N, 1)", fits
+        )
         return self._as_logits(found.reshape(count, 1))
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
-        return (outputs[:, 0] >= self.limit).long() if targets is None else check_range(targets, 2, "sides")
+        return (
+            (outputs[:, 0] >= self.limit).long()
+            if targets is None
+            else check_range(targets, 2, "sides")
+        )
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         signed = outputs[:, 0] * (2 * answer - 1)
@@ -142,11 +152,17 @@ class MultiLabel(_Thresholds):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim == 2
-        return self._as_logits(expect_tensor(output, count, f"a {self.output} for each label, (N, labels)", fits))
+        return self._as_logits(
+            expect_tensor(output, count, f"a {self.output} for each label, (N, labels)", fits)
+        )
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label explained, and for each label whether it is on, `(N, 1 + L)`."""
-        label = outputs.argmax(1) if targets is None else check_range(targets, outputs.shape[1], "labels")
+        label = (
+            outputs.argmax(1)
+            if targets is None
+            else check_range(targets, outputs.shape[1], "labels")
+        )
         return torch.cat([label[:, None].to(outputs), (outputs >= self.limit).to(outputs)], 1)
 
     def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:
@@ -159,4 +175,8 @@ class MultiLabel(_Thresholds):
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """Minus the distance of each label from the threshold on its own side; of the explained one alone if `own`."""
         distances = (1 - 2 * answer[:, 1:]).to(outputs) * self._excess(outputs, scale)
-        return distances if self.labels == "all" else distances.gather(1, self.describe(answer)[:, None])
+        return (
+            distances
+            if self.labels == "all"
+            else distances.gather(1, self.describe(answer)[:, None])
+        )

@@ -18,8 +18,14 @@ _KNOWN = ("logits", "out")
 
 def check_where(where: Where) -> None:
     """Raise `ArgumentError` unless it is a key, an index, a function or None."""
-    fits = where is None or callable(where) or (isinstance(where, str | int) and not isinstance(where, bool))
-    check(fits, "output", "a key, an index, the name of an attribute, a function or None", repr(where))
+    fits = (
+        where is None
+        or callable(where)
+        or (isinstance(where, str | int) and not isinstance(where, bool))
+    )
+    check(
+        fits, "output", "a key, an index, the name of an attribute, a function or None", repr(where)
+    )
 
 
 def find_output(output: Any, where: Where = None, rows: int = -1) -> Any:
@@ -59,7 +65,11 @@ def find_output(output: Any, where: Where = None, rows: int = -1) -> Any:
         if isinstance(getattr(output, name, None), Tensor):
             return getattr(output, name)
     parts = list(output.values()) if isinstance(output, Mapping) else output
-    tensors = [each for each in parts if isinstance(each, Tensor)] if isinstance(parts, list | tuple) else []
+    tensors = (
+        [each for each in parts if isinstance(each, Tensor)]
+        if isinstance(parts, list | tuple)
+        else []
+    )
     if len(tensors) == 1:
         return tensors[0]
     advice = "say which part is the answer: Model(..., output=KEY), or a function of the output"
@@ -68,7 +78,11 @@ def find_output(output: Any, where: Where = None, rows: int = -1) -> Any:
 
 def is_list_of_boxes(output: Any) -> bool:
     """Whether it is a list of dictionaries, as detectors of torchvision return it."""
-    return isinstance(output, list) and bool(output) and all(isinstance(each, Mapping) for each in output)
+    return (
+        isinstance(output, list)
+        and bool(output)
+        and all(isinstance(each, Mapping) for each in output)
+    )
 
 
 def _describe(output: Any, rows: int) -> str:

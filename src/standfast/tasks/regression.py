@@ -58,7 +58,9 @@ class Regression(Task):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim in (1, 2)
-        return expect_tensor(output, count, "numbers of shape (N,) or (N, D)", fits).reshape(count, -1)
+        return expect_tensor(output, count, "numbers of shape (N,) or (N, D)", fits).reshape(
+            count, -1
+        )
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The number of the output, and its value, `(N, 2)`."""

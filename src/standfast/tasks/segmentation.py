@@ -78,12 +78,17 @@ class Segmentation(Task):
         return (answer[:, 1:] > 0).any(1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        values, mask = self._own(outputs if scale == "logit" else outputs.softmax(1), answer), answer[:, 1:].to(outputs)
+        values, mask = (
+            self._own(outputs if scale == "logit" else outputs.softmax(1), answer),
+            answer[:, 1:].to(outputs),
+        )
         return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """`iou` less the overlap of the mask with the probabilities of its class, `(N, 1)`."""
-        return (self.iou - _overlap(self._own(outputs.softmax(1), answer), answer[:, 1:].to(outputs)))[:, None]
+        return (
+            self.iou - _overlap(self._own(outputs.softmax(1), answer), answer[:, 1:].to(outputs))
+        )[:, None]
 
     def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         return self.rivals(outputs, answer, scale).amax(1)

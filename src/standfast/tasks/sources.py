@@ -11,7 +11,11 @@ import numpy as np
 
 #: what a method of an estimator tells of a row
 Kind = Literal[
-    "probabilities of classes", "scores of classes", "probabilities of labels", "scores of labels", "numbers"
+    "probabilities of classes",
+    "scores of classes",
+    "probabilities of labels",
+    "scores of labels",
+    "numbers",
 ]
 
 
@@ -55,7 +59,8 @@ def find_type(estimator: Any) -> str:
     ('clusterer', '')
     """
     kind = None
-    with contextlib.suppress(Exception):  # before scikit-learn 1.6, and of own classes, there are no tags
+    # before scikit-learn 1.6, and of own classes, there are no tags
+    with contextlib.suppress(Exception):
         kind = estimator.__sklearn_tags__().estimator_type
     if kind is None:
         with contextlib.suppress(Exception):

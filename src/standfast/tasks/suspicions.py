@@ -89,7 +89,9 @@ def lacks_channel(task: Task, outputs: Any, inputs: Tensor) -> bool:
 
 def is_one_number(outputs: Tensor) -> bool:
     """Whether outputs `(N, K)` are two classes of one number, as `torch.stack([-z, z], 1)` makes them."""
-    return outputs.ndim == 2 and outputs.shape[1] == 2 and torch.equal(outputs[:, 0], -outputs[:, 1])
+    return (
+        outputs.ndim == 2 and outputs.shape[1] == 2 and torch.equal(outputs[:, 0], -outputs[:, 1])
+    )
 
 
 def are_probabilities(outputs: Tensor) -> bool:
@@ -107,7 +109,11 @@ def comes_from_probabilities(node: Any) -> bool:
         node = waiting.pop()
         name = type(node).__name__.partition("Backward")[0]
         if _KEEP_VALUES.fullmatch(name):
-            waiting += [source for source, _ in node.next_functions if source is not None and source not in visited]
+            waiting += [
+                source
+                for source, _ in node.next_functions
+                if source is not None and source not in visited
+            ]
             visited.update(waiting)
         elif not _MAKE_PROBABILITIES.fullmatch(name):
             return False
@@ -119,7 +125,9 @@ def _advise(task: Task) -> str:
     if isinstance(task, Segmentation):
         return f"{what}; return logits, without softmax or sigmoid, since the task takes the softmax of them"
     named = f"{task.name}:output=probability"
-    return f"{what} (all lie in [0, 1]), and are read as logits; say task={named!r}, or return logits"
+    return (
+        f"{what} (all lie in [0, 1]), and are read as logits; say task={named!r}, or return logits"
+    )
 
 
 def _are_many_shares(outputs: Tensor) -> bool:

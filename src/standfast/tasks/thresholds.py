@@ -18,7 +18,11 @@ def find_threshold(estimator: Any) -> float | None:
     if is_kind(final, _AT_A_THRESHOLD) and _decides_by(final) == "predict_proba":
         threshold, of_class_1 = _read_threshold(final, 0.5)
         threshold = threshold if of_class_1 else 1.0 - threshold
-    elif is_of(final, "catboost") and has_method(final, "get_probability_threshold") and final.is_fitted():
+    elif (
+        is_of(final, "catboost")
+        and has_method(final, "get_probability_threshold")
+        and final.is_fitted()
+    ):
         threshold = float(final.get_probability_threshold() or 0.5)
     else:
         return None
@@ -38,10 +42,12 @@ def _read_threshold(final: Any, usual: float) -> tuple[float, bool]:
     threshold = getattr(final, "best_threshold_", None)
     positive = getattr(final, "pos_label", None)
     if threshold is None:
-        fixed = getattr(final, "threshold", "auto")  # one that is tuned has none before it is fitted
+        # one that is tuned has none before it is fitted
+        fixed = getattr(final, "threshold", "auto")
         threshold = usual if fixed == "auto" else fixed
     else:
-        with contextlib.suppress(Exception):  # what it optimises knows the class; this is no public attribute
+        # what it optimises knows the class; this is no public attribute
+        with contextlib.suppress(Exception):
             positive = final._curve_scorer._get_pos_label()
     return float(threshold), positive is None or bool(positive == final.classes_[1])
 
@@ -58,4 +64,9 @@ def find_shift(estimator: Any) -> float:
 def check_threshold(threshold: float) -> None:
     """Raise `ArgumentError` for a threshold that is none of probabilities."""
     fits = 0.0 < threshold < 1.0
-    check(fits, "model", "a classifier whose threshold is above 0 and below 1", f"the threshold {threshold:g}")
+    check(
+        fits,
+        "model",
+        "a classifier whose threshold is above 0 and below 1",
+        f"the threshold {threshold:g}",
+    )

@@ -112,7 +112,9 @@ def check_logits(out: Tensor, present: Tensor) -> None:
         )
 
 
-def read_answer(logits: Tensor, answer: Sequence[int], explained: Sequence[int], first: int | None) -> Tensor:
+def read_answer(
+    logits: Tensor, answer: Sequence[int], explained: Sequence[int], first: int | None
+) -> Tensor:
     """The numbers of the task "answer", `(N, 4)`, from the logits `(N, A, V)` that predict each token of an answer.
 
     >>> logits = torch.log(torch.tensor([[[0.2, 0.8], [0.4, 0.6]]]))
@@ -185,13 +187,21 @@ class AnswerBox(TextBox):
         self._outputs = RememberedOutputs()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_bound": {}, "_outputs": RememberedOutputs(self._outputs.room)}
+        return {
+            **super().__getstate__(),
+            "_bound": {},
+            "_outputs": RememberedOutputs(self._outputs.room),
+        }
 
     @property
     def composition(self) -> Composition:
         """What a box of texts consists of, and how prompts are written; which ones these are their numbers say."""
         stated = super().composition
-        written = [] if self.example is None else [self.example.before, self.example.after, self.example.special]
+        written = (
+            []
+            if self.example is None
+            else [self.example.before, self.example.after, self.example.special]
+        )
         return replace(stated, content={**stated.content, "written": written})
 
     def bind(self, extras: Mapping[str, Tensor]) -> AnswerBox:
@@ -202,7 +212,9 @@ class AnswerBox(TextBox):
         """
         number = int(extras["prompt"].reshape(-1)[0])
         if number not in self.prompts:
-            raise ModelError("model: expected one of the prompts that it was made for, got another one")
+            raise ModelError(
+                "model: expected one of the prompts that it was made for, got another one"
+            )
         return self.bind_prompt(self.prompts[number])
 
     def bind_prompt(self, prompt: WrittenPrompt) -> AnswerBox:
@@ -228,7 +240,9 @@ class AnswerBox(TextBox):
         if prompt is not None:
             other_prompt = prompt.other_question if other == "question" else prompt.other_answer
         if other_prompt is None:
-            raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
+            raise ModelError(
+                "model: expected one prompt at a time, since each has an answer of its own, got several"
+            )
         return self.bind_prompt(other_prompt)
 
     def _make_bound(self, prompt: WrittenPrompt) -> AnswerBox:
@@ -239,7 +253,9 @@ class AnswerBox(TextBox):
         assert isinstance(self.network, AnswerNetwork)
         bound.network = replace(self.network, answer=prompt.answer, explained=prompt.explained)
         tokenizer, most = self.reader.tokenizer, self.reader.most
-        bound.reader = Reader(tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer)
+        bound.reader = Reader(
+            tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer
+        )
         bound.prompt = prompt
         bound._engines, bound._bound = {}, {}
         return bound
@@ -252,7 +268,9 @@ class AnswerBox(TextBox):
             NoGradientsError: the codes require gradients; gradients are those by embeddings.
         """
         if self.prompt is None:
-            raise ModelError("model: expected one prompt at a time, since each has an answer of its own, got several")
+            raise ModelError(
+                "model: expected one prompt at a time, since each has an answer of its own, got several"
+            )
         self.refuse_gradients(x)
         group = self.prompt, read_state(self.network.module)
         keys = [row.tobytes() for row in np.ascontiguousarray(x.detach().cpu().numpy())]

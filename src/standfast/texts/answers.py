@@ -63,8 +63,12 @@ class FixedAnswer(NamedTuple):
         if statement is None:
             return tuple(range(len(self.ids)))
         start, stop = find_statement(self.text, statement)
-        numbers = [number for number, (begin, end) in enumerate(self.spans) if begin < stop and end > start]
-        check(len(numbers) > 0, "statement", "a part of the answer that has a token", repr(statement))
+        numbers = [
+            number for number, (begin, end) in enumerate(self.spans) if begin < stop and end > start
+        ]
+        check(
+            len(numbers) > 0, "statement", "a part of the answer that has a token", repr(statement)
+        )
         return tuple(numbers)
 
 
@@ -105,7 +109,9 @@ class AnswerModel(TextModel):
     chat: bool = True
     longest: int = 64
     batch_tokens: int | None = None
-    _answers: dict[Prompt, tuple[bytes, FixedAnswer]] = field(default_factory=dict, init=False, repr=False)
+    _answers: dict[Prompt, tuple[bytes, FixedAnswer]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     granularities: ClassVar[tuple[str, ...]] = UNITS
 
@@ -114,10 +120,22 @@ class AnswerModel(TextModel):
         check(isinstance(self.chat, bool), "chat", "True or False", repr(self.chat))
         check_integer(self.longest, "longest")
         check_integer(self.batch_tokens, "batch_tokens", also=(None,))
-        holds = isinstance(self.message, str) and all(self.message.count(place) == 1 for place in _PLACES)
-        check(holds, "template", "a text with {documents} and {question} once each", repr(self.template))
+        holds = isinstance(self.message, str) and all(
+            self.message.count(place) == 1 for place in _PLACES
+        )
+        check(
+            holds,
+            "template",
+            "a text with {documents} and {question} once each",
+            repr(self.template),
+        )
         is_answer = isinstance(get_task(self.task), GeneratedAnswer)
-        check(is_answer, "task", "'answer' with a tolerance, or with a number of first tokens", repr(self.task))
+        check(
+            is_answer,
+            "task",
+            "'answer' with a tolerance, or with a number of first tokens",
+            repr(self.task),
+        )
         super().__post_init__()
 
     @property
@@ -172,7 +190,9 @@ class AnswerModel(TextModel):
         self.model.to(self._device)
         network = replace(self._network, answer=written.answer)
         with torch.no_grad(), _evaluating(self.model):
-            scores = network.score_each(tokens, torch.ones_like(tokens, dtype=torch.bool))[0].tolist()
+            scores = network.score_each(tokens, torch.ones_like(tokens, dtype=torch.bool))[
+                0
+            ].tolist()
         answer = self._find_answer(prompt)
         pieces = [answer.text[start:end] for start, end in answer.spans]
         return list(zip(pieces, scores, strict=True))
@@ -204,7 +224,9 @@ class AnswerModel(TextModel):
         answer = self._find_answer(prompt)
         explained = answer.find_tokens(prompt.statement)
         self._check_length(prompt, written, len(answer.ids))
-        other_answer = self._read_answer(replace(prompt, answer=choose_other_answer(answer.text), statement=None))
+        other_answer = self._read_answer(
+            replace(prompt, answer=choose_other_answer(answer.text), statement=None)
+        )
         question, answer_to_it = choose_other_question(prompt.question)
         other_prompt = replace(prompt, question=question, answer=answer_to_it, statement=None)
         other = write_prompt(other_prompt, self.asked, self.message, self.chat)
@@ -260,7 +282,12 @@ class AnswerModel(TextModel):
             return
         count = len(self._read_prompt(prompt, written)) + answer
         got = f"{count:,} with an answer of {answer}, for {prompt.question[:40]!r}"
-        check(count <= self._most, "prompt", f"at most the {self._most:,} tokens that the model takes", got)
+        check(
+            count <= self._most,
+            "prompt",
+            f"at most the {self._most:,} tokens that the model takes",
+            got,
+        )
 
     def _read_prompt(self, prompt: Prompt, written: WrittenPrompt) -> list[int]:
         """The tokens of a prompt without an answer."""
@@ -283,15 +310,21 @@ class AnswerModel(TextModel):
                 " Prompt(answer=...) takes one"
             )
         if len(answer) == self.longest:
-            warn_user(f"the answer is cut at its most tokens ({self.longest}); AnswerModel(longest=...) takes more")
+            warn_user(
+                f"the answer is cut at its most tokens ({self.longest}); AnswerModel(longest=...) takes more"
+            )
         elif len(answer) == room:
-            warn_user(f"the answer is cut after {room} tokens, since the model takes {self._most:,} with its prompt")
+            warn_user(
+                f"the answer is cut after {room} tokens, since the model takes {self._most:,} with its prompt"
+            )
         return self._read_generated(answer)
 
     def _list_ends(self) -> set[int]:
         """The tokens with which an answer ends."""
         ends: list[Any] = []
-        configurations = [find_attribute(self.model, name) for name in ("config", "generation_config")]
+        configurations = [
+            find_attribute(self.model, name) for name in ("config", "generation_config")
+        ]
         for holder in [*configurations, self.tokenizer]:
             of_holder = getattr(holder, "eos_token_id", None)
             ends += of_holder if isinstance(of_holder, list | tuple) else [of_holder]
@@ -300,7 +333,9 @@ class AnswerModel(TextModel):
     @cached_property
     def _box(self) -> AnswerBox:
         self.model.to(self._device)
-        example = write_prompt(Prompt("Question", ["Documents"]), self.asked, self.message, self.chat)
+        example = write_prompt(
+            Prompt("Question", ["Documents"]), self.asked, self.message, self.chat
+        )
         return AnswerBox(self._network, self.asked, self._most, {}, self.batch_tokens, example)
 
     def bind(self, prompt: Prompt) -> tuple[Model, Tensor]:
@@ -312,7 +347,9 @@ class AnswerModel(TextModel):
         model_of_all = self.make_model(rows, prompts=[prompt])
         return model_of_all.for_sample({"prompt": torch.tensor([[prompt.number]])}, 0), rows
 
-    def make_model(self, rows: Tensor, removal: Removal | None = None, prompts: Sequence[Prompt] = ()) -> Model:
+    def make_model(
+        self, rows: Tensor, removal: Removal | None = None, prompts: Sequence[Prompt] = ()
+    ) -> Model:
         """The model of rows of codes `(N, W)` of prompts, which is bound to one of them before it is run.
 
         Args:
@@ -324,7 +361,9 @@ class AnswerModel(TextModel):
             ArgumentError: a prompt does not fit the model.
             ModelError: the model fails, or padding beside a prompt changes its answer.
         """
-        check(len(prompts) == len(rows), "prompts", f"one for each of {len(rows)} rows", len(prompts))
+        check(
+            len(prompts) == len(rows), "prompts", f"one for each of {len(rows)} rows", len(prompts)
+        )
         written = {prompt.number: self.write(prompt) for prompt in prompts}
         box = self._box
         box.prompts.update(written)
@@ -332,7 +371,9 @@ class AnswerModel(TextModel):
         box.remember(rows)
         for operator in self.removals:
             box.remember(self.make_fill(rows, operator))
-        model = Model(box, CODE_BOUNDS, device=self._device, task=get_task(self.task), extras=("prompt",))
+        model = Model(
+            box, CODE_BOUNDS, device=self._device, task=get_task(self.task), extras=("prompt",)
+        )
         if not self._tried:
             self._try_prompt(box.bind_prompt(written[prompts[0].number]), rows[:1])
         return model.with_rows(fill)
@@ -409,7 +450,9 @@ def generate_greedily(
         ends: tokens that end an answer.
         device: of the model.
     """
-    takes_cache = any("past_key_values" in _list_parameters(part) for part in walk_wrappers(network.module))
+    takes_cache = any(
+        "past_key_values" in _list_parameters(part) for part in walk_wrappers(network.module)
+    )
     answer: list[int] = []
     cache: Any = None
     with torch.no_grad(), _evaluating(network.module):

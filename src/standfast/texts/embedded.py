@@ -60,24 +60,44 @@ class EmbeddedText(nn.Module):
     """
 
     def __init__(
-        self, model: nn.Module, embedding: nn.Embedding, rest: Rest, padding: int | None = None, radius: float = 0.0
+        self,
+        model: nn.Module,
+        embedding: nn.Embedding,
+        rest: Rest,
+        padding: int | None = None,
+        radius: float = 0.0,
     ) -> None:
         super().__init__()
         weight = getattr(embedding, "weight", None)
         fine = isinstance(weight, Tensor) and weight.ndim == 2
-        check(fine, "embedding", "an embedding layer with a weight (tokens, dim)", type(embedding).__name__)
+        check(
+            fine,
+            "embedding",
+            "an embedding layer with a weight (tokens, dim)",
+            type(embedding).__name__,
+        )
         assert isinstance(weight, Tensor)
-        check(callable(rest), "rest", "a callable (model, embeddings, present) -> logits", type(rest).__name__)
+        check(
+            callable(rest),
+            "rest",
+            "a callable (model, embeddings, present) -> logits",
+            type(rest).__name__,
+        )
         fine = padding is None or (type(as_number(padding)) is int and 0 <= padding < len(weight))
         check(fine, "padding", f"None or a token id from 0 to {len(weight) - 1}", repr(padding))
         self.model = model
         self.rest = rest
         self.padding = padding
-        self._embedding = [embedding]  # in a list, since it is registered already, as a layer of the model
+        # in a list, since it is registered already, as a layer of the model
+        self._embedding = [embedding]
         self.training = model.training
         self.radius = float(radius)
         fine = 0 <= self.radius <= (0.0 if padding is None else self.separation)
-        most = "0 without padding" if padding is None else f"{self.separation:g}, half-way to the nearest token"
+        most = (
+            "0 without padding"
+            if padding is None
+            else f"{self.separation:g}, half-way to the nearest token"
+        )
         check(fine, "radius", f"a number from 0 to {most}", radius)
 
     @property
@@ -99,10 +119,22 @@ class EmbeddedText(nn.Module):
             ArgumentError: ids that are not whole numbers, or out of range.
         """
         weight = self.embedding.weight
-        fine = tokens.ndim == 2 and tokens.dtype in (torch.int64, torch.int32) and tokens.numel() > 0
-        check(fine, "tokens", "token ids (N, T), whole numbers", f"{tokens.dtype} of shape {tuple(tokens.shape)}")
+        fine = (
+            tokens.ndim == 2 and tokens.dtype in (torch.int64, torch.int32) and tokens.numel() > 0
+        )
+        check(
+            fine,
+            "tokens",
+            "token ids (N, T), whole numbers",
+            f"{tokens.dtype} of shape {tuple(tokens.shape)}",
+        )
         least, most = int(tokens.min()), int(tokens.max())
-        check(least >= 0 and most < len(weight), "tokens", f"ids from 0 to {len(weight) - 1}", f"{least} to {most}")
+        check(
+            least >= 0 and most < len(weight),
+            "tokens",
+            f"ids from 0 to {len(weight) - 1}",
+            f"{least} to {most}",
+        )
         return self._look_up(tokens).transpose(1, 2).contiguous()
 
     def present(self, x: Tensor) -> Tensor:
@@ -153,7 +185,9 @@ class EmbeddedText(nn.Module):
         """
         dim = self.embedding.weight.shape[1]
         if x.ndim != 3 or x.shape[1] != dim:
-            raise ModelError(f"module: expected embeddings of shape (N, {dim}, tokens), got {tuple(x.shape)}")
+            raise ModelError(
+                f"module: expected embeddings of shape (N, {dim}, tokens), got {tuple(x.shape)}"
+            )
         present = self.present(x)
         if self.radius:  # perturbed padding is padding
             x = torch.where(present[:, None], x, self._embed_padding().to(x)[:, None])
@@ -203,9 +237,13 @@ class TransformersText(EmbeddedText):
         try:
             embedding = model.get_input_embeddings()  # type: ignore[operator]
         except (AttributeError, NotImplementedError) as error:
-            raise ArgumentError("model", "a sequence classifier of transformers", type(model).__name__) from error
+            raise ArgumentError(
+                "model", "a sequence classifier of transformers", type(model).__name__
+            ) from error
         own = getattr(getattr(model, "config", None), "pad_token_id", None)
-        super().__init__(model, embedding, _forward_embeddings, own if padding is None else padding, radius)
+        super().__init__(
+            model, embedding, _forward_embeddings, own if padding is None else padding, radius
+        )
         #: the id of absent tokens, or one that no token has; and the one by which the model knows them
         self._absent = -1 if self.padding is None else self.padding
         self._unread = self._absent if own is None else own
@@ -215,7 +253,8 @@ class TransformersText(EmbeddedText):
         words = words[words != self._absent]
         # special tokens, which a model may treat in its own way, are at the beginning and the end of a vocabulary
         texts = words[torch.linspace(len(words) // 4, 3 * len(words) // 4, 24).long()].reshape(4, 6)
-        if self.padding is not None:  # at the end, at the beginning, and in the middle as where a token is left out
+        # at the end, at the beginning, and in the middle as where a token is left out
+        if self.padding is not None:
             texts[1, 4:] = texts[2, :2] = texts[3, 2] = self.padding
         if self._find_difference(super().embed(texts), texts):
             self.rest = partial(_forward_ids, word=int(texts[0, 0]), padding=self._unread)
@@ -241,13 +280,28 @@ class TransformersText(EmbeddedText):
         x = super().embed(tokens)
         tokens = tokens.to(x.device)
         if token_types is not None:
-            check(isinstance(token_types, Tensor), "token_types", "a tensor (N, T)", type(token_types).__name__)
+            check(
+                isinstance(token_types, Tensor),
+                "token_types",
+                "a tensor (N, T)",
+                type(token_types).__name__,
+            )
             parts = self.model.named_parameters()
-            table = next((w for name, w in parts if name.endswith("token_type_embeddings.weight")), x[:0, 0]).detach()
+            table = next(
+                (w for name, w in parts if name.endswith("token_type_embeddings.weight")), x[:0, 0]
+            ).detach()
             expected = f"None for {type(self.model).__name__}, which does not add them to embeddings of tokens"
-            check(table.shape[1:] == x.shape[1:2] and len(table) > 0, "token_types", expected, "a tensor")
+            check(
+                table.shape[1:] == x.shape[1:2] and len(table) > 0,
+                "token_types",
+                expected,
+                "a tensor",
+            )
             token_types = token_types.to(x.device)
-            fine = token_types.shape == tokens.shape and token_types.dtype in (torch.int64, torch.int32)
+            fine = token_types.shape == tokens.shape and token_types.dtype in (
+                torch.int64,
+                torch.int32,
+            )
             fine = fine and bool(((token_types >= 0) & (token_types < len(table))).all())
             expected = f"whole numbers from 0 to {len(table) - 1} of shape {tuple(tokens.shape)}"
             got = f"{token_types.dtype} of shape {tuple(token_types.shape)}, up to {token_types.max()}"
@@ -280,7 +334,10 @@ class TransformersText(EmbeddedText):
         logging.disable(logging.WARNING)  # a decoder says that it finds no padding in embeddings
         try:
             with Model(self, (-torch.inf, torch.inf), device=x.device).session(), torch.no_grad():
-                ids, mask = tokens.masked_fill(tokens == self._absent, self._unread), (tokens != self._absent).long()
+                ids, mask = (
+                    tokens.masked_fill(tokens == self._absent, self._unread),
+                    (tokens != self._absent).long(),
+                )
                 own, found = self.model(input_ids=ids, attention_mask=mask, **types).logits, self(x)
         except Exception as error:  # whatever the model raises
             return f"{type(error).__name__}: {str(error).rstrip('.')}"
@@ -298,12 +355,15 @@ def _forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> 
     return logits
 
 
-def _forward_ids(model: nn.Module, embedded: Tensor, present: Tensor, word: int, padding: int) -> Tensor:
+def _forward_ids(
+    model: nn.Module, embedded: Tensor, present: Tensor, word: int, padding: int
+) -> Tensor:
     """The same for a model that has to see ids: `padding` where a token is absent, and `word` for all others."""
     length = embedded.shape[1]
 
     def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
-        return torch.cat([embedded, out[:, length:]], 1)  # some models pad to a multiple of their window
+        # some models pad to a multiple of their window
+        return torch.cat([embedded, out[:, length:]], 1)
 
     hook = model.get_input_embeddings().register_forward_hook(replace, prepend=True)  # type: ignore[operator]
     try:

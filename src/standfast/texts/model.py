@@ -48,7 +48,12 @@ def _check_texts(texts: Any) -> list[str]:
         ArgumentError: something else, such as pairs of sentences; none; one without a word, or a very long one.
     """
     got = type(texts).__name__ if not isinstance(texts, str) else "one text"
-    check(not isinstance(texts, str | Mapping) and isinstance(texts, Iterable), "inputs", "a list of texts", got)
+    check(
+        not isinstance(texts, str | Mapping) and isinstance(texts, Iterable),
+        "inputs",
+        "a list of texts",
+        got,
+    )
     strings = [str(text) if isinstance(text, np.str_) else text for text in texts]
     check(len(strings) > 0, "inputs", "a list of texts", "none")
     pair = next((place for place, text in enumerate(strings) if _is_pair(text)), None)
@@ -66,12 +71,20 @@ def _check_texts(texts: Any) -> list[str]:
 def _is_pair(value: object) -> bool:
     """Whether it is several strings, as tokenizers take sentence pairs: a tuple, a list, or a mapping by column."""
     parts = list(value.values()) if isinstance(value, Mapping) else value
-    return isinstance(parts, tuple | list) and len(parts) > 1 and all(isinstance(part, str) for part in parts)
+    return (
+        isinstance(parts, tuple | list)
+        and len(parts) > 1
+        and all(isinstance(part, str) for part in parts)
+    )
 
 
 def explain_padding_fault(model: nn.Module) -> str:
     """Why padding may change the answer of a model."""
-    dynamic = [name for name, part in model.named_modules() if ".quantized.dynamic." in f"{type(part).__module__}."]
+    dynamic = [
+        name
+        for name, part in model.named_modules()
+        if ".quantized.dynamic." in f"{type(part).__module__}."
+    ]
     if dynamic:
         return (
             f"Its layers with dynamic quantization ({', '.join(dynamic[:3])}) choose one scale for all tokens and rows"
@@ -130,24 +143,66 @@ class TextModel:
     granularities: ClassVar[tuple[str, ...]] = get_args(Granularity)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({type(self.model).__name__}, {type(self.tokenizer).__name__})"
+        return (
+            f"{type(self).__name__}({type(self.model).__name__}, {type(self.tokenizer).__name__})"
+        )
 
     def __post_init__(self) -> None:
-        check(isinstance(self.model, nn.Module), "model", "a torch.nn.Module", describe_no_module(self.model))
-        check(self.tokenizer is not None, "tokenizer", f"{TOKENIZERS}: TextModel(model, tokenizer)", "none")
-        check(self.granularity in self.granularities, "granularity", str(self.granularities), self.granularity)
+        check(
+            isinstance(self.model, nn.Module),
+            "model",
+            "a torch.nn.Module",
+            describe_no_module(self.model),
+        )
+        check(
+            self.tokenizer is not None,
+            "tokenizer",
+            f"{TOKENIZERS}: TextModel(model, tokenizer)",
+            "none",
+        )
+        check(
+            self.granularity in self.granularities,
+            "granularity",
+            str(self.granularities),
+            self.granularity,
+        )
         fits = self.word is None or (type(self.word) is int and self.word >= 0)
         check(fits, "word", "the number of a word, from 0, or None", repr(self.word))
         fits = self.word is None or self.granularity != "token"
         check(fits, "granularity", "'word' or 'sentence' for the answer of one word", "'token'")
-        check(len(self.removals) > 0, "removal", f"one or several of {get_args(Removal)}", repr(self.removal))
+        check(
+            len(self.removals) > 0,
+            "removal",
+            f"one or several of {get_args(Removal)}",
+            repr(self.removal),
+        )
         fits = self.word is None or "delete" not in self.removals
-        check(fits, "removal", "'mask', 'pad' or 'retrieve', so that the word of the answer is there", "'delete'")
+        check(
+            fits,
+            "removal",
+            "'mask', 'pad' or 'retrieve', so that the word of the answer is there",
+            "'delete'",
+        )
         for operator in self.removals:
             got = f"{operator!r}; the tokenizer has no such token"
-            check(operator in get_args(Removal), "removal", f"one or several of {get_args(Removal)}", repr(operator))
-            check(operator != "mask" or self.asked.mask is not None, "removal", "'delete', 'pad' or 'retrieve'", got)
-            check(operator != "pad" or self.asked.blank is not None, "removal", "'delete', 'mask' or 'retrieve'", got)
+            check(
+                operator in get_args(Removal),
+                "removal",
+                f"one or several of {get_args(Removal)}",
+                repr(operator),
+            )
+            check(
+                operator != "mask" or self.asked.mask is not None,
+                "removal",
+                "'delete', 'pad' or 'retrieve'",
+                got,
+            )
+            check(
+                operator != "pad" or self.asked.blank is not None,
+                "removal",
+                "'delete', 'mask' or 'retrieve'",
+                got,
+            )
 
     @cached_property
     def asked(self) -> Tokenizer:
@@ -178,7 +233,9 @@ class TextModel:
         unseen = padding if self.asked.own_padding and self.asked.blank is not None else None
         fill = known if isinstance(known, int) and known >= 0 else padding
         network = Network(self.model, fill, unseen, self._find_labels(), self.word, self.embedding)
-        return TextBox(network, Reader(self.asked, *self._frame, self._most), self.granularity == "sentence")
+        return TextBox(
+            network, Reader(self.asked, *self._frame, self._most), self.granularity == "sentence"
+        )
 
     @property
     def _frame(self) -> tuple[str, str]:
@@ -191,10 +248,21 @@ class TextModel:
     @property
     def _most(self) -> int | None:
         positions = getattr(find_attribute(self.model, "config"), "max_position_embeddings", None)
-        layers = (layer for name, layer in self.model.named_modules() if name.endswith("position_embeddings"))
-        unused = [each.padding_idx + 1 for each in layers if getattr(each, "padding_idx", None) is not None]
-        positions = positions - max(unused, default=0) if isinstance(positions, int) else None  # RoBERTa counts from 2
-        known = [each for each in (self.asked.most, positions) if isinstance(each, int) and each > 0]
+        layers = (
+            layer
+            for name, layer in self.model.named_modules()
+            if name.endswith("position_embeddings")
+        )
+        unused = [
+            each.padding_idx + 1
+            for each in layers
+            if getattr(each, "padding_idx", None) is not None
+        ]
+        # RoBERTa counts from 2
+        positions = positions - max(unused, default=0) if isinstance(positions, int) else None
+        known = [
+            each for each in (self.asked.most, positions) if isinstance(each, int) and each > 0
+        ]
         return min(known, default=None)
 
     def split(self, texts: Sequence[str]) -> list[list[Word]]:
@@ -224,8 +292,15 @@ class TextModel:
         """The words, of which that of the answer does not change."""
         lacking = next((place for place, words in enumerate(texts) if len(words) <= number), None)
         got = "" if lacking is None else f"{len(texts[lacking])} at place {lacking}"
-        check(lacking is None, "word", f"a word that all texts have, of which there are more than {number}", got)
-        return [[word._replace(fixed=k == number) for k, word in enumerate(words)] for words in texts]
+        check(
+            lacking is None,
+            "word",
+            f"a word that all texts have, of which there are more than {number}",
+            got,
+        )
+        return [
+            [word._replace(fixed=k == number) for k, word in enumerate(words)] for words in texts
+        ]
 
     def _split_tokens(self, words: Sequence[Word]) -> list[Word]:
         """The tokens of words, as pieces of them."""
@@ -239,11 +314,15 @@ class TextModel:
                 if end > start and not special
             }
         )
-        for word, start, end in zip(words, written.starts.tolist(), written.ends.tolist(), strict=True):
+        for word, start, end in zip(
+            words, written.starts.tolist(), written.ends.tolist(), strict=True
+        ):
             cuts = [start, *(each for each in ends if start < each < end), end]
             parts = [written.text[a:b] for a, b in pairwise(cuts)]
             fixed = len(parts) > 1  # only whole words change
-            pieces += [Word(part, "" if k else word.gap, fixed=fixed) for k, part in enumerate(parts)]
+            pieces += [
+                Word(part, "" if k else word.gap, fixed=fixed) for k, part in enumerate(parts)
+            ]
         return pieces
 
     def _cut(self, words: list[Word]) -> list[Word]:
@@ -254,7 +333,9 @@ class TextModel:
         if len(reading.owners) == 0:
             text = "".join(word.gap + word.text for word in words)[:40]
             got = f"{text!r} with {len(reading.ids)} tokens around it, and none of it"
-            raise ArgumentError("inputs", f"texts of which a token is among the first {self._most}", got)
+            raise ArgumentError(
+                "inputs", f"texts of which a token is among the first {self._most}", got
+            )
         return words[int(reading.owners[:, 0].min()) : int(reading.owners[:, 1].max()) + 1]
 
     def encode(self, texts: Sequence[str]) -> Tensor:
@@ -285,14 +366,22 @@ class TextModel:
             outputs = self._box(rows[:1].to(made.device))
         many = made.task.classes and outputs.ndim != 2
         expected = (
-            "one answer for each text: CausalModel(...) for a language model, TextModel(word=K) for that of a word"
+            "one answer for each text: CausalModel(...) for a language model,"
+            " TextModel(word=K) for that of a word"
         )
-        check(not many, "model", expected, f"outputs of shape (N, {', '.join(map(str, outputs.shape[1:]))})")
+        check(
+            not many,
+            "model",
+            expected,
+            f"outputs of shape (N, {', '.join(map(str, outputs.shape[1:]))})",
+        )
         with made.naming(rows):
             made.logits(rows[:_COMPARED])
         with made.session(), torch.no_grad():
             fault = self._box.find_padding_fault(rows[:1].to(made.device))
-            empty = self._box(torch.full((1, rows.shape[1]), float(GONE), dtype=torch.float64, device=made.device))
+            empty = self._box(
+                torch.full((1, rows.shape[1]), float(GONE), dtype=torch.float64, device=made.device)
+            )
         if fault:
             raise ModelError(
                 "model: expected the same answer for a text with padding beside it, got differences of up to"
@@ -309,7 +398,9 @@ class TextModel:
         """What stands in the place of removed words of texts with W words at most: codes `(B, W)`."""
         width = rows.shape[1]
         if removal == "retrieve":
-            words = torch.tensor(sorted(set(rows[find_present(rows)].tolist())), dtype=torch.float64)
+            words = torch.tensor(
+                sorted(set(rows[find_present(rows)].tolist())), dtype=torch.float64
+            )
             generator = torch.Generator().manual_seed(0)
             return words[torch.randint(len(words), (_DRAWN, width), generator=generator)]
         return torch.full((1, width), float(self.find_removed(removal)), dtype=torch.float64)
@@ -363,8 +454,18 @@ class CausalModel(TextModel):
     template: str = "{text}"
 
     def __post_init__(self) -> None:
-        check(self.template.count("{text}") == 1, "template", "a text with {text} once", repr(self.template))
-        check(self.word is None, "word", "None for a language model, which is read at its end", self.word)
+        check(
+            self.template.count("{text}") == 1,
+            "template",
+            "a text with {text} once",
+            repr(self.template),
+        )
+        check(
+            self.word is None,
+            "word",
+            "None for a language model, which is read at its end",
+            self.word,
+        )
         super().__post_init__()
         self._find_labels()
 
@@ -384,7 +485,12 @@ class CausalModel(TextModel):
         check(many, "labels", "at least two words", repr(self.labels))
         prompt = "x".join(self._frame)
         start = self.asked.read([prompt])[0]
-        check(not start.special[-1], "tokenizer", "one that adds no token at the end of a text", "one that does")
+        check(
+            not start.special[-1],
+            "tokenizer",
+            "one that adds no token at the end of a text",
+            "one that does",
+        )
         gap = "" if prompt[-1].isspace() else " "
         found: list[int] = []
         for label in self.labels:
@@ -396,5 +502,7 @@ class CausalModel(TextModel):
                 warn_user(_describe_long_label(label))
             found.append(ids[len(start.ids)])
         got = ", ".join(self.labels)
-        check(len(set(found)) == len(found), "labels", "words that begin with different tokens", got)
+        check(
+            len(set(found)) == len(found), "labels", "words that begin with different tokens", got
+        )
         return tuple(found)

@@ -15,7 +15,14 @@ from standfast.errors import ModelError, StandfastError, check
 from standfast.function_calls import run_eagerly
 from standfast.input_types import find_input_types
 from standfast.model import BlackBox, Composition, Model, count_padding, pad_rows
-from standfast.neighbourhoods.text import CODES, NO_WORD, Word, decode_word, encode_word, find_present
+from standfast.neighbourhoods.text import (
+    CODES,
+    NO_WORD,
+    Word,
+    decode_word,
+    encode_word,
+    find_present,
+)
 from standfast.segments import FEWEST
 from standfast.tasks import Task, find_output
 from standfast.tensors import Array, content_keys, hashed_uniform, widen_half
@@ -56,7 +63,14 @@ class Reader:
     _known: dict[bytes, Reading] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[type[Reader], tuple[Any, ...]]:
-        return type(self), (self.tokenizer, self.before, self.after, self.most, self.special, self.answer)
+        return type(self), (
+            self.tokenizer,
+            self.before,
+            self.after,
+            self.most,
+            self.special,
+            self.answer,
+        )
 
     def read(self, rows: Array) -> list[Reading]:
         """The tokens of rows of codes `(M, W)`."""
@@ -68,7 +82,9 @@ class Reader:
         if new:
             written = [write_text(row.tolist()) for row in new.values()]
             prompts = [f"{self.before}{each.text}{self.after}" for each in written]
-            for key, tokens, each in zip(new, self.tokenizer.read(prompts, self.special), written, strict=True):
+            for key, tokens, each in zip(
+                new, self.tokenizer.read(prompts, self.special), written, strict=True
+            ):
                 self._known[key] = self._assign(tokens, each)
         return [self._known[key] for key in keys]
 
@@ -82,7 +98,9 @@ class Reader:
         reading = assign_tokens(tokens, written, len(self.before), most, self.tokenizer.keeps_end)
         if not self.answer:
             return reading
-        return replace(reading, ids=np.concatenate([reading.ids, np.array(self.answer, dtype=np.int64)]))
+        return replace(
+            reading, ids=np.concatenate([reading.ids, np.array(self.answer, dtype=np.int64)])
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +146,12 @@ class Network:
     def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
         if place is not None:
             fits = out.ndim == 3 and out.shape[1] >= present.shape[1]
-            check(fits, "word", "None for a model that answers once for each text", f"outputs {tuple(out.shape)}")
+            check(
+                fits,
+                "word",
+                "None for a model that answers once for each text",
+                f"outputs {tuple(out.shape)}",
+            )
             return out[:, place]
         if self.labels is not None:
             last = (present * torch.arange(present.shape[1], device=present.device)).argmax(1)
@@ -161,7 +184,9 @@ class Network:
         assert isinstance(layer, nn.Embedding)
         return layer
 
-    def make_engine(self, before: tuple[int, ...], after: tuple[int, ...], place: int | None) -> EmbeddedText:
+    def make_engine(
+        self, before: tuple[int, ...], after: tuple[int, ...], place: int | None
+    ) -> EmbeddedText:
         """The network on the embeddings of the tokens between those that stand before and after each text."""
         rest = partial(_read_embeddings, network=self, before=before, after=after, place=place)
         return EmbeddedText(self.module, self.find_embedding(), rest, padding=self.padding)
@@ -177,7 +202,8 @@ class Network:
         word = next(number for number in range(len(layer.weight)) if number != self.padding)
 
         def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
-            return torch.cat([embedded.to(out.dtype), out[:, count:]], 1)  # some models pad to their window
+            # some models pad to their window
+            return torch.cat([embedded.to(out.dtype), out[:, count:]], 1)
 
         hook = layer.register_forward_hook(replace, prepend=True)
         try:
@@ -204,14 +230,20 @@ def _read_embeddings(
         around = network.find_embedding()(ids).detach().to(embedded).expand(count, -1, -1)
     head, tail = around[:, : len(before)], around[:, len(before) :]
     every = torch.cat([head, embedded, tail], 1)
-    there = torch.cat([present.new_ones(count, len(before)), present, present.new_ones(count, len(after))], 1)
+    there = torch.cat(
+        [present.new_ones(count, len(before)), present, present.new_ones(count, len(after))], 1
+    )
     # what stands after the text comes directly after its last token, and padding after that
-    length = (present * torch.arange(1, present.shape[1] + 1, device=present.device)).amax(1, keepdim=True)
+    length = (present * torch.arange(1, present.shape[1] + 1, device=present.device)).amax(
+        1, keepdim=True
+    )
     own = torch.arange(every.shape[1], device=embedded.device).expand(count, -1)
     start, size = len(before) + length, len(after)
     moved = torch.where(own < start, own, own - start + len(before) + embedded.shape[1])
     order = torch.where(own < start + size, moved, own - size)
-    return network.ask_embedded(every.gather(1, order[..., None].expand_as(every)), there.gather(1, order), place)
+    return network.ask_embedded(
+        every.gather(1, order[..., None].expand_as(every)), there.gather(1, order), place
+    )
 
 
 class Batch:
@@ -224,7 +256,9 @@ class Batch:
         place: of the token whose answer is read; None where the network answers for the whole text.
     """
 
-    def __init__(self, rows: Sequence[int], readings: Sequence[Reading], length: int, place: int | None) -> None:
+    def __init__(
+        self, rows: Sequence[int], readings: Sequence[Reading], length: int, place: int | None
+    ) -> None:
         self.rows, self.readings, self.length, self.place = rows, readings, length, place
 
     def make_ids(self, padding: int, device: torch.device, inner: bool = False) -> Tensor:
@@ -253,7 +287,9 @@ class Batch:
         owners = np.concatenate([each.owners for each in self.readings])
         counts = [len(each.owners) for each in self.readings]
         rows = np.repeat(np.arange(len(counts)), counts)
-        tokens = np.concatenate([np.arange(len(each.owners)) + first * each.first for each in self.readings])
+        tokens = np.concatenate(
+            [np.arange(len(each.owners)) + first * each.first for each in self.readings]
+        )
         spans = owners[:, 1] - owners[:, 0] + 1
         # a pair for each token and each of its words
         pair = np.repeat(np.arange(len(owners)), spans)
@@ -349,7 +385,11 @@ class TextBox(BlackBox):
             return 0.0
         found = []
         count = len(reading.ids)
-        filled = count + _STEP if self.reader.most is None else max(count, min(count + _STEP, self.reader.most))
+        filled = (
+            count + _STEP
+            if self.reader.most is None
+            else max(count, min(count + _STEP, self.reader.most))
+        )
         for length in (count, filled):
             batch = Batch([0], [reading], length, place)
             ids = batch.make_ids(self.network.padding, device)
@@ -358,13 +398,19 @@ class TextBox(BlackBox):
         alone, padded = found
         precision = find_input_types(self.network.module)[0]
         difference = float((alone - padded).abs().max())
-        return difference if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max()) else 0.0
+        return (
+            difference
+            if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max())
+            else 0.0
+        )
 
     @property
     def composition(self) -> Composition:
         """The module, and all that determines its tokens and what is read of its outputs."""
         network, reader = self.network, self.reader
-        layers = [name for name, part in network.module.named_modules() if part is network.embedding]
+        layers = [
+            name for name, part in network.module.named_modules() if part is network.embedding
+        ]
         content = {
             "tokenizer": reader.tokenizer.describe(),
             "around": [reader.before, reader.after, reader.most],
@@ -387,7 +433,12 @@ class TextBox(BlackBox):
     def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor:
         """At least one word of each text is another's, at places that depend on the text alone."""
         possible = find_present(x) & find_present(others) & (x != others)
-        order = hashed_uniform(content_keys(x, seed=0), x.shape[1]).masked_fill(~possible, 2.0).argsort(1).argsort(1)
+        order = (
+            hashed_uniform(content_keys(x, seed=0), x.shape[1])
+            .masked_fill(~possible, 2.0)
+            .argsort(1)
+            .argsort(1)
+        )
         count = (share * find_present(x).sum(1)).round().clamp(min=1)
         return torch.where(possible & (order < count[:, None]), others, x)
 
@@ -441,7 +492,9 @@ class TextBox(BlackBox):
         """The network on the embeddings of a batch, of all tokens with `around`, else of the text; and its model."""
         first = batch.readings[0]
         frame = (
-            ((), ()) if around else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
+            ((), ())
+            if around
+            else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
         )
         device = next(self.network.module.parameters(), torch.zeros(0)).device
         # with other weights, as of a control, there are other bounds
@@ -467,7 +520,9 @@ def find_text_box(model: Model) -> TextBox | None:
     return model.black_box if isinstance(model.black_box, TextBox) else None
 
 
-def make_text_model(box: TextBox, task: str | Task, device: torch.device | str, rows: Tensor) -> Model:
+def make_text_model(
+    box: TextBox, task: str | Task, device: torch.device | str, rows: Tensor
+) -> Model:
     """The model of a box, with the rows of words `(B, W)` that stand in the place of removed ones."""
     found = Model(box, CODE_BOUNDS, device=device, task=task)
     return found.with_rows(rows)

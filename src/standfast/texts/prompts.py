@@ -65,19 +65,36 @@ class Prompt:
     statement: str | int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        check(_is_written(self.question), "question", "a text of at least one word", repr(self.question))
+        check(
+            _is_written(self.question),
+            "question",
+            "a text of at least one word",
+            repr(self.question),
+        )
         documents: Any = (self.documents,) if isinstance(self.documents, str) else self.documents
         is_list = isinstance(documents, Iterable)
-        check(is_list, "documents", "a list of texts, which is the context", type(documents).__name__)
+        check(
+            is_list, "documents", "a list of texts, which is the context", type(documents).__name__
+        )
         listed = tuple(documents)
         check(len(listed) > 0, "documents", "at least one text, which is the context", "none")
         wrong = next((document for document in listed if not _is_written(document)), None)
         check(all(map(_is_written, listed)), "documents", "texts of at least one word", repr(wrong))
         total = sum(map(len, listed))
-        check(total <= _MOST_CHARACTERS, "documents", f"at most {_MOST_CHARACTERS:,} characters", f"{total:,}")
+        check(
+            total <= _MOST_CHARACTERS,
+            "documents",
+            f"at most {_MOST_CHARACTERS:,} characters",
+            f"{total:,}",
+        )
         check(isinstance(self.system, str), "system", "a text", type(self.system).__name__)
         has_answer = self.answer is None or _is_written(self.answer)
-        check(has_answer, "answer", "a text of at least one word, or None to generate one", repr(self.answer))
+        check(
+            has_answer,
+            "answer",
+            "a text of at least one word, or None to generate one",
+            repr(self.answer),
+        )
         _check_statement(self.answer, self.statement)
         set_fields(self, documents=tuple(document.strip() for document in listed))
 
@@ -93,7 +110,10 @@ class Prompt:
     def number(self) -> int:
         """A hash of all of it, a whole number."""
         parts = (self.question, self.documents, self.system, self.answer, self.statement)
-        return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big") >> 2
+        return (
+            int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "big")
+            >> 2
+        )
 
     def split(self, unit: Unit) -> list[Word]:
         """The words, sentences or passages of the documents, which together are the context.
@@ -120,7 +140,12 @@ def _check_statement(answer: str | None, statement: str | int | None) -> None:
         return
     is_number = type(statement) is int and statement >= 0
     fits = is_number or _is_written(statement)
-    check(fits, "statement", "a part of the answer, or the number of its sentence, from 0", repr(statement))
+    check(
+        fits,
+        "statement",
+        "a part of the answer, or the number of its sentence, from 0",
+        repr(statement),
+    )
     if answer is not None:
         find_statement(answer, statement)
 
@@ -182,7 +207,9 @@ def choose_other_answer(answer: str) -> str:
 
 def choose_other_question(question: str) -> tuple[str, str]:
     """A question that is not the one given and has nothing to do with a context, and its answer."""
-    return next(pair for pair in _OTHER_QUESTIONS if _list_letters(pair[0]) != _list_letters(question))
+    return next(
+        pair for pair in _OTHER_QUESTIONS if _list_letters(pair[0]) != _list_letters(question)
+    )
 
 
 def _list_letters(text: str) -> list[str]:

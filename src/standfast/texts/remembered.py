@@ -86,7 +86,9 @@ def _look_at(weights: Sequence[Tensor]) -> list[float]:
 
 def _read_settings(part: nn.Module) -> list[object]:
     """The numbers and names that a module has as attributes, and which hooks."""
-    plain = [value for value in vars(part).values() if isinstance(value, bool | int | float | str | list)]
+    plain = [
+        value for value in vars(part).values() if isinstance(value, bool | int | float | str | list)
+    ]
     settings = [value for value in plain if not isinstance(value, list) or _are_names(value)]
     return [settings, list(part._forward_hooks), list(part._forward_pre_hooks)]
 

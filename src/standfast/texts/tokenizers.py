@@ -71,7 +71,11 @@ class Tokenizer(ABC):
         Raises:
             ArgumentError: the tokenizer writes no strings.
         """
-        raise ArgumentError("tokenizer", "one that makes strings of tokens, for an answer", type(self.stored).__name__)
+        raise ArgumentError(
+            "tokenizer",
+            "one that makes strings of tokens, for an answer",
+            type(self.stored).__name__,
+        )
 
     def write_chat(self, messages: list[dict[str, str]]) -> str:
         """The string of a conversation, up to where the model answers.
@@ -95,11 +99,22 @@ class Tokenizer(ABC):
 class _OfTransformers(Tokenizer):
     def __init__(self, tokenizer: Any) -> None:
         check(
-            bool(getattr(tokenizer, "is_fast", False)), "tokenizer", TOKENIZERS, f"the slow {type(tokenizer).__name__}"
+            bool(getattr(tokenizer, "is_fast", False)),
+            "tokenizer",
+            TOKENIZERS,
+            f"the slow {type(tokenizer).__name__}",
         )
         self.tokenizer = tokenizer
-        self.padding, self.blank, self.mask = tokenizer.pad_token_id, tokenizer.pad_token, tokenizer.mask_token
-        self.own_padding = self.padding not in (None, tokenizer.eos_token_id, tokenizer.unk_token_id)
+        self.padding, self.blank, self.mask = (
+            tokenizer.pad_token_id,
+            tokenizer.pad_token,
+            tokenizer.mask_token,
+        )
+        self.own_padding = self.padding not in (
+            None,
+            tokenizer.eos_token_id,
+            tokenizer.unk_token_id,
+        )
         if self.padding is None:
             self.padding, self.blank = tokenizer.eos_token_id, None
         self.most = tokenizer.model_max_length if tokenizer.model_max_length < 10**9 else None
@@ -108,26 +123,48 @@ class _OfTransformers(Tokenizer):
     @property
     def stored(self) -> object:
         special = sorted(self.tokenizer.all_special_tokens)
-        return [_write_rules(self.tokenizer.backend_tokenizer), special, _find_class(self.tokenizer)]
+        return [
+            _write_rules(self.tokenizer.backend_tokenizer),
+            special,
+            _find_class(self.tokenizer),
+        ]
 
     def read(self, texts: list[str], special: bool = True) -> list[Tokens]:
-        options = {"return_offsets_mapping": True, "return_special_tokens_mask": True, "verbose": False}
+        options = {
+            "return_offsets_mapping": True,
+            "return_special_tokens_mask": True,
+            "verbose": False,
+        }
         found = self.tokenizer(texts, add_special_tokens=special, **options)
         columns = (found["input_ids"], found["offset_mapping"], found["special_tokens_mask"])
-        return [Tokens(ids, spans, list(map(bool, marks))) for ids, spans, marks in zip(*columns, strict=True)]
+        return [
+            Tokens(ids, spans, list(map(bool, marks)))
+            for ids, spans, marks in zip(*columns, strict=True)
+        ]
 
     def write(self, ids: Sequence[int]) -> str:
-        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
         return text
 
     def write_chat(self, messages: list[dict[str, str]]) -> str:
-        check(bool(getattr(self.tokenizer, "chat_template", None)), "tokenizer", NO_CHAT, "one without")
+        check(
+            bool(getattr(self.tokenizer, "chat_template", None)),
+            "tokenizer",
+            NO_CHAT,
+            "one without",
+        )
         try:
-            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            text = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True
+            )
         except Exception as error:  # a template may refuse a role, or be wrong
             roles = ", ".join(message["role"] for message in messages)
             expected = f"a chat template that takes the roles {roles}"
-            raise ArgumentError("tokenizer", expected, f"{type(error).__name__}: {error}") from error
+            raise ArgumentError(
+                "tokenizer", expected, f"{type(error).__name__}: {error}"
+            ) from error
         return str(text)
 
 
@@ -140,8 +177,14 @@ class _OfTokenizers(Tokenizer):
         self.tokenizer = own
         self.most = None if truncation is None else truncation["max_length"]
         self.keeps_end = truncation is not None and truncation["direction"] == "left"
-        names = [padding["pad_token"]] if padding else [n for n in _PADDING if own.token_to_id(n) is not None]
-        self.padding = padding["pad_id"] if padding else own.token_to_id(names[0]) if names else None
+        names = (
+            [padding["pad_token"]]
+            if padding
+            else [n for n in _PADDING if own.token_to_id(n) is not None]
+        )
+        self.padding = (
+            padding["pad_id"] if padding else own.token_to_id(names[0]) if names else None
+        )
         self.blank = next((name for name in names if own.token_to_id(name) is not None), None)
         self.mask = next((name for name in _MASKS if own.token_to_id(name) is not None), None)
 
@@ -209,7 +252,12 @@ def read_tokenizer(tokenizer: Any) -> Tokenizer:
         found = _OfWords(tokenizer)
     else:
         raise ArgumentError("tokenizer", TOKENIZERS, type(tokenizer).__name__)
-    check(found.padding is not None, "tokenizer", "one with a token for padding (tokenizer.pad_token = ...)", "none")
+    check(
+        found.padding is not None,
+        "tokenizer",
+        "one with a token for padding (tokenizer.pad_token = ...)",
+        "none",
+    )
     return found
 
 
@@ -234,7 +282,9 @@ class Reading:
         return self.first + int(own[0]) if len(own) else 0
 
 
-def assign_tokens(tokens: Tokens, written: Written, offset: int, most: int | None, keeps_end: bool = False) -> Reading:
+def assign_tokens(
+    tokens: Tokens, written: Written, offset: int, most: int | None, keeps_end: bool = False
+) -> Reading:
     """Which words the tokens of a string belong to.
 
     A token belongs to the words that it has characters of. One without a character, such as a mark of a beginning,
@@ -261,7 +311,10 @@ def assign_tokens(tokens: Tokens, written: Written, offset: int, most: int | Non
     excess = 0 if most is None else min(max(0, len(ids) - most), last - first)
     if excess:
         cut = slice(first, first + excess) if keeps_end else slice(last - excess, last)
-        ids, spans = np.delete(ids, cut), np.delete(spans, slice(cut.start - first, cut.stop - first), axis=0)
+        ids, spans = (
+            np.delete(ids, cut),
+            np.delete(spans, slice(cut.start - first, cut.stop - first), axis=0),
+        )
         last -= excess
     # of words that are left out, which have no characters, none is found
     lefts = np.searchsorted(written.ends, spans[:, 0], side="right")

@@ -50,7 +50,8 @@ def _find_words(text: str) -> Iterator[tuple[int, int, int]]:
         start, place = place, place + 1
         if kinds[start] == "a":
             while place < len(text) and (
-                kinds[place] in "a+" or (text[place] in _INNER and kinds[place + 1 : place + 2] == "a")
+                kinds[place] in "a+"
+                or (text[place] in _INNER and kinds[place + 1 : place + 2] == "a")
             ):
                 place += 1
         else:
@@ -68,7 +69,9 @@ def _find_kind(letter: str) -> str:
     if category[0] == "M" or category == "Cf" or "EMOJI MODIFIER" in unicodedata.name(letter, ""):
         return "+"
     if category[0] in "LN":
-        return "." if ord(letter) > 0xE00 and unicodedata.name(letter, "").startswith(_SINGLE) else "a"
+        return (
+            "." if ord(letter) > 0xE00 and unicodedata.name(letter, "").startswith(_SINGLE) else "a"
+        )
     return "."
 
 
@@ -83,7 +86,8 @@ def mark_sentences(words: Sequence[Word]) -> list[Word]:
     found: list[Word] = []
     closed = False
     for word, after in zip(words, [*words[1:], None], strict=True):
-        follows = closed and not word.gap and not word.text.isalnum()  # such as a quote behind the mark
+        # such as a quote behind the mark
+        follows = closed and not word.gap and not word.text.isalnum()
         closed = word.text in _LAST or follows
         ends = after is None or (closed and (bool(after.gap) or word.text in _LAST_WITHOUT_BLANK))
         found.append(word._replace(ends=ends))
@@ -97,7 +101,12 @@ def encode_texts(texts: Sequence[Sequence[Word]]) -> Tensor:
         ArgumentError: a text without a word, or one that is so long that the rows of all become too large (see
             `standfast.files.find_room`).
     """
-    check(len(texts) > 0 and all(map(len, texts)), "texts", "texts of at least one word", "an empty one")
+    check(
+        len(texts) > 0 and all(map(len, texts)),
+        "texts",
+        "texts of at least one word",
+        "an empty one",
+    )
     longest = max(map(len, texts))
     letters = sum(len(word.text) for words in texts for word in words)
     fits = len(texts) * longest * _BYTES <= find_room(letters)
@@ -143,7 +152,9 @@ def write_text(codes: Sequence[float] | Array) -> Written:
 
 def sum_sentences(maps: Tensor, codes: Tensor) -> Tensor:
     """Maps of words `(N, W)` with, at each word, the sum over its sentence, as the codes `(N, W)` mark sentences."""
-    ends = torch.tensor([[decode_word(code).ends for code in row] for row in codes.tolist()], device=maps.device)
+    ends = torch.tensor(
+        [[decode_word(code).ends for code in row] for row in codes.tolist()], device=maps.device
+    )
     number = ends.long().cumsum(1) - ends.long()  # of the sentence of each word
     sums = torch.zeros_like(maps).scatter_add(1, number, maps)
     return sums.gather(1, number)

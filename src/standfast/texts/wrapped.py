@@ -65,9 +65,13 @@ def _read_arguments(module: nn.Module) -> _Arguments:
     except (TypeError, ValueError):  # a `forward` that is not written in Python
         return _Arguments((), 2, False, False)
     kinds = [parameter.kind for parameter in parameters]
-    by_position = kinds.count(Parameter.POSITIONAL_ONLY) + kinds.count(Parameter.POSITIONAL_OR_KEYWORD)
+    by_position = kinds.count(Parameter.POSITIONAL_ONLY) + kinds.count(
+        Parameter.POSITIONAL_OR_KEYWORD
+    )
     names = tuple(parameter.name for parameter in parameters)
-    return _Arguments(names, by_position, Parameter.VAR_POSITIONAL in kinds, Parameter.VAR_KEYWORD in kinds)
+    return _Arguments(
+        names, by_position, Parameter.VAR_POSITIONAL in kinds, Parameter.VAR_KEYWORD in kinds
+    )
 
 
 def _takes_anything(module: nn.Module) -> bool:

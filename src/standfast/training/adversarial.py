@@ -60,7 +60,9 @@ class Pgd:
         check_integer(self.steps, "steps")
         check_number(self.step, "step", above=0)
 
-    def __call__(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+    def __call__(
+        self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> Tensor:
         """Perturb `inputs` (N, ...) within the ball and the bounds, to increase the loss for `labels` (N,).
 
         Returns the last point of the ascent, which need not be the best one. `module` runs in eval mode, that is
@@ -74,7 +76,9 @@ class Pgd:
         check_bounds(inputs, self.bounds)
         return self.ascend(module, inputs, labels, generator)
 
-    def ascend(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+    def ascend(
+        self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> Tensor:
         """The same without checks of the data: they would have to wait for the device."""
         lower, upper = (_to_tensor(bound, inputs) for bound in self.bounds)
         centre = inputs.detach()
@@ -82,7 +86,9 @@ class Pgd:
         delta = project_offset(self._draw_start(centre, generator), self.ball, below, above)
         with set_mode(module, training=False):
             for _ in range(self.steps):
-                direction = self._choose_direction(compute_loss_gradient(module, centre + delta, labels))
+                direction = self._choose_direction(
+                    compute_loss_gradient(module, centre + delta, labels)
+                )
                 delta = project_offset(delta + self.step * direction, self.ball, below, above)
         # centre + (bound - centre) may differ from the bound in the last bit
         return torch.minimum(torch.maximum(centre + delta, lower), upper)
@@ -165,11 +171,16 @@ def project_offset(delta: Tensor, ball: Ball, below: Tensor, above: Tensor) -> T
         return clipped
     scale = _find_scale(delta, ball.radius, below, above, outside)
     nearest = torch.minimum(torch.maximum(broadcast_rows(scale, delta) * delta, below), above)
-    excess = nearest.flatten(1).norm(dim=1) / ball.radius if ball.radius > 0 else torch.ones_like(scale)
-    return nearest / broadcast_rows(excess.clamp(min=1), delta)  # rounding may exceed the radius in the last bit
+    excess = (
+        nearest.flatten(1).norm(dim=1) / ball.radius if ball.radius > 0 else torch.ones_like(scale)
+    )
+    # rounding may exceed the radius in the last bit
+    return nearest / broadcast_rows(excess.clamp(min=1), delta)
 
 
-def _find_scale(delta: Tensor, radius: float, below: Tensor, above: Tensor, outside: Tensor) -> Tensor:
+def _find_scale(
+    delta: Tensor, radius: float, below: Tensor, above: Tensor, outside: Tensor
+) -> Tensor:
     """The s of each row for which `clip(s delta)` has the norm `radius`, `(N,)`; 1 for rows that are not `outside`."""
     square = delta.flatten(1).square()
     limit = torch.where(delta > 0, above, below).expand_as(delta).flatten(1).square()

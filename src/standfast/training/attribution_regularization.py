@@ -107,12 +107,15 @@ def compute_loss_path(
     with torch.enable_grad():
         along = torch.arange(first, points, device=inputs.device, dtype=inputs.dtype) / (points - 1)
         along = along.reshape(1, -1, *[1] * (inputs.ndim - 1))
-        rows = torch.lerp(inputs[:, None], perturbed[:, None], along).flatten(0, 1)  # exact at both ends
+        # exact at both ends
+        rows = torch.lerp(inputs[:, None], perturbed[:, None], along).flatten(0, 1)
         if not rows.requires_grad:
             rows.requires_grad_()
         logits = module(rows)
         losses = F.cross_entropy(logits, labels.repeat_interleave(points - first), reduction="none")
-        (gradient,) = torch.autograd.grad(losses.sum(), rows, create_graph=True, materialize_grads=True)
+        (gradient,) = torch.autograd.grad(
+            losses.sum(), rows, create_graph=True, materialize_grads=True
+        )
         gradient = gradient.reshape(len(inputs), points - first, *inputs.shape[1:])
         losses = losses.reshape(len(inputs), points - first)
         logits = logits.reshape(len(inputs), points - first, *logits.shape[1:])
@@ -150,23 +153,33 @@ class AttributionAscent:
     norm_weight: float = 1.0
     bounds: Bounds = (-math.inf, math.inf)
 
-    def ascend(self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+    def ascend(
+        self, module: nn.Module, inputs: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> Tensor:
         """Perturb `inputs` (N, ...) within the ball and the bounds, to increase the objective for `labels` (N,).
 
         Returns the last point of the ascent, which need not be the best one. `module` runs in eval mode. Its modes are
         restored afterwards, and its parameters get no gradients.
         """
         centre = inputs.detach()
-        least, greatest = (bound.to(centre) if isinstance(bound, Tensor) else bound for bound in self.bounds)
+        least, greatest = (
+            bound.to(centre) if isinstance(bound, Tensor) else bound for bound in self.bounds
+        )
         lower = (centre - self.radius).clamp(min=least)
         upper = (centre + self.radius).clamp(max=greatest)
-        uniform = torch.rand(centre.shape, generator=generator, device=generator.device, dtype=centre.dtype)
+        uniform = torch.rand(
+            centre.shape, generator=generator, device=generator.device, dtype=centre.dtype
+        )
         perturbed = torch.lerp(lower, upper, uniform.to(centre.device))
         with set_mode(module, training=False):
-            at_inputs = compute_loss_gradient(module, centre, labels) if self.norm_weight > 0 else None
+            at_inputs = (
+                compute_loss_gradient(module, centre, labels) if self.norm_weight > 0 else None
+            )
             for _ in range(self.steps):
                 direction = self._differentiate(module, centre, perturbed, labels, at_inputs).sign()
-                perturbed = torch.minimum(torch.maximum(perturbed + self.step * direction, lower), upper)
+                perturbed = torch.minimum(
+                    torch.maximum(perturbed + self.step * direction, lower), upper
+                )
         return perturbed
 
     def compute_objective(self, path: LossPath) -> Tensor:
@@ -174,14 +187,21 @@ class AttributionAscent:
         return self.loss_weight * path.losses[:, -1] + self.norm_weight * path.norms()
 
     def _differentiate(
-        self, module: nn.Module, centre: Tensor, perturbed: Tensor, labels: Tensor, at_inputs: Tensor | None
+        self,
+        module: nn.Module,
+        centre: Tensor,
+        perturbed: Tensor,
+        labels: Tensor,
+        at_inputs: Tensor | None,
     ) -> Tensor:
         """The derivative of the objective by `perturbed`. Without the norm it needs no second derivative."""
         if at_inputs is None:
             return self.loss_weight * compute_loss_gradient(module, perturbed, labels)
         with torch.enable_grad():
             end = perturbed.detach().requires_grad_()
-            path = compute_loss_path(module, centre, end, labels, points=self.points, at_inputs=at_inputs)
+            path = compute_loss_path(
+                module, centre, end, labels, points=self.points, at_inputs=at_inputs
+            )
             (derivative,) = torch.autograd.grad(self.compute_objective(path).sum(), end)
         return derivative
 

@@ -55,7 +55,9 @@ class Calibrated(Scheme):
         """The loss in one part."""
         logits = batch.logits(batch.inputs)
         if logits.shape[1] != 2:
-            raise ModelError(f"calibrated: expected a module with two classes, got {logits.shape[1]}")
+            raise ModelError(
+                f"calibrated: expected a module with two classes, got {logits.shape[1]}"
+            )
         target = batch.extra("f_norm").to(logits.dtype)
         distance = F.mse_loss(logits.softmax(dim=1)[:, 1], target)
         yield Part(F.cross_entropy(logits, batch.labels) + self.weight * distance, logits, 1.0)

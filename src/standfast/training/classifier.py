@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from standfast.errors import check
-from standfast.training.loop import Augmentation, Epoch, Training, get_device, measure_share, seed_from
+from standfast.training.loop import (
+    Augmentation,
+    Epoch,
+    Training,
+    get_device,
+    measure_share,
+    seed_from,
+)
 
 __all__ = [
     "Augmentation",
@@ -91,7 +98,9 @@ def accuracy(module: nn.Module, inputs: Tensor, labels: Tensor, *, batch_size: i
     0.75
     """
     with torch.no_grad():
-        return measure_share(module, inputs, labels, batch_size, lambda x, y: module(x).argmax(dim=1) == y)
+        return measure_share(
+            module, inputs, labels, batch_size, lambda x, y: module(x).argmax(dim=1) == y
+        )
 
 
 def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2) -> Tensor:
@@ -106,7 +115,9 @@ def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2)
     check(inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(inputs.shape))
     check(pixels >= 0, "pixels", "at least 0", pixels)
     count, _, height, width = inputs.shape
-    offsets = torch.randint(2 * pixels + 1, (2, count, 1), generator=generator, device=generator.device)
+    offsets = torch.randint(
+        2 * pixels + 1, (2, count, 1), generator=generator, device=generator.device
+    )
     down, right = offsets.to(inputs.device)
     rows = down + torch.arange(height, device=inputs.device)  # (N, H)
     columns = right + torch.arange(width, device=inputs.device)  # (N, W)
@@ -127,12 +138,19 @@ def random_flip(inputs: Tensor, generator: torch.Generator) -> Tensor:
     torch.Size([2, 1, 5, 5])
     """
     check(inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(inputs.shape))
-    mirrored = torch.randint(2, (len(inputs), 1, 1, 1), generator=generator, device=generator.device)
+    mirrored = torch.randint(
+        2, (len(inputs), 1, 1, 1), generator=generator, device=generator.device
+    )
     return torch.where(mirrored.to(inputs.device) == 1, inputs.flip(3), inputs)
 
 
 def random_noise_blocks(
-    inputs: Tensor, generator: torch.Generator, *, block: int = 7, most: float = 0.8, chance: float = 0.5
+    inputs: Tensor,
+    generator: torch.Generator,
+    *,
+    block: int = 7,
+    most: float = 0.8,
+    chance: float = 0.5,
 ) -> Tensor:
     """Replace random blocks of each series of `inputs` (N, C, T) by standard normal noise: for standardised inputs.
 
@@ -163,7 +181,9 @@ def random_noise_blocks(
     device = generator.device
     change, share = torch.rand(2, len(inputs), 1, 1, generator=generator, device=device)
     share = torch.where(change < chance, most * share, 0.0)
-    centres = torch.rand(inputs.shape, generator=generator, device=device) < 1 - (1 - share) ** (1 / block)
+    centres = torch.rand(inputs.shape, generator=generator, device=device) < 1 - (1 - share) ** (
+        1 / block
+    )
     covered = F.max_pool1d(centres.to(torch.float32), block, stride=1, padding=block // 2) > 0
     noise = torch.randn(inputs.shape, generator=generator, device=device)
     return torch.where(covered.to(inputs.device), noise.to(inputs), inputs)

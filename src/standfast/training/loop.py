@@ -99,11 +99,23 @@ class Training:
         check_integer(self.batch_size, "batch_size")
         check_number(self.learning_rate, "learning_rate", above=0)
         check_number(self.weight_decay, "weight_decay", least=0)
-        check(self.precision in PRECISIONS, "precision", "float32, bfloat16 or float16", self.precision)
+        check(
+            self.precision in PRECISIONS,
+            "precision",
+            "float32, bfloat16 or float16",
+            self.precision,
+        )
         check_choice(self.optimizer, "optimizer", OPTIMIZERS)
         check_bounds(self.inputs, self.bounds)
-        parameters = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
+        parameters = [
+            parameter for parameter in self.module.parameters() if parameter.requires_grad
+        ]
+        check(
+            len(parameters) > 0,
+            "module",
+            "a module with parameters that require a gradient",
+            "none",
+        )
         self.extras = {name: self._check_extra(name) for name in self.scheme.extras}
         self.device = get_device(self.module)
         self.batches = math.ceil(len(self.inputs) / self.batch_size)  # in an epoch
@@ -118,14 +130,21 @@ class Training:
         else:
             self.descent = torch.optim.RAdam(parameters, **options, decoupled_weight_decay=True)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=is_half)
-        self._global: dict[str, Tensor] | None = None  # the random state of dropout, after the first epoch
+        self._global: dict[str, Tensor] | None = (
+            None  # the random state of dropout, after the first epoch
+        )
 
     def _check_extra(self, name: str) -> Tensor:
         got = f"extras {', '.join(self.extras)}" if self.extras else "no extras"
         expected = f"values for each sample, which the scheme {self.scheme.name} needs"
         check(name in self.extras, f"extras[{name!r}]", expected, got)
         values, count = self.extras[name], len(self.inputs)
-        check(values.shape[:1] == (count,), f"extras[{name!r}]", f"shape ({count}, ...)", tuple(values.shape))
+        check(
+            values.shape[:1] == (count,),
+            f"extras[{name!r}]",
+            f"shape ({count}, ...)",
+            tuple(values.shape),
+        )
         return values
 
     def run(
@@ -147,7 +166,11 @@ class Training:
             DivergedError: the loss is no longer finite; a `ModelError`.
         """
         try:
-            with set_mode(self.module, training=True), self._restore_random_state(), torch.enable_grad():
+            with (
+                set_mode(self.module, training=True),
+                self._restore_random_state(),
+                torch.enable_grad(),
+            ):
                 while self.epoch < self.epochs:
                     epoch = self._run_epoch(step)
                     self._global = _get_global_state(self.device)
@@ -182,9 +205,13 @@ class Training:
     def _run_epoch(self, step: Callable[[int, int], None] | None) -> Epoch:
         loss_sum = torch.zeros((), device=self.device)
         correct = torch.zeros((), device=self.device)
-        order = torch.randperm(len(self.inputs), generator=self.generator, device=self.generator.device)
+        order = torch.randperm(
+            len(self.inputs), generator=self.generator, device=self.generator.device
+        )
         steps = self.epochs * self.batches
-        for number, chosen in enumerate(torch.split(order, self.batch_size), self.epoch * self.batches):
+        for number, chosen in enumerate(
+            torch.split(order, self.batch_size), self.epoch * self.batches
+        ):
             batch = self._make_batch(chosen, number)
             for group in self.descent.param_groups:
                 group["lr"] = self.learning_rate * compute_learning_rate_factor(number, steps)
@@ -211,8 +238,13 @@ class Training:
         labels = self.labels[chosen.to(self.labels.device)].to(self.device)
         epoch = (number + 1) / self.batches
         inputs = inputs.to(self.device)
-        extras = {name: values[chosen.to(values.device)].to(self.device) for name, values in self.extras.items()}
-        return Batch(self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision, extras)
+        extras = {
+            name: values[chosen.to(values.device)].to(self.device)
+            for name, values in self.extras.items()
+        }
+        return Batch(
+            self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision, extras
+        )
 
     @contextmanager
     def _restore_random_state(self) -> Iterator[None]:
@@ -250,7 +282,12 @@ def compute_learning_rate_factor(step: int, steps: int) -> float:
 
 def check_data(inputs: Tensor, labels: Tensor) -> None:
     """Raise `ArgumentError` unless `inputs` are floats (N, ...), N >= 1, and `labels` int64 (N,)."""
-    check(inputs.ndim >= 2 and len(inputs) >= 1, "inputs", "a batch (N, ...), N >= 1", tuple(inputs.shape))
+    check(
+        inputs.ndim >= 2 and len(inputs) >= 1,
+        "inputs",
+        "a batch (N, ...), N >= 1",
+        tuple(inputs.shape),
+    )
     check(inputs.is_floating_point(), "inputs", "floating point numbers", inputs.dtype)
     check(labels.dtype == torch.int64, "labels", "int64", labels.dtype)
     expected = f"one label per input, shape ({len(inputs)},)"
@@ -258,7 +295,11 @@ def check_data(inputs: Tensor, labels: Tensor) -> None:
 
 
 def measure_share(
-    module: nn.Module, inputs: Tensor, labels: Tensor, batch_size: int, is_right: Callable[[Tensor, Tensor], Tensor]
+    module: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    batch_size: int,
+    is_right: Callable[[Tensor, Tensor], Tensor],
 ) -> float:
     """The share, in [0, 1], of `inputs` (N, ...) with `labels` (N,) for which a function of a batch is true, bool (B,).
 
@@ -269,7 +310,9 @@ def measure_share(
     device = get_device(module)
     with set_mode(module, training=False):
         batches = zip(torch.split(inputs, batch_size), torch.split(labels, batch_size), strict=True)
-        return sum(int(is_right(x.to(device), y.to(device)).sum()) for x, y in batches) / len(inputs)
+        return sum(int(is_right(x.to(device), y.to(device)).sum()) for x, y in batches) / len(
+            inputs
+        )
 
 
 def get_device(module: nn.Module) -> torch.device:
@@ -311,6 +354,8 @@ def _list_cuda(device: torch.device) -> list[torch.device]:
 
 def check_bounds(inputs: Tensor, bounds: Bounds) -> None:
     """Raise `ArgumentError` unless all `inputs` lie within the bounds."""
-    lower, upper = (torch.as_tensor(bound, dtype=inputs.dtype, device=inputs.device) for bound in bounds)
+    lower, upper = (
+        torch.as_tensor(bound, dtype=inputs.dtype, device=inputs.device) for bound in bounds
+    )
     inside = bool(((inputs >= lower) & (inputs <= upper)).all())
     check(inside, "inputs", "values within the bounds", "values outside of them")

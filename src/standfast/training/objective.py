@@ -36,12 +36,15 @@ class Batch:
     epoch: float  # passes over the data including this batch, in (0, epochs]
     bounds: Bounds = (-float("inf"), float("inf"))  # of every input
     precision: torch.dtype = torch.float32
-    extras: Mapping[str, Tensor] = field(default_factory=dict)  # (N, ...) each, those that the scheme needs
+    # (N, ...) each, those that the scheme needs
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
 
     def autocast(self) -> AbstractContextManager[None]:
         """A context in which the module computes in the precision of the training."""
         mixed = self.precision != torch.float32
-        context: AbstractContextManager[None] = torch.autocast(self.inputs.device.type, self.precision, enabled=mixed)
+        context: AbstractContextManager[None] = torch.autocast(
+            self.inputs.device.type, self.precision, enabled=mixed
+        )
         return context
 
     def logits(self, inputs: Tensor) -> Tensor:

@@ -65,9 +65,19 @@ class InputDerivatives:
     gradient: Tensor = field(init=False, repr=False)  # (N, ...), for each row that of its own loss
 
     def __post_init__(self) -> None:
-        check(self.inputs.requires_grad, "inputs", "a tensor that requires a gradient", "one that does not")
+        check(
+            self.inputs.requires_grad,
+            "inputs",
+            "a tensor that requires a gradient",
+            "one that does not",
+        )
         shape = tuple(self.losses.shape)
-        check(shape == self.inputs.shape[:1], "losses", f"one for each of {len(self.inputs)} inputs", shape)
+        check(
+            shape == self.inputs.shape[:1],
+            "losses",
+            f"one for each of {len(self.inputs)} inputs",
+            shape,
+        )
         (gradient,) = torch.autograd.grad(self.losses.sum(), self.inputs, create_graph=True)
         set_fields(self, gradient=gradient)
 
@@ -85,17 +95,21 @@ class InputDerivatives:
             ArgumentError: fewer than one probe.
         """
         check_integer(probes, "probes")
-        products = torch.stack([self._multiply_hessian(generator) for _ in range(probes)], dim=1)  # (N, probes, ...)
+        # (N, probes, ...)
+        products = torch.stack([self._multiply_hessian(generator) for _ in range(probes)], dim=1)
         norms: Tensor = torch.linalg.vector_norm(products.flatten(1), dim=1) / probes**0.5
         return norms
 
     def _multiply_hessian(self, generator: torch.Generator) -> Tensor:
         """`H v` for each row, with independent random signs v."""
         device = generator.device
-        heads = torch.randint(2, self.inputs.shape, generator=generator, device=device, dtype=torch.int8)
+        heads = torch.randint(
+            2, self.inputs.shape, generator=generator, device=device, dtype=torch.int8
+        )
         signs = (2 * heads - 1).to(self.gradient.device, self.gradient.dtype)
         along = (self.gradient * signs).sum()
-        if not along.requires_grad:  # a loss linear in the inputs, with nothing left to differentiate
+        # a loss linear in the inputs, with nothing left to differentiate
+        if not along.requires_grad:
             return torch.zeros_like(self.inputs)
         (product,) = torch.autograd.grad(along, self.inputs, create_graph=True, allow_unused=True)
         return torch.zeros_like(self.inputs) if product is None else product

@@ -81,7 +81,9 @@ class GradientHessian(Scheme):
     def parts(self, batch: Batch) -> Iterator[Part]:
         inputs = batch.inputs.detach().requires_grad_()
         logits = batch.logits(inputs)
-        derivatives = InputDerivatives(F.cross_entropy(logits, batch.labels, reduction="none"), inputs)
+        derivatives = InputDerivatives(
+            F.cross_entropy(logits, batch.labels, reduction="none"), inputs
+        )
         penalties = []
         if self.gradient_weight:
             penalties.append(self.gradient_weight * derivatives.compute_gradient_norms())
@@ -96,7 +98,9 @@ class GradientHessian(Scheme):
             words.append(f"{self.gradient_weight:g} x 2-norm of its input gradient")
         if self.hessian_weight:
             probes = f"{self.probes} Hutchinson probe{'s' if self.probes > 1 else ''}"
-            words.append(f"{self.hessian_weight:g} x Frobenius norm of its input Hessian ({probes})")
+            words.append(
+                f"{self.hessian_weight:g} x Frobenius norm of its input Hessian ({probes})"
+            )
         return f"gradient and Hessian norm: {' + '.join(words)}"
 
 
@@ -135,7 +139,12 @@ class Adversarial(Scheme):
     def attack(self, bounds: Bounds, share: float = 1.0) -> Pgd:
         """The ascent within `share` times the radius and the bounds of the inputs."""
         ball = LinfBall(share * self.radius) if self.norm == "linf" else L2Ball(share * self.radius)
-        return Pgd(ball, self.steps, share * _choose_step_length(self.radius, self.steps, self.step), bounds)
+        return Pgd(
+            ball,
+            self.steps,
+            share * _choose_step_length(self.radius, self.steps, self.step),
+            bounds,
+        )
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
@@ -159,7 +168,8 @@ class _AttributionScheme(Scheme):
 
     differentiates: ClassVar[bool] = True
     title: ClassVar[str]
-    joint: ClassVar[bool]  # whether the cross-entropy is that of the perturbed inputs, and part of the maximum
+    # whether the cross-entropy is that of the perturbed inputs, and part of the maximum
+    joint: ClassVar[bool]
 
     radius: float = 0.3
     weight: float = 1.0
@@ -180,7 +190,13 @@ class _AttributionScheme(Scheme):
         length = _choose_step_length(self.radius, self.steps, self.step)
         loss_weight, norm_weight = (1.0, self.weight) if self.joint else (0.0, 1.0)
         return AttributionAscent(
-            share * self.radius, self.steps, share * length, self.points_in_attack, loss_weight, norm_weight, bounds
+            share * self.radius,
+            self.steps,
+            share * length,
+            self.points_in_attack,
+            loss_weight,
+            norm_weight,
+            bounds,
         )
 
     def parts(self, batch: Batch) -> Iterator[Part]:
@@ -188,9 +204,13 @@ class _AttributionScheme(Scheme):
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
             perturbed = attack.ascend(batch.module, batch.inputs, batch.labels, batch.generator)
-        path = compute_loss_path(batch.logits, batch.inputs, perturbed, batch.labels, points=self.points)
+        path = compute_loss_path(
+            batch.logits, batch.inputs, perturbed, batch.labels, points=self.points
+        )
         end = -1 if self.joint else 0
-        yield Part((path.losses[:, end] + self.weight * path.norms()).mean(), path.logits[:, end], 1.0)
+        yield Part(
+            (path.losses[:, end] + self.weight * path.norms()).mean(), path.logits[:, end], 1.0
+        )
 
     def describe(self) -> str:
         norm = f"{self.weight:g} x 1-norm of its integrated gradients from the inputs to"

@@ -81,7 +81,10 @@ architectures.add("vit", VisionTransformer)
 
 _TanhLeNet5 = partial(LeNet5, activation="tanh", pooling="average", side=32)
 _ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
-    **dict.fromkeys(("lenet5-fashion-mnist", "lenet5-fashion-mnist-ig-sum-norm", "lenet5-fashion-mnist-pgd"), LeNet5),
+    **dict.fromkeys(
+        ("lenet5-fashion-mnist", "lenet5-fashion-mnist-ig-sum-norm", "lenet5-fashion-mnist-pgd"),
+        LeNet5,
+    ),
     **{f"lenet5-mnist{end}": LeNet5 for end in ("", "-ig-sum-norm", "-pgd045", "-pgd075")},
     "resnet18w16-cifar10": partial(ResNet18, width=16),
     "dla34w2-cifar10": partial(DLA34, width=2),
@@ -97,7 +100,15 @@ _ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
 models: Registry[Callable[[], nn.Module]] = Registry("model")
 for _name, _architecture in _ARCHITECTURES.items():
     models.add(_name, _architecture)
-for _scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "pgd-linf01", "plain"):  # of SAFARI's Table 3
+# of SAFARI's Table 3
+for _scheme in (
+    "gradient",
+    "gradient-hessian",
+    "hessian",
+    "pgd",
+    "pgd-linf01",
+    "plain",
+):
     models.add(f"lenet5-mnist-{_scheme}", LeNet5)
     models.add(f"lenet5-tanh-mnist-{_scheme}", _TanhLeNet5)
 
@@ -146,9 +157,12 @@ def load(name: str, pretrained: bool = True) -> nn.Module:
     if content is None:
         return module.eval()
     try:
-        module.load_state_dict(load_safetensors(content))  # float16 in the file becomes the float32 of the module
+        # float16 in the file becomes the float32 of the module
+        module.load_state_dict(load_safetensors(content))
     except (SafetensorError, RuntimeError) as error:
-        raise MissingWeightsError(f"model {name}: {name}.safetensors does not fit: {error}") from error
+        raise MissingWeightsError(
+            f"model {name}: {name}.safetensors does not fit: {error}"
+        ) from error
     return module.eval()
 
 

@@ -14,7 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError, UnknownNameError, check
+from standfast.errors import (
+    ArgumentError,
+    MissingExtraError,
+    ModelError,
+    StandfastError,
+    UnknownNameError,
+    check,
+)
 from standfast.model import ForwardWrapper, Model
 
 
@@ -57,7 +64,8 @@ class Normalised(nn.Module):
         """
         size = self.input_size or (len(self.mean), "H", "W")
         expected = f"module: expected images of shape (N, {', '.join(map(str, size))}), got {tuple(x.shape)}"
-        if x.ndim != 4 or x.shape[1] != len(self.mean):  # a single channel would be broadcast to all
+        # a single channel would be broadcast to all
+        if x.ndim != 4 or x.shape[1] != len(self.mean):
             raise ModelError(expected)
         try:
             out: Tensor = self.module((x - self.mean) / self.std)
@@ -89,7 +97,9 @@ def from_hub(name: str, pretrained: bool = True) -> nn.Module:
     except (OSError, RuntimeError) as error:  # no network, a broken download
         if isinstance(error, StandfastError | ImportError):
             raise
-        raise StandfastError(f"model {name}: its weights cannot be loaded: {type(error).__name__}: {error}") from error
+        raise StandfastError(
+            f"model {name}: its weights cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
 
 
 def from_timm(model: nn.Module, **options: Any) -> Model:
@@ -117,7 +127,9 @@ def _load_timm(name: str, pretrained: bool) -> nn.Module:
 
 def _normalise_timm(timm: Any, module: nn.Module) -> Normalised:
     config = timm.data.resolve_data_config({}, model=module)
-    return Normalised(module, tuple(config["mean"]), tuple(config["std"]), tuple(config["input_size"]))
+    return Normalised(
+        module, tuple(config["mean"]), tuple(config["std"]), tuple(config["input_size"])
+    )
 
 
 def from_transformers(model: nn.Module, processor: Any, **options: Any) -> Model:
@@ -151,19 +163,32 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
     """The model with its processor's arithmetic before it."""
 
     def read_option(name: str, default: Any = None) -> Any:
-        value = processor.get(name) if isinstance(processor, Mapping) else getattr(processor, name, None)
+        value = (
+            processor.get(name)
+            if isinstance(processor, Mapping)
+            else getattr(processor, name, None)
+        )
         return default if value is None else value
 
     mean = _check_channels(read_option("image_mean"), "image_mean")
     std = _check_channels(read_option("image_std"), "image_std")
-    check(len(mean) == len(std), "processor", "as many numbers in image_std as in image_mean", f"{len(std)}")
+    check(
+        len(mean) == len(std),
+        "processor",
+        "as many numbers in image_std as in image_mean",
+        f"{len(std)}",
+    )
     if not read_option("do_normalize", True):
         mean, std = (0.0,) * len(mean), (1.0,) * len(std)
     # the processor expects values in [0, 255], which are 255 times ours
-    factor = 255 * (read_option("rescale_factor", 1 / 255) if read_option("do_rescale", True) else 1.0)
+    factor = 255 * (
+        read_option("rescale_factor", 1 / 255) if read_option("do_rescale", True) else 1.0
+    )
     mean = tuple(value / factor for value in mean)
     std = tuple(value / factor for value in std)
-    height, width = _read_size(read_option("crop_size" if read_option("do_center_crop", False) else "size"))
+    height, width = _read_size(
+        read_option("crop_size" if read_option("do_center_crop", False) else "size")
+    )
     shape = None if height is None or width is None else (len(mean), height, width)
     return Normalised(ForwardWrapper(model, forward_pixels), mean, std, shape)
 
@@ -175,8 +200,17 @@ def forward_pixels(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def _check_channels(values: Any, name: str) -> tuple[float, ...]:
-    fits = isinstance(values, Sequence) and len(values) > 0 and all(isinstance(value, int | float) for value in values)
-    check(fits, "processor", f"an image processor with {name}, a number for each channel", repr(values))
+    fits = (
+        isinstance(values, Sequence)
+        and len(values) > 0
+        and all(isinstance(value, int | float) for value in values)
+    )
+    check(
+        fits,
+        "processor",
+        f"an image processor with {name}, a number for each channel",
+        repr(values),
+    )
     return tuple(float(value) for value in values)
 
 
@@ -184,7 +218,11 @@ def _read_size(size: Any) -> tuple[int | None, int | None]:
     """Height and width from the configuration of a processor; None if it has the length of one edge only."""
     if isinstance(size, int):
         return size, size
-    values = size if isinstance(size, Mapping) else {name: getattr(size, name, None) for name in ("height", "width")}
+    values = (
+        size
+        if isinstance(size, Mapping)
+        else {name: getattr(size, name, None) for name in ("height", "width")}
+    )
     return values.get("height"), values.get("width")
 
 
@@ -198,9 +236,13 @@ def _load_transformers(name: str, pretrained: bool) -> nn.Module:
         kind = transformers.AutoModelForImageClassification
         if pretrained:
             return _add_processing(kind.from_pretrained(name), processor)
-        return _add_processing(kind.from_config(transformers.AutoConfig.from_pretrained(name)), processor)
+        return _add_processing(
+            kind.from_config(transformers.AutoConfig.from_pretrained(name)), processor
+        )
     except ValueError as error:  # the model is no image classifier
-        raise ArgumentError("model", "an image classifier of transformers", f"{name}: {error}") from error
+        raise ArgumentError(
+            "model", "an image classifier of transformers", f"{name}: {error}"
+        ) from error
     finally:
         if had_progress_bar:
             logging.enable_progress_bar()
@@ -230,7 +272,11 @@ def import_package(name: str) -> Any:
 
     try:
         return importlib.import_module(name)
-    except (ImportError, RuntimeError) as error:  # torchvision built for another torch raises a RuntimeError
+    except (
+        ImportError,
+        RuntimeError,
+    ) as error:
+        # torchvision built for another torch raises a RuntimeError
         raise MissingExtraError(f"{name} ({type(error).__name__}: {error})", "hub") from error
 
 

@@ -31,10 +31,16 @@ from standfast.tasks.sources import has_method
 
 #: what the names of files with a pickled estimator end with
 PICKLES = (".joblib", ".pickle", ".pkl")
-_TITLES = {"torchscript": "TorchScript program", "export": "torch.export program", "pickle": "pickled estimator"}
+_TITLES = {
+    "torchscript": "TorchScript program",
+    "export": "torch.export program",
+    "pickle": "pickled estimator",
+}
 
 
-def check_program(content: bytes, name: str, trust: bool = False) -> Literal["torchscript", "export", "pickle"]:
+def check_program(
+    content: bytes, name: str, trust: bool = False
+) -> Literal["torchscript", "export", "pickle"]:
     """Which kind of program a file holds, by what is in its archive; a pickle by its name.
 
     Args:
@@ -46,7 +52,9 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
         ArgumentError: none of them; says what the file looks like. Or it can run code, and is not trusted.
     """
     if name.endswith(PICKLES):
-        expected = f"trust: true beside {name}, because opening a pickle runs the code that it names"
+        expected = (
+            f"trust: true beside {name}, because opening a pickle runs the code that it names"
+        )
         check(trust, "path", expected, "no trust")
         return "pickle"
     try:
@@ -69,7 +77,9 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
         got += f", which is {pickled_module}"
     elif name.endswith(".safetensors") or _has_member(members, "/data.pkl"):
         got += ", which looks like weights: those go with a function"
-    raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(PICKLES)})", got)
+    raise ArgumentError(
+        "path", f"a TorchScript or torch.export file, or a pickle ({', '.join(PICKLES)})", got
+    )
 
 
 def _has_member(members: Sequence[str], *endings: str) -> bool:
@@ -77,7 +87,9 @@ def _has_member(members: Sequence[str], *endings: str) -> bool:
     return any(member.endswith(endings) for member in members)
 
 
-def load_program(content: bytes, name: str, device: str, trust: bool = False, task: Task | None = None) -> nn.Module:
+def load_program(
+    content: bytes, name: str, device: str, trust: bool = False, task: Task | None = None
+) -> nn.Module:
     """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`; or of an estimator.
 
     Raises:
@@ -93,7 +105,9 @@ def load_program(content: bytes, name: str, device: str, trust: bool = False, ta
         with _weights_only():
             program = torch.export.load(io.BytesIO(content))
     except Exception as error:  # the loaders raise whatever their parts raise
-        raise ArgumentError("path", f"a {_TITLES[kind]} that torch can load", _reason(error)) from error
+        raise ArgumentError(
+            "path", f"a {_TITLES[kind]} that torch can load", _reason(error)
+        ) from error
     _check_batch(program)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -121,7 +135,9 @@ def load_estimator(content: bytes, name: str) -> Any:
             return joblib.load(io.BytesIO(content))
         return pickle.loads(content)
     except Exception as error:  # what is unpickled may raise anything
-        raise ArgumentError("path", "a pickled estimator that can be loaded", _reason(error)) from error
+        raise ArgumentError(
+            "path", "a pickled estimator that can be loaded", _reason(error)
+        ) from error
 
 
 def as_module(candidate: object, argument: str, task: Task | None = None) -> nn.Module:
@@ -136,13 +152,18 @@ def as_module(candidate: object, argument: str, task: Task | None = None) -> nn.
     if isinstance(candidate, nn.Module):
         return candidate
     task = Classification() if task is None else task
-    is_estimator = any(has_method(candidate, method) for method in ("predict_proba", "decision_function", "predict"))
+    is_estimator = any(
+        has_method(candidate, method)
+        for method in ("predict_proba", "decision_function", "predict")
+    )
     name = "none" if candidate is None else type(candidate).__name__
     check(is_estimator, argument, "a torch.nn.Module, or an estimator with predict_proba", name)
     try:
         reading = choose_reading(candidate, task)
     except ArgumentError as error:
-        raise ArgumentError(argument, f"a torch.nn.Module, or {error.expected}", error.got) from error
+        raise ArgumentError(
+            argument, f"a torch.nn.Module, or {error.expected}", error.got
+        ) from error
     if reading.task is not None and reading.task.below != task.below:
         expected = f"of: {reading.task.below.name} beside the rule, as the estimator says something else than classes"
         raise ArgumentError(argument, expected, repr(task))
@@ -171,15 +192,29 @@ class Exported(nn.Module):
 def _check_batch(program: torch.export.ExportedProgram) -> None:
     inputs = program.graph_signature.user_inputs
     shapes = [
-        node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder" and node.name in inputs
+        node.meta["val"].shape
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in inputs
     ]
     is_one_batch = len(shapes) == 1 and bool(shapes[0])
-    check(is_one_batch, "path", "a program with one input, a batch (N, ...)", f"one with {len(shapes)} inputs")
+    check(
+        is_one_batch,
+        "path",
+        "a program with one input, a batch (N, ...)",
+        f"one with {len(shapes)} inputs",
+    )
     expected = "a program with a dynamic batch (export it with dynamic_shapes=({0: torch.export.Dim('batch')},))"
-    check(not isinstance(shapes[0][0], int), "path", expected, f"one for {shapes[0][0]} inputs at once")
+    check(
+        not isinstance(shapes[0][0], int),
+        "path",
+        expected,
+        f"one for {shapes[0][0]} inputs at once",
+    )
 
 
-def _move(program: torch.export.ExportedProgram, device: torch.device) -> torch.export.ExportedProgram:
+def _move(
+    program: torch.export.ExportedProgram, device: torch.device
+) -> torch.export.ExportedProgram:
     """Devices are constants of the graph, so that `module.to` alone would not do."""
     values = (*program.state_dict.values(), *program.constants.values())
     is_on_cpu = all(value.device.type == "cpu" for value in values if isinstance(value, Tensor))
@@ -211,24 +246,38 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
     Raises:
         ArgumentError: it is neither, or holds something else than tensors.
     """
-    is_torch_file = content[:2] == b"PK" or content[:1] == b"\x80"  # a zip archive, or the pickle of old versions
+    # a zip archive, or the pickle of old versions
+    is_torch_file = content[:2] == b"PK" or content[:1] == b"\x80"
     try:
         if not is_torch_file:
             return dict(load_safetensors(content))
         check_archive(content)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
+            warnings.filterwarnings(
+                "ignore", message="Detected pickle protocol", category=UserWarning
+            )
             stored = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         other = "a pickle with other objects, which is not loaded since that could run code"
         got = _describe_pickled_module(content) or other
-        raise ArgumentError("weights", "weights alone: safetensors, or torch.save(module.state_dict())", got) from error
+        raise ArgumentError(
+            "weights", "weights alone: safetensors, or torch.save(module.state_dict())", got
+        ) from error
     except Exception as error:  # the loaders raise whatever their parts raise
-        raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
+        raise ArgumentError(
+            "weights", "a safetensors file, or one of torch.save", _reason(error)
+        ) from error
     if isinstance(stored, Mapping):
         stored = stored.get("state_dict", stored)
-    fits = isinstance(stored, Mapping) and all(isinstance(value, Tensor) for value in stored.values())
-    check(fits, "weights", "a state dict: tensors by name", f"a {type(stored).__name__} of other things")
+    fits = isinstance(stored, Mapping) and all(
+        isinstance(value, Tensor) for value in stored.values()
+    )
+    check(
+        fits,
+        "weights",
+        "a state dict: tensors by name",
+        f"a {type(stored).__name__} of other things",
+    )
     return dict(stored)
 
 
@@ -252,19 +301,25 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     shapes = []
     for name, expected_tensor in expected_weights.items():
         if name in weights and weights[name].shape != expected_tensor.shape:
-            shapes.append(f"{name} {list(weights[name].shape)} instead of {list(expected_tensor.shape)}")
+            shapes.append(
+                f"{name} {list(weights[name].shape)} instead of {list(expected_tensor.shape)}"
+            )
     faults = {
         "without": sorted(expected_weights.keys() - weights.keys()),
         "with unknown": sorted(weights.keys() - expected_weights.keys()),
         "with": shapes,
     }
-    differences = "; ".join(f"{word} {_list_first(names)}" for word, names in faults.items() if names)
+    differences = "; ".join(
+        f"{word} {_list_first(names)}" for word, names in faults.items() if names
+    )
     expected = f"weights that fit the {type(module).__name__}"
     check(not differences, "weights", expected, f"some {differences}")
     try:
         module.load_state_dict(dict(weights))
     except RuntimeError as error:
-        raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
+        raise ArgumentError(
+            "weights", "a safetensors file, or one of torch.save", _reason(error)
+        ) from error
 
 
 def _list_first(names: list[str]) -> str:

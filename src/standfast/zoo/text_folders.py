@@ -53,7 +53,12 @@ def pack_text_folder(folder: Path, trust: bool = False) -> bytes:
     expected = "weights as .safetensors"
     if has_pickle:
         expected += ", or trust: true for a pickle, which can run code"
-    check(has_weights, "transformers", expected, f"{folder.name} with {'.bin files' if has_pickle else 'none'}")
+    check(
+        has_weights,
+        "transformers",
+        expected,
+        f"{folder.name} with {'.bin files' if has_pickle else 'none'}",
+    )
     has_tokenizer = any(file.name in _TOKENIZERS for file in files)
     expected = f"a tokenizer ({', '.join(_TOKENIZERS[:3])}, ...)"
     check(has_tokenizer, "transformers", expected, f"{folder.name} without one")
@@ -66,7 +71,11 @@ def pack_text_folder(folder: Path, trust: bool = False) -> bytes:
 
 
 def load_text_folder(
-    content: bytes, trust: bool = False, labels: Sequence[str] | None = None, template: str = "{text}", **options: Any
+    content: bytes,
+    trust: bool = False,
+    labels: Sequence[str] | None = None,
+    template: str = "{text}",
+    **options: Any,
 ) -> TextModel:
     """The model of a packed folder, with its tokenizer.
 
@@ -92,10 +101,14 @@ def load_text_folder(
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **trusted_files)
             load = getattr(transformers, loader).from_pretrained
             safetensors_only = None if trust else True
-            model, about = load(folder, output_loading_info=True, use_safetensors=safetensors_only, **trusted_files)
+            model, about = load(
+                folder, output_loading_info=True, use_safetensors=safetensors_only, **trusted_files
+            )
     except Exception as error:  # whatever the package, or code of the folder, raises
         reason = " ".join(str(error).split())
-        raise ArgumentError("transformers", expected, f"{type(error).__name__}: {reason}") from error
+        raise ArgumentError(
+            "transformers", expected, f"{type(error).__name__}: {reason}"
+        ) from error
     names = model.config.architectures or [type(model).__name__]
     missing = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
     expected = f"weights for {type(model).__name__} (labels: for a language model, word: for one that answers by token)"

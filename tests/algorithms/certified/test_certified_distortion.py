@@ -16,16 +16,23 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.algorithms.certified.bound import certified_distortion
-from standfast.algorithms.certified.linear_relaxation import PermittedInputs, bound_margins, bound_values
+from standfast.algorithms.certified.linear_relaxation import (
+    PermittedInputs,
+    bound_margins,
+    bound_values,
+)
 from standfast.algorithms.certified.network_rules import MaxPool, pool_windows
 from standfast.algorithms.certified.network_trace import Network, trace_network
 from standfast.errors import ModelError
 
 TIGHT = 1e-4
-pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")  # the copy it makes is no matter here
+# the copy it makes is no matter here
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")
 
 
-def model_of(module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any) -> standfast.Model:
+def model_of(
+    module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any
+) -> standfast.Model:
     return standfast.Model(module, bounds=bounds, device="cpu", **options)
 
 
@@ -77,7 +84,9 @@ def networks() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
         nn.Flatten(),
         nn.Linear(8, 3),
     )
-    dense = nn.Sequential(nn.Flatten(), nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 3))
+    dense = nn.Sequential(
+        nn.Flatten(), nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 3)
+    )
     cases: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
         "pooled": (pooled, (1, 7, 7)),
         "series": (series, (2, 13)),
@@ -104,18 +113,24 @@ def points(x: Tensor, free: Tensor, radius: Tensor, norm: float, count: int, see
     g = torch.Generator().manual_seed(seed)
     noise = torch.randn(count, *x.shape[1:], generator=g) * free
     if norm == math.inf:
-        sides = torch.where(torch.rand(count, generator=g)[:, None] < 0.5, noise.sign().flatten(1), noise.flatten(1))
+        sides = torch.where(
+            torch.rand(count, generator=g)[:, None] < 0.5, noise.sign().flatten(1), noise.flatten(1)
+        )
         noise = (sides.clamp(-1, 1) * radius).reshape(noise.shape)
     else:
-        keep = torch.rand(noise.shape, generator=g) < torch.rand(count, generator=g).reshape(-1, *[1] * (x.ndim - 1))
-        noise = noise * keep
-        noise = (noise.flatten(1) / noise.flatten(1).norm(dim=1, keepdim=True).clamp(min=1e-9) * radius).reshape(
-            noise.shape
+        keep = torch.rand(noise.shape, generator=g) < torch.rand(count, generator=g).reshape(
+            -1, *[1] * (x.ndim - 1)
         )
+        noise = noise * keep
+        noise = (
+            noise.flatten(1) / noise.flatten(1).norm(dim=1, keepdim=True).clamp(min=1e-9) * radius
+        ).reshape(noise.shape)
     return (x + noise).clamp(0, 1)
 
 
-def attacked(model: standfast.Model, x: Tensor, y: int, rival: int, free: Tensor, radius: float, norm: float) -> Tensor:
+def attacked(
+    model: standfast.Model, x: Tensor, y: int, rival: int, free: Tensor, radius: float, norm: float
+) -> Tensor:
     """Projected gradient descent on one margin from several starts."""
     start = points(x, free, torch.tensor(radius), norm, 12, seed=rival)
     z = start.clone()
@@ -130,11 +145,15 @@ def attacked(model: standfast.Model, x: Tensor, y: int, rival: int, free: Tensor
                 z = x + (z - size * g.sign() - x).clamp(-radius, radius) * free
             else:
                 d = (
-                    z - size * g / g.flatten(1).norm(dim=1).clamp(min=1e-12).reshape(-1, *[1] * (x.ndim - 1)) - x
+                    z
+                    - size
+                    * g
+                    / g.flatten(1).norm(dim=1).clamp(min=1e-12).reshape(-1, *[1] * (x.ndim - 1))
+                    - x
                 ) * free
-                z = x + d * (radius / d.flatten(1).norm(dim=1).clamp(min=1e-12)).clamp(max=1).reshape(
-                    -1, *[1] * (x.ndim - 1)
-                )
+                z = x + d * (radius / d.flatten(1).norm(dim=1).clamp(min=1e-12)).clamp(
+                    max=1
+                ).reshape(-1, *[1] * (x.ndim - 1))
             z = z.clamp(0, 1)
     return z
 
@@ -194,7 +213,11 @@ def test_affine_classifiers_within_bounds_meet_the_quadratic_programme() -> None
                 np.where(w > 0, low, high),
                 jac=lambda z, at=start: 2 * (z - at),
                 bounds=list(zip(low, high, strict=True)),
-                constraints={"type": "ineq", "fun": lambda z, w=w, b=b: -(w @ z + b), "jac": lambda z, w=w: -w},
+                constraints={
+                    "type": "ineq",
+                    "fun": lambda z, w=w, b=b: -(w @ z + b),
+                    "jac": lambda z, w=w: -w,
+                },
                 method="SLSQP",
                 options={"ftol": 1e-14, "maxiter": 500},
             )
@@ -216,7 +239,9 @@ def test_affine_classifiers_within_bounds_meet_the_largest_box() -> None:
         y = logits.argmax(1)
         w = (module.weight[y][:, None] - module.weight).detach()
 
-        def least(radius: Tensor, x: Tensor = x, w: Tensor = w, logits: Tensor = logits, y: Tensor = y) -> Tensor:
+        def least(
+            radius: Tensor, x: Tensor = x, w: Tensor = w, logits: Tensor = logits, y: Tensor = y
+        ) -> Tensor:
             below, above = -torch.minimum(radius[:, None], x), torch.minimum(radius[:, None], 1 - x)
             drop = torch.where(w > 0, w * below[:, None], w * above[:, None]).sum(2)
             margin = logits.gather(1, y[:, None]) - logits + drop
@@ -234,7 +259,9 @@ def test_affine_classifiers_within_bounds_meet_the_largest_box() -> None:
 
 @pytest.mark.parametrize("norm", [2, math.inf])
 @pytest.mark.parametrize("name", ["pooled", "series", "dense", "residual"])
-def test_no_permitted_point_below_the_bound_flips_or_falls_below_its_margin(name: str, norm: float) -> None:
+def test_no_permitted_point_below_the_bound_flips_or_falls_below_its_margin(
+    name: str, norm: float
+) -> None:
     module, shape = networks()[name]
     model = model_of(module, preprocess=lambda x: (x - 0.4) / 0.5)
     torch.manual_seed(5)
@@ -254,10 +281,18 @@ def test_no_permitted_point_below_the_bound_flips_or_falls_below_its_margin(name
             box = (torch.clamp(-at, min=-radius) * mask, torch.clamp(1 - at, max=radius) * mask)
             ball = torch.tensor([radius], dtype=torch.float64) if norm == 2 else None
             bounds = bound_values(network, PermittedInputs(at, *box, ball), "crown", 2**-24)
-            proved = bound_margins(network, PermittedInputs(at, *box, ball), bounds, y[n : n + 1])[0]
-            tried = [points(x[n : n + 1], free[n], torch.tensor(radius * (1 - 1e-6)), norm, 1500, seed=n)]
+            proved = bound_margins(network, PermittedInputs(at, *box, ball), bounds, y[n : n + 1])[
+                0
+            ]
+            tried = [
+                points(x[n : n + 1], free[n], torch.tensor(radius * (1 - 1e-6)), norm, 1500, seed=n)
+            ]
             for rival in {0, 1, 2} - {int(y[n])}:
-                tried.append(attacked(model, x[n : n + 1], int(y[n]), rival, free[n], radius * (1 - 1e-6), norm))
+                tried.append(
+                    attacked(
+                        model, x[n : n + 1], int(y[n]), rival, free[n], radius * (1 - 1e-6), norm
+                    )
+                )
             z = torch.cat(tried)
             logits = model.logits(z)
             margin = logits[:, y[n], None] - logits
@@ -284,7 +319,12 @@ def test_the_bounds_hold_for_any_rounding_error_of_the_steps(name: str) -> None:
     bounds = bound_values(network, permitted, "crown", unit=1e-4)
     proved = bound_margins(network, permitted, bounds, y)[0]
     z = points(
-        x, torch.ones(shape, dtype=torch.bool), torch.tensor(radius * (1 - 1e-6)), math.inf, 2000, seed=0
+        x,
+        torch.ones(shape, dtype=torch.bool),
+        torch.tensor(radius * (1 - 1e-6)),
+        math.inf,
+        2000,
+        seed=0,
     ).double()
     values, least = [z], math.inf
     for node, error in zip(network.nodes[1:], bounds.errors[1:], strict=True):
@@ -309,7 +349,8 @@ def test_float32_rounds_by_less_than_the_rules_allow(name: str) -> None:
     exact = network.values(x.double())
     for node, value in zip(network.nodes[1:], exact[1:], strict=True):
         assert node.rule is not None
-        sources = [exact[s].float().double() for s in node.sources]  # representable, so only this step rounds
+        # representable, so only this step rounds
+        sources = [exact[s].float().double() for s in node.sources]
         error = node.rule.rounding([s.abs() for s in sources], 2**-24, 0.0)
         assert value.shape == (64, *node.shape)
         assert error is None or float(error.max()) < 1e-3
@@ -367,7 +408,10 @@ def test_a_ball_within_a_box_has_its_exact_minimum() -> None:
         a = torch.randn(1, n, dtype=torch.float64)
         below, above = -torch.rand(1, n, dtype=torch.float64), torch.rand(1, n, dtype=torch.float64)
         below[0, case % n], above[0, case % n] = 0.0, 0.0
-        centre, radius = torch.randn(1, n, dtype=torch.float64), torch.rand(1, dtype=torch.float64) * 1.5
+        centre, radius = (
+            torch.randn(1, n, dtype=torch.float64),
+            torch.rand(1, dtype=torch.float64) * 1.5,
+        )
         got = float(PermittedInputs(centre, below, above, radius).minimum(a, torch.tensor([0])))
         weights, limit = a[0].numpy(), float(radius)
         solved = minimize(
@@ -375,7 +419,11 @@ def test_a_ball_within_a_box_has_its_exact_minimum() -> None:
             np.zeros(n),
             jac=lambda d, w=weights: w,
             bounds=list(zip(below[0].numpy(), above[0].numpy(), strict=True)),
-            constraints={"type": "ineq", "fun": lambda d, r=limit: r * r - d @ d, "jac": lambda d: -2 * d},
+            constraints={
+                "type": "ineq",
+                "fun": lambda d, r=limit: r * r - d @ d,
+                "jac": lambda d: -2 * d,
+            },
             method="SLSQP",
             options={"ftol": 1e-14, "maxiter": 300},
         )
@@ -390,7 +438,9 @@ def test_holding_more_raises_the_bound_and_holding_all_makes_it_infinite() -> No
     torch.manual_seed(2)
     x = torch.rand(3, *shape)
     order = torch.rand(1, *shape)
-    bounds = [certified_distortion(model, x, free=order <= share).lower for share in (1.0, 0.7, 0.4, 0.1)]
+    bounds = [
+        certified_distortion(model, x, free=order <= share).lower for share in (1.0, 0.7, 0.4, 0.1)
+    ]
     for less, more in itertools.pairwise(bounds):
         assert bool((more >= less * 0.985).all())
     assert bool((bounds[-1] > 1.3 * bounds[0]).all())
@@ -425,7 +475,9 @@ def test_inputs_do_not_see_each_other() -> None:
     torch.manual_seed(4)
     x, free = torch.rand(5, *shape), torch.rand(5, *shape) < 0.8
     together = certified_distortion(model, x, free=free).lower
-    alone = torch.cat([certified_distortion(model, x[n : n + 1], free=free[n : n + 1]).lower for n in range(5)])
+    alone = torch.cat(
+        [certified_distortion(model, x[n : n + 1], free=free[n : n + 1]).lower for n in range(5)]
+    )
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=0)
 
 
@@ -506,16 +558,25 @@ def test_the_lines_of_a_pooling_hold_and_are_exact_where_one_candidate_beats_all
     space, out = torch.Size([5, 5]), torch.Size([3, 3])
     rule = MaxPool(pool_windows(space, out, [3, 3], [2, 2], [1, 1], [1, 1]), space, out)
     for spread in (2.0, 0.3, 1e-6):
-        centre, half = torch.randn(20, 2, *space).double(), spread * torch.rand(20, 2, *space).double()
+        centre, half = (
+            torch.randn(20, 2, *space).double(),
+            spread * torch.rand(20, 2, *space).double(),
+        )
         lines = rule.lines(centre - half, centre + half)
         z = centre + half * (2 * torch.rand(400, 20, 2, *space).double() - 1)
         z[200:] = centre + half * torch.randn(200, 20, 2, *space).double().sign()  # the corners
         expected = F.max_pool2d(z.flatten(0, 1), 3, 2, 1).unflatten(0, (400, 20))
         a = torch.zeros(18, 20, 2, 9, dtype=torch.float64)  # each unit alone
-        a = a.flatten(2).scatter(2, torch.arange(18)[:, None, None].expand(18, 20, 1), 1.0).reshape(18, 20, 2, 9)
+        a = (
+            a.flatten(2)
+            .scatter(2, torch.arange(18)[:, None, None].expand(18, 20, 1), 1.0)
+            .reshape(18, 20, 2, 9)
+        )
         for sign in (1.0, -1.0):
             for unit in range(18):
-                slopes, constants = rule.backward(sign * a[unit].reshape(20, 2, *out), lines, torch.Size([2, *space]))
+                slopes, constants = rule.backward(
+                    sign * a[unit].reshape(20, 2, *out), lines, torch.Size([2, *space])
+                )
                 line = (slopes * z).flatten(2).sum(2) + constants
                 gap = sign * expected.flatten(2)[:, :, unit] - line
                 assert float(gap.min()) > -1e-12

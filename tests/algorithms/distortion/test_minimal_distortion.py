@@ -23,7 +23,9 @@ from standfast.errors import ArgumentError
 FEATURES, CLASSES = 20, 6
 
 
-def affine(generator: torch.Generator, features: int = FEATURES, classes: int = CLASSES) -> nn.Linear:
+def affine(
+    generator: torch.Generator, features: int = FEATURES, classes: int = CLASSES
+) -> nn.Linear:
     layer = nn.Linear(features, classes).double()
     with torch.no_grad():
         layer.weight.copy_(torch.randn(classes, features, generator=generator, dtype=torch.float64))
@@ -55,7 +57,12 @@ def exact(layer: nn.Linear, x: Tensor, free: Tensor, norm: float) -> float:
 def exact_in_bounds(layer: nn.Linear, x: Tensor, free: Tensor, norm: float) -> float:
     """The same within [0, 1]: for each class a linear programme, or the dual of a quadratic one in one variable."""
     logits = layer(x[None])[0].detach().numpy()
-    weight, y, at, may = layer.weight.detach().numpy(), int(logits.argmax()), x.numpy(), free.numpy()
+    weight, y, at, may = (
+        layer.weight.detach().numpy(),
+        int(logits.argmax()),
+        x.numpy(),
+        free.numpy(),
+    )
     best = math.inf
     for j in range(len(logits)):
         if j == y:
@@ -66,7 +73,9 @@ def exact_in_bounds(layer: nn.Linear, x: Tensor, free: Tensor, norm: float) -> f
             continue
         if norm == 2:  # the solution is clip(t w), with the t that just suffices
             t = scipy.optimize.brentq(
-                lambda t, w=w, low=low, high=high, rise=rise: w @ np.clip(t * w, low, high) - rise, 0, 1e9
+                lambda t, w=w, low=low, high=high, rise=rise: w @ np.clip(t * w, low, high) - rise,
+                0,
+                1e9,
             )
             best = min(best, float(np.linalg.norm(np.clip(t * w, low, high))))
         else:  # variables (delta, radius)
@@ -87,22 +96,33 @@ def exact_in_bounds(layer: nn.Linear, x: Tensor, free: Tensor, norm: float) -> f
 def test_affine_without_bounds(norm: float | str) -> None:
     inputs, free = cases(200)
     layer = affine(torch.Generator().manual_seed(0))
-    found = get_attack("fmn").minimise(standfast.Model(layer, (-1e6, 1e6), device="cpu"), inputs, None, free, norm=norm)
+    found = get_attack("fmn").minimise(
+        standfast.Model(layer, (-1e6, 1e6), device="cpu"), inputs, None, free, norm=norm
+    )
     expected = torch.tensor(
-        [exact(layer, x, f, 2 if norm == 2 else math.inf) for x, f in zip(inputs, free, strict=True)]
+        [
+            exact(layer, x, f, 2 if norm == 2 else math.inf)
+            for x, f in zip(inputs, free, strict=True)
+        ]
     )
     some = free.any(1)
     assert found.found[some].all()
-    assert (found.distortion / expected)[some].tolist() == pytest.approx([1.0] * int(some.sum()), abs=0.01)
+    assert (found.distortion / expected)[some].tolist() == pytest.approx(
+        [1.0] * int(some.sum()), abs=0.01
+    )
 
 
 @pytest.mark.parametrize(("norm", "count"), [(2, 200), ("inf", 60)])
 def test_affine_within_bounds(norm: float | str, count: int) -> None:
     inputs, free = cases(count)
     layer = affine(torch.Generator().manual_seed(0))
-    found = get_attack("fmn").minimise(standfast.Model(layer, (0.0, 1.0), device="cpu"), inputs, None, free, norm=norm)
+    found = get_attack("fmn").minimise(
+        standfast.Model(layer, (0.0, 1.0), device="cpu"), inputs, None, free, norm=norm
+    )
     power = 2 if norm == 2 else math.inf
-    expected = torch.tensor([exact_in_bounds(layer, x, f, power) for x, f in zip(inputs, free, strict=True)])
+    expected = torch.tensor(
+        [exact_in_bounds(layer, x, f, power) for x, f in zip(inputs, free, strict=True)]
+    )
     possible = expected.isfinite()
     assert 0.5 < float(possible.double().mean()) < 1
     assert found.found.tolist() == possible.tolist()
@@ -125,7 +145,9 @@ def test_the_nearest_boundary_behind_nearer_logits() -> None:
             layer.weight[1 + decoys, 1], layer.bias[1 + decoys] = 100.0, -5.0
         model = standfast.Model(layer, (-1e6, 1e6), device="cpu")
         for norm in (2, "inf"):
-            found = get_attack("fmn:steps=2,second=0").minimise(model, torch.zeros(1, 20).double(), None, None, norm)
+            found = get_attack("fmn:steps=2,second=0").minimise(
+                model, torch.zeros(1, 20).double(), None, None, norm
+            )
             assert float(found.distortion) == pytest.approx(0.05, rel=1e-3)
 
 
@@ -141,7 +163,9 @@ def test_affine_with_many_classes(classes: int) -> None:
     found = get_attack("fmn:steps=1,rivals=1,second=0,polish=1").minimise(model, inputs, None, free)
     expected = torch.tensor([exact(layer, x, f, 2) for x, f in zip(inputs, free, strict=True)])
     some = free.any(1)
-    assert (found.distortion / expected)[some].tolist() == pytest.approx([1.0] * int(some.sum()), abs=1e-3)
+    assert (found.distortion / expected)[some].tolist() == pytest.approx(
+        [1.0] * int(some.sum()), abs=1e-3
+    )
     if classes == 1000:  # most classes were left out
         assert float(found.gradient_evaluations.double().median()) < 300
 
@@ -156,12 +180,16 @@ def test_fused_attention_with_many_classes_is_as_the_formula() -> None:
             generator = torch.Generator().manual_seed(0)
             self.layer = affine(generator, classes=300)
             with torch.no_grad():
-                self.layer.weight.mul_(torch.randn(300, 1, generator=generator, dtype=torch.float64).exp())
+                self.layer.weight.mul_(
+                    torch.randn(300, 1, generator=generator, dtype=torch.float64).exp()
+                )
 
         def forward(self, x: Tensor) -> Tensor:
             q = x.reshape(-1, 1, 5, 4)
             mixed = (
-                nn.functional.scaled_dot_product_attention(q, q, q) if self.fused else (q @ q.mT / 2).softmax(-1) @ q
+                nn.functional.scaled_dot_product_attention(q, q, q)
+                if self.fused
+                else (q @ q.mT / 2).softmax(-1) @ q
             )
             out: Tensor = self.layer(x + mixed.flatten(1))
             return out
@@ -212,7 +240,9 @@ def test_the_limit_covers_the_least_possible_value() -> None:
     for count in (2, 5):
         draws = 1 + torch.rand(20_000, count, generator=generator, dtype=torch.float64)
         two = draws.sort(1).values
-        assert float((estimate_lower_limit(two[:, 0], two[:, 1]) <= 1).double().mean()) == pytest.approx(0.95, abs=0.01)
+        assert float(
+            (estimate_lower_limit(two[:, 0], two[:, 1]) <= 1).double().mean()
+        ) == pytest.approx(0.95, abs=0.01)
 
 
 @pytest.mark.parametrize("norm", [2, "inf"])
@@ -229,12 +259,19 @@ def test_the_foot_of_a_plane_within_bounds(norm: float | str) -> None:
     assert bool(((foot >= 0) & (foot <= 1)).all())
     assert (normal * (foot - x)).sum(1).tolist() == pytest.approx(rise.tolist(), abs=1e-9)
     for row in range(50):  # no step of the same or a smaller size within the bounds rises more
-        size = float(torch.linalg.vector_norm(foot[row] - x[row], ord=2 if norm == 2 else torch.inf))
+        size = float(
+            torch.linalg.vector_norm(foot[row] - x[row], ord=2 if norm == 2 else torch.inf)
+        )
         tries = torch.randn(2000, 6, generator=generator, dtype=torch.float64)
-        length = torch.linalg.vector_norm(tries, ord=2 if norm == 2 else torch.inf, dim=1, keepdim=True)
+        length = torch.linalg.vector_norm(
+            tries, ord=2 if norm == 2 else torch.inf, dim=1, keepdim=True
+        )
         points = (x[row] + tries / length * size).clamp(0, 1)
         assert float(((points - x[row]) @ normal[row]).max()) <= float(rise[row]) + 1e-9
-    _, reached = nearest_on_plane(x, normal, 1.01 * most, torch.zeros_like(x), torch.ones_like(x), norm)  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    _, reached = nearest_on_plane(
+        x, normal, 1.01 * most, torch.zeros_like(x), torch.ones_like(x), norm
+    )
     assert not reached.any()
 
 
@@ -249,13 +286,17 @@ def nearest(lenet: standfast.Model, digits: Tensor) -> MinimalDistortion:
     return get_attack("fmn").minimise(lenet, digits, None, None)
 
 
-@pytest.mark.parametrize("name", ["fmn", "alma", "ddn", "cw:steps=60,searches=4,learning_rate=0.05", "iga", "gsa"])
+@pytest.mark.parametrize(
+    "name", ["fmn", "alma", "ddn", "cw:steps=60,searches=4,learning_rate=0.05", "iga", "gsa"]
+)
 @pytest.mark.parametrize("norm", [2, "inf"])
 def test_what_is_found_flips_and_keeps_what_is_held(
     name: str, norm: float | str, lenet: standfast.Model, digits: Tensor
 ) -> None:
     if name[:2] in ("cw", "al") and norm == "inf":
-        with pytest.raises(ArgumentError, match=f"norm: expected 2 for the attack '{name.partition(':')[0]}'"):
+        with pytest.raises(
+            ArgumentError, match=f"norm: expected 2 for the attack '{name.partition(':')[0]}'"
+        ):
             get_attack(name).minimise(lenet, digits, None, None, norm=norm)
         return
     free = torch.rand(len(digits), 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.7
@@ -267,16 +308,22 @@ def test_what_is_found_flips_and_keeps_what_is_held(
     assert not delta[~free].any()
     assert bool(((found.inputs >= 0) & (found.inputs <= 1)).all())
     size = torch.linalg.vector_norm(delta.flatten(1), ord=2 if norm == 2 else torch.inf, dim=1)
-    assert found.distortion[found.found].tolist() == pytest.approx(size[found.found].tolist(), rel=1e-5)
+    assert found.distortion[found.found].tolist() == pytest.approx(
+        size[found.found].tolist(), rel=1e-5
+    )
 
 
-def test_fmn_is_below_the_others(lenet: standfast.Model, digits: Tensor, nearest: MinimalDistortion) -> None:
+def test_fmn_is_below_the_others(
+    lenet: standfast.Model, digits: Tensor, nearest: MinimalDistortion
+) -> None:
     """The papers' attacks, and ours with a longer search: what the default leaves is little."""
     found = {name: get_attack(name).minimise(lenet, digits, None, None) for name in ("iga", "gsa")}
     assert nearest.found.all()
     for other in found.values():
         assert bool((nearest.distortion < other.distortion).all())
-    long = get_attack("fmn:steps=200,rivals=4,second=400,restarts=2").minimise(lenet, digits, None, None)
+    long = get_attack("fmn:steps=200,rivals=4,second=400,restarts=2").minimise(
+        lenet, digits, None, None
+    )
     assert float((nearest.distortion / long.distortion).median()) < 1.02
     assert float(long.gradient_evaluations.min()) > 7 * float(nearest.gradient_evaluations.max())
     # the limit from the gap between the searches is below what the longer ones find
@@ -286,7 +333,9 @@ def test_fmn_is_below_the_others(lenet: standfast.Model, digits: Tensor, nearest
     assert not found["gsa"].low.any()
 
 
-def test_the_sign_attack_is_the_least_step_that_flips(lenet: standfast.Model, digits: Tensor) -> None:
+def test_the_sign_attack_is_the_least_step_that_flips(
+    lenet: standfast.Model, digits: Tensor
+) -> None:
     """Against a fine scan of step sizes."""
     x = digits[:4]
     found = get_attack("gsa").minimise(lenet, x, None, None, norm="inf")
@@ -317,7 +366,9 @@ def test_results_do_not_depend_on_other_samples_or_batch_size(digits: Tensor) ->
     assert torch.equal(runs[0].inputs, runs[1].inputs)
     assert torch.equal(runs[0].inputs, turned.inputs.flip(0))
     assert torch.equal(runs[0].inputs[3:4], alone.inputs)
-    other = get_attack(attack).minimise(model, digits, None, free, generator=torch.Generator().manual_seed(9))
+    other = get_attack(attack).minimise(
+        model, digits, None, free, generator=torch.Generator().manual_seed(9)
+    )
     assert not torch.equal(runs[0].inputs, other.inputs)
 
 
@@ -329,11 +380,18 @@ class CountCopies(TorchDispatchMode):
         self.copies = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.copies += func.overloadpacket.__name__ in ("index", "index_select", "index_add_", "scatter_reduce_")
+        self.copies += func.overloadpacket.__name__ in (
+            "index",
+            "index_select",
+            "index_add_",
+            "scatter_reduce_",
+        )
         return func(*args, **(kwargs or {}))
 
 
-def test_one_point_of_each_input_is_not_put_in_order(lenet: standfast.Model, digits: Tensor) -> None:
+def test_one_point_of_each_input_is_not_put_in_order(
+    lenet: standfast.Model, digits: Tensor
+) -> None:
     """These copies took as long as one row in ten of LeNet-5."""
     copies = []
     for steps in (3, 9):
@@ -343,9 +401,13 @@ def test_one_point_of_each_input_is_not_put_in_order(lenet: standfast.Model, dig
     assert copies[0] == copies[1] > 0
 
 
-def test_an_offer_of_one_point_each_is_as_one_of_several(lenet: standfast.Model, digits: Tensor) -> None:
+def test_an_offer_of_one_point_each_is_as_one_of_several(
+    lenet: standfast.Model, digits: Tensor
+) -> None:
     """For the same points in another order, one of which is none, and some of which change the answer."""
-    space = FreeSpace(lenet, digits, lenet.predict(digits), torch.ones_like(digits, dtype=torch.bool), 2)
+    space = FreeSpace(
+        lenet, digits, lenet.predict(digits), torch.ones_like(digits, dtype=torch.bool), 2
+    )
     together, alone = Nearest(space), Nearest(space)
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(digits), generator=generator)
@@ -371,7 +433,9 @@ def test_wide_and_missing_bounds(name: str, bound: float) -> None:
     inputs, free = cases(12)
     layer = affine(torch.Generator().manual_seed(0)).float()
     inputs = inputs.float()
-    found = get_attack(name).minimise(standfast.Model(layer, (-bound, bound), device="cpu"), inputs, None, free, 2)
+    found = get_attack(name).minimise(
+        standfast.Model(layer, (-bound, bound), device="cpu"), inputs, None, free, 2
+    )
     some = free.any(1)
     assert found.found[some].all()
     for x, f, c in zip(inputs[some], free[some], found.distortion[some], strict=True):
@@ -389,10 +453,14 @@ def test_two_dimensions_against_a_grid() -> None:
     found_at_all, ratios = [], []
     for scale in (1.0, 100.0):
         for _ in range(6):
-            module = nn.Sequential(nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 3)).double()
+            module = nn.Sequential(
+                nn.Linear(2, 24), nn.ReLU(), nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 3)
+            ).double()
             with torch.no_grad():
                 for parameter in module.parameters():
-                    parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+                    parameter.copy_(
+                        torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                    )
                 module[0].weight[:, 0] /= scale  # type: ignore[index, operator]
             upper = torch.tensor([scale, 1.0], dtype=torch.float64)
             model = standfast.Model(module, (torch.zeros(2), upper), device="cpu")
@@ -403,7 +471,9 @@ def test_two_dimensions_against_a_grid() -> None:
             x[:3] = x[:3].round()
             x = x * upper
             found = get_attack("fmn").minimise(model, x, None, None)
-            for point, y, c, there in zip(x, model.predict(x), found.distortion, found.found, strict=True):
+            for point, y, c, there in zip(
+                x, model.predict(x), found.distortion, found.found, strict=True
+            ):
                 others = grid[classes != y]
                 if len(others):
                     least = float((others - point).norm(dim=1).min())
@@ -427,7 +497,10 @@ class Ellipsoid(nn.Module):
 
 def points_around_the_ellipsoid() -> tuple[standfast.Model, Tensor]:
     x = torch.randn(16, 6, generator=torch.Generator().manual_seed(0))
-    x *= torch.linspace(1.2, 3, 16)[:, None] / (x.square() * Ellipsoid.axes).sum(1, keepdim=True).sqrt()
+    x *= (
+        torch.linspace(1.2, 3, 16)[:, None]
+        / (x.square() * Ellipsoid.axes).sum(1, keepdim=True).sqrt()
+    )
     return standfast.Model(Ellipsoid(), (-4.0, 4.0), device="cpu"), x
 
 
@@ -448,7 +521,9 @@ def test_a_curved_boundary_of_known_distance(name: str, excess: float) -> None:
     assert found.found.all()
     a, ratios = Ellipsoid.axes.double().numpy(), []
     for point, distortion in zip(x.double().numpy(), found.distortion.tolist(), strict=True):
-        multiplier = scipy.optimize.brentq(lambda m, p=point: (a * (p / (1 + m * a)) ** 2).sum() - 1, 0, 1e3)
+        multiplier = scipy.optimize.brentq(
+            lambda m, p=point: (a * (p / (1 + m * a)) ** 2).sum() - 1, 0, 1e3
+        )
         ratios.append(distortion / np.linalg.norm(point - point / (1 + multiplier * a)))
     assert min(ratios) > 1 - 1e-5
     assert np.median(ratios) < 1 + excess
@@ -500,7 +575,9 @@ def test_a_network_that_breaks_beyond_the_input_does_no_harm() -> None:
         assert bool(found.inputs.isfinite().all())
 
 
-def test_nothing_free_already_flipped_and_never_flipping(lenet: standfast.Model, digits: Tensor) -> None:
+def test_nothing_free_already_flipped_and_never_flipping(
+    lenet: standfast.Model, digits: Tensor
+) -> None:
     free = torch.ones(3, 1, 28, 28, dtype=torch.bool)
     free[0] = False
     targets = lenet.predict(digits[:3])
@@ -512,7 +589,9 @@ def test_nothing_free_already_flipped_and_never_flipping(lenet: standfast.Model,
     with torch.no_grad():
         constant[1].weight.zero_()  # type: ignore[union-attr]
         constant[1].bias.copy_(torch.arange(10.0))  # type: ignore[union-attr]
-    never = get_attack("fmn").minimise(standfast.Model(constant, (0.0, 1.0), device="cpu"), digits[:2], None, None)
+    never = get_attack("fmn").minimise(
+        standfast.Model(constant, (0.0, 1.0), device="cpu"), digits[:2], None, None
+    )
     assert not never.found.any()
     assert torch.equal(never.inputs, digits[:2])
     assert bool(never.distortion.isfinite().all())
@@ -525,8 +604,12 @@ def test_a_start_helps_where_the_search_is_short(
     alone = get_attack(short).minimise(lenet, digits, None, None)
     helped = get_attack(short).minimise(lenet, digits, None, None, start=nearest.inputs)
     assert helped.found.all()
-    assert (helped.distortion / nearest.distortion).tolist() == pytest.approx([1.0] * len(digits), abs=0.15)
-    assert bool((~alone.found | (alone.distortion > 1.05 * helped.distortion)).double().mean() > 0.5)
+    assert (helped.distortion / nearest.distortion).tolist() == pytest.approx(
+        [1.0] * len(digits), abs=0.15
+    )
+    assert bool(
+        (~alone.found | (alone.distortion > 1.05 * helped.distortion)).double().mean() > 0.5
+    )
 
 
 def test_bad_arguments_are_named(lenet: standfast.Model, digits: Tensor) -> None:
@@ -542,7 +625,11 @@ def test_bad_arguments_are_named(lenet: standfast.Model, digits: Tensor) -> None
 
 def test_attacks_have_names_and_estimates() -> None:
     model, x = points_around_the_ellipsoid()
-    options = {"fmn": {"steps": 9, "second": 9, "polish": 2}, "cw": {"steps": 9, "searches": 3}, "gsa": {}}
+    options = {
+        "fmn": {"steps": 9, "second": 9, "polish": 2},
+        "cw": {"steps": 9, "searches": 3},
+        "gsa": {},
+    }
     for name in attacks.names():
         assert attacks[name].name == name
         attack = attacks[name](**options.get(name, {"steps": 9}))
@@ -556,7 +643,9 @@ def test_fmn_estimates_by_the_number_of_classes(classes: int) -> None:
     """And whoever watches the model is told of as many evaluations as are counted."""
     with torch.random.fork_rng():
         torch.manual_seed(classes)
-        net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, classes))
+        net = torch.nn.Sequential(
+            torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, classes)
+        )
         x = torch.rand(4, 20)
     model, told = standfast.Model(net, (0.0, 1.0), device="cpu"), list[int]()
     with model.watch(told.append):
@@ -568,7 +657,8 @@ def test_fmn_estimates_by_the_number_of_classes(classes: int) -> None:
     many = attacks["fmn"](rivals=50)
     spent = float(get_attack(many).minimise(model, x, None, None).model_evaluations.double().mean())
     assert spent == pytest.approx(many.expected_for(classes), rel=0.03)
-    assert 0 <= sum(told) - int(found.model_evaluations.sum()) <= 2 * len(x)  # the predicted classes are not counted
+    # the predicted classes are not counted
+    assert 0 <= sum(told) - int(found.model_evaluations.sum()) <= 2 * len(x)
 
 
 #: the least distortions of the first four digits that foolbox finds
@@ -591,7 +681,9 @@ def test_foolbox_finds_what_is_noted_here(lenet: standfast.Model, digits: Tensor
     for attack in (foolbox.attacks.DDNAttack(steps=1000), foolbox.attacks.L2FMNAttack(steps=1000)):
         points = attack(model, digits, y, epsilons=None)[1]
         size = (points - digits).flatten(1).norm(dim=1)
-        best = torch.minimum(best, torch.where(lenet.predict(points.clamp(0, 1)) != y, size, torch.inf))
+        best = torch.minimum(
+            best, torch.where(lenet.predict(points.clamp(0, 1)) != y, size, torch.inf)
+        )
     assert best.tolist() == pytest.approx(PEERS, rel=1e-3)
 
 

@@ -63,14 +63,19 @@ def linear(
     a, b = (source.normal((features,), torch.float64) for _ in range(2))
     effects = [a, agreement * a + math.sqrt(1 - agreement**2) * b]
     effects = [x / x.norm(dim=1, keepdim=True) for x in effects]
-    p, e = ((drawn.double() @ x[..., None])[..., 0] + noise * source.normal((masks,), torch.float64) for x in effects)
+    p, e = (
+        (drawn.double() @ x[..., None])[..., 0] + noise * source.normal((masks,), torch.float64)
+        for x in effects
+    )
     true = [stats.spearmanr(x, y).statistic for x, y in zip(*effects, strict=True)]
     return p, e, drawn, torch.tensor(true)
 
 
 def spread_out(p_value: Tensor, permuted: int) -> Tensor:
     """P-values on a grid, made continuous: exactly uniform if they are uniform on the grid."""
-    chance = torch.rand(p_value.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    chance = torch.rand(
+        p_value.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64
+    )
     return p_value - chance / (permuted + 1)
 
 
@@ -82,7 +87,9 @@ def fields(found: Consistency, rows: slice | list[int] = slice(None)) -> list[Te
     return [getattr(found, field.name)[rows] for field in dataclasses.fields(found)]
 
 
-def assert_same_bits(one: Consistency, other: Consistency, rows: slice | list[int] = slice(None)) -> None:
+def assert_same_bits(
+    one: Consistency, other: Consistency, rows: slice | list[int] = slice(None)
+) -> None:
     for field, a, b in zip(dataclasses.fields(one), fields(one, rows), fields(other), strict=True):
         assert torch.equal(a.nan_to_num(nan=7.0), b.nan_to_num(nan=7.0)), field.name
 
@@ -104,7 +111,9 @@ def test_masks_keep_features_with_the_given_probability() -> None:
 def test_two_calls_continue_each_other() -> None:
     features = torch.tensor([5, 17, 3])
     source = streams(3)
-    halves = torch.cat([draw_masks(50, features, 0.7, source), draw_masks(50, features, 0.7, source)], dim=1)
+    halves = torch.cat(
+        [draw_masks(50, features, 0.7, source), draw_masks(50, features, 0.7, source)], dim=1
+    )
     assert torch.equal(halves, draw_masks(100, features, 0.7, streams(3)))
     assert not torch.equal(halves[:, :50], halves[:, 50:])
 
@@ -114,7 +123,9 @@ def test_masks_of_a_problem_do_not_depend_on_other_problems() -> None:
     assert not together[0, :, 5:].any()
     assert not together[2, :, 5:].any()
     for row, number in enumerate((5, 17, 5)):
-        assert torch.equal(together[row : row + 1, :, :number], draw_masks(60, number, 0.7, streams(1, row)))
+        assert torch.equal(
+            together[row : row + 1, :, :number], draw_masks(60, number, 0.7, streams(1, row))
+        )
 
 
 def test_no_masks_and_wrong_arguments() -> None:
@@ -123,7 +134,9 @@ def test_no_masks_and_wrong_arguments() -> None:
 
     assert draw(0).shape == (2, 0, 4)
     assert_refused(draw, count=[-1], keep=[1.0], features=[torch.tensor([3]), torch.tensor([3, 0])])
-    with pytest.raises(ArgumentError, match="masks: expected at most 100,000,000, got 1,000,000,000,000"):
+    with pytest.raises(
+        ArgumentError, match="masks: expected at most 100,000,000, got 1,000,000,000,000"
+    ):
         draw(10**12)
 
 
@@ -136,7 +149,9 @@ def slow_sensitivity(weights: np.ndarray, masks: np.ndarray, estimator: str) -> 
         for feature in range(masks.shape[-1]):
             kept = masks[row, :, feature].astype(float)
             for w, m in zip(own, kept, strict=True):
-                out[row, feature] += w * m if estimator == "paper" else (w - own.mean()) * (m - kept.mean())
+                out[row, feature] += (
+                    w * m if estimator == "paper" else (w - own.mean()) * (m - kept.mean())
+                )
     return out
 
 
@@ -172,12 +187,15 @@ def test_rho_is_spearman_ties_included(estimator: str) -> None:
     masks = draw_masks(12, 9, 0.6, source)
     p, e = (source.uniform((12,), torch.float64).mul(3).floor() for _ in range(2))
     features = torch.tensor([9, 7, 5, 3] * 10)
-    found = measure(p, e, masks, features=features, estimator=estimator, permutations=9, resamples=9)
+    found = measure(
+        p, e, masks, features=features, estimator=estimator, permutations=9, resamples=9
+    )
     tied = 0
     for row, m in enumerate(features.tolist()):
         # sums of whole numbers are exact; twelve times the centred sum is whole, too
         s_p, s_e = (
-            mask_sensitivity(w[row : row + 1] * 12, masks[row, :, :m], estimator)[0].numpy().round() for w in (p, e)
+            mask_sensitivity(w[row : row + 1] * 12, masks[row, :, :m], estimator)[0].numpy().round()
+            for w in (p, e)
         )
         tied += len(set(s_p)) < m
         if len(set(s_p)) > 1 and len(set(s_e)) > 1:
@@ -195,7 +213,9 @@ def test_rho_is_spearman_ties_included(estimator: str) -> None:
 def test_doubled_ranks_are_midranks() -> None:
     values = torch.randint(5, (30, 11), generator=torch.Generator().manual_seed(0)).double() / 7
     slow = 2 * stats.rankdata(values.numpy(), axis=1) - 12
-    assert torch.equal(doubled_ranks(values + 1e-13 * torch.rand(30, 11), 1e-9), torch.from_numpy(slow))
+    assert torch.equal(
+        doubled_ranks(values + 1e-13 * torch.rand(30, 11), 1e-9), torch.from_numpy(slow)
+    )
 
 
 def test_agreement_is_the_share_of_the_most_sensitive() -> None:
@@ -203,7 +223,10 @@ def test_agreement_is_the_share_of_the_most_sensitive() -> None:
     features = torch.tensor([6, 4, 2] * 10)
     found = measure(p, e, masks, features=features, permutations=0, resamples=0)
     for row, m in enumerate(features.tolist()):
-        s_p, s_e = (s[row, :m].tolist() for s in (found.prediction_sensitivity, found.explanation_sensitivity))
+        s_p, s_e = (
+            s[row, :m].tolist()
+            for s in (found.prediction_sensitivity, found.explanation_sensitivity)
+        )
         for k, agreement in ((1, found.top1), (3, found.top3)):
             k = min(k, m)
             best = [set(sorted(range(m), key=lambda i, s=s: -s[i])[:k]) for s in (s_p, s_e)]
@@ -224,14 +247,19 @@ def test_agreement_takes_the_first_of_tied_features() -> None:
 def expected_rho(setting, features: int) -> float:
     """Over features, the two published sums correlate by the cosine of the weights; then Moran 1948."""
     cosine = math.prod(mean / math.hypot(mean, spread) for mean, spread in setting)
-    return 6 / (math.pi * (features + 1)) * (math.asin(cosine) + (features - 2) * math.asin(cosine / 2))
+    return (
+        6
+        / (math.pi * (features + 1))
+        * (math.asin(cosine) + (features - 2) * math.asin(cosine / 2))
+    )
 
 
 @pytest.mark.parametrize(("setting", "spec"), list(zip(SETTINGS, (0.96, 0.87, 0.67), strict=True)))
 def test_published_sum_is_biased_as_the_formula_says(setting, spec: float) -> None:
     p, e, masks = independent(300, 400, 20, setting)
     paper, centred = (
-        measure(p, e, masks, estimator=name, permutations=0, resamples=0).rho for name in ("paper", "centred")
+        measure(p, e, masks, estimator=name, permutations=0, resamples=0).rho
+        for name in ("paper", "centred")
     )
     assert expected_rho(setting, 20) == pytest.approx(spec, abs=0.005)
     # five standard errors: fails once in a million (the cosine of 400 weights is nearly that of all)
@@ -246,9 +274,13 @@ def test_p_values_are_uniform_for_independent_weights(estimator: str) -> None:
     found = measure(p, e, masks, estimator=estimator, permutations=199, resamples=0)
     # fails once in a thousand; rho near 1 takes few values, ties count as reached, so there p may only be too large
     alternative = "two-sided" if estimator == "centred" else "greater"
-    assert stats.kstest(spread_out(found.p_value, 199), "uniform", alternative=alternative).pvalue > 1e-3
+    assert (
+        stats.kstest(spread_out(found.p_value, 199), "uniform", alternative=alternative).pvalue
+        > 1e-3
+    )
     inside = (found.null_band[:, 0] <= found.rho) & (found.rho <= found.null_band[:, 1])
-    assert 0.92 < inside.double().mean() < 0.975  # 95% less the coarseness of 199 permutations; 4 standard errors
+    # 95% less the coarseness of 199 permutations; 4 standard errors
+    assert 0.92 < inside.double().mean() < 0.975
     if estimator == "centred":
         assert abs(found.rho.mean()) < 0.05
     else:  # the band knows the bias
@@ -265,7 +297,10 @@ def test_p_values_are_uniform_with_the_masks_of_the_paper(estimator: str) -> Non
         rho.append(found.rho)
         p_value.append(found.p_value)
     alternative = "two-sided" if estimator == "centred" else "greater"
-    assert stats.kstest(spread_out(torch.cat(p_value), 199), "uniform", alternative=alternative).pvalue > 1e-3
+    assert (
+        stats.kstest(spread_out(torch.cat(p_value), 199), "uniform", alternative=alternative).pvalue
+        > 1e-3
+    )
     if estimator == "centred":
         assert abs(torch.cat(rho).mean()) < 0.05  # standard error 0.0073
     else:
@@ -325,7 +360,9 @@ def test_permuted_and_resampled_rho_are_the_slow_ones(estimator: str, masks: int
     whole = [mask_sensitivity(w[None], drawn, estimator)[0] for w in (p, e)]
     for row, count in zip(found, rotations(counts.long(), 8), strict=True):
         a, b = (
-            mask_sensitivity(w.repeat_interleave(count)[None], drawn.repeat_interleave(count, 0), estimator)[0]
+            mask_sensitivity(
+                w.repeat_interleave(count)[None], drawn.repeat_interleave(count, 0), estimator
+            )[0]
             for w in (p, e)
         )
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -359,7 +396,8 @@ def test_orders_and_counts_are_what_they_are_called() -> None:
     assert (counts.sum(1) == 5).all()
     assert (counts.mean(0) - 1).abs().max() < 5 * math.sqrt(0.8 / 2000)
     assert (counts.var(0) - 0.8).abs().max() < 0.15
-    lanes = draw_counts(60, 303)  # five lanes of sixty masks, each resampled alone, and three masks that stay
+    # five lanes of sixty masks, each resampled alone, and three masks that stay
+    lanes = draw_counts(60, 303)
     assert (lanes[:, :300].reshape(5, 60).sum(1) == 60).all()
     assert (lanes[:, 300:] == 1).all()
 
@@ -389,17 +427,23 @@ def test_rotations_have_the_spread_of_independent_permutations_and_resamples() -
         # one of 15 entries is beyond 5 of these once in 100,000 runs
         scale = expected.diag().sqrt()
         assert ((found.T.cov() - expected) / (scale[:, None] * scale)).abs().max() < 5 * 0.027
-        assert ((found.mean(0) - (own.sum(1) if found is resampled else 0)) / scale).abs().max() < 5 / math.sqrt(4000)
+        assert (
+            (found.mean(0) - (own.sum(1) if found is resampled else 0)) / scale
+        ).abs().max() < 5 / math.sqrt(4000)
 
 
 def test_quantiles_are_those_of_numpy() -> None:
     values = torch.rand(4, 77, dtype=torch.float64)
-    np.testing.assert_allclose(quantiles(values), np.quantile(values.numpy(), (0.025, 0.975), axis=1).T)
+    np.testing.assert_allclose(
+        quantiles(values), np.quantile(values.numpy(), (0.025, 0.975), axis=1).T
+    )
 
 
 def test_each_problem_has_its_own_random_null() -> None:
     p, e, masks, _ = linear(1, 100, 8, 0.5)
-    twice = measure(p.repeat(2, 1), e.repeat(2, 1), masks[0], permutations=99, resamples=99, streams=streams(2))
+    twice = measure(
+        p.repeat(2, 1), e.repeat(2, 1), masks[0], permutations=99, resamples=99, streams=streams(2)
+    )
     assert twice.rho[0] == twice.rho[1]
     assert not torch.equal(twice.null_band[0], twice.null_band[1])
     assert not torch.equal(twice.interval[0], twice.interval[1])
@@ -409,7 +453,9 @@ def test_each_problem_has_its_own_random_null() -> None:
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_bits_do_not_depend_on_chunks_or_repetition(estimator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_do_not_depend_on_chunks_or_repetition(
+    estimator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     p, e, masks, _ = linear(5, 150, 9, 0.5)
 
     def run() -> Consistency:
@@ -489,7 +535,9 @@ def test_constant_weights_have_no_centred_sensitivity(value: float) -> None:
 def test_published_sum_of_constant_weights_counts_the_masks() -> None:
     # nothing reacts to the masks, and the published rho is 1; so are all values of its null
     _, _, masks = independent(4, 333, 7)
-    found = measure(torch.ones(4, 333), torch.full((4, 333), 0.3), masks, estimator="paper", permutations=99)
+    found = measure(
+        torch.ones(4, 333), torch.full((4, 333), 0.3), masks, estimator="paper", permutations=99
+    )
     assert (found.rho == 1).all()
     assert (found.p_value == 1).all()
     assert not found.degenerate.any()
@@ -533,11 +581,17 @@ def test_parts_can_be_left_out_and_arguments_are_checked() -> None:
 def covered(features: int, agreement: float, noise: float, masks: int, runs: int) -> float:
     p, e, drawn, true = linear(runs, masks, features, agreement, noise)
     interval = measure(p, e, drawn, permutations=0, resamples=300).interval
-    return float(((interval[:, 0] <= true + 1e-9) & (true - 1e-9 <= interval[:, 1])).double().mean())
+    return float(
+        ((interval[:, 0] <= true + 1e-9) & (true - 1e-9 <= interval[:, 1])).double().mean()
+    )
 
 
-@pytest.mark.parametrize(("features", "agreement", "noise"), [(20, 0.99, 0.4), (20, 0.5, 0.4), (10, -0.8, 1.3)])
-def test_intervals_cover_the_rho_of_infinitely_many_masks(features: int, agreement: float, noise: float) -> None:
+@pytest.mark.parametrize(
+    ("features", "agreement", "noise"), [(20, 0.99, 0.4), (20, 0.5, 0.4), (10, -0.8, 1.3)]
+)
+def test_intervals_cover_the_rho_of_infinitely_many_masks(
+    features: int, agreement: float, noise: float
+) -> None:
     # the percentile interval covers in about 1%, 92% and 40%; true coverage of 0.95 fails once in 3,000
     assert covered(features, agreement, noise, masks=200, runs=200) >= 0.90
 
@@ -570,17 +624,29 @@ def test_looks() -> None:
 def test_settled_measures_from_rho_to_the_further_end() -> None:
     p, e, masks = independent(4, 30, 5)
     found = measure(p, e, masks, permutations=0, resamples=0)
-    ends = torch.tensor([[0.5, 0.69], [0.5, 0.61], [0.61, 0.8], [math.nan, math.nan]], dtype=torch.float64)
-    found = dataclasses.replace(found, rho=torch.full((4,), 0.6, dtype=torch.float64), interval=ends)
+    ends = torch.tensor(
+        [[0.5, 0.69], [0.5, 0.61], [0.61, 0.8], [math.nan, math.nan]], dtype=torch.float64
+    )
+    found = dataclasses.replace(
+        found, rho=torch.full((4,), 0.6, dtype=torch.float64), interval=ends
+    )
     assert is_settled(found, 1.2 * 0.1 + 1e-9).tolist() == [True, True, False, False]
     assert is_settled(found, 0.1).tolist() == [False] * 4
 
 
-def stop(p: Tensor, e: Tensor, masks: Tensor, true: Tensor, tolerance: float, resampled: int = 300) -> tuple[int, int]:
+def stop(
+    p: Tensor, e: Tensor, masks: Tensor, true: Tensor, tolerance: float, resampled: int = 300
+) -> tuple[int, int]:
     """How many problems stopped before the last mask, and how many of them within the tolerance of the truth."""
     going, early, right = torch.arange(len(p)), 0, 0
     for check in plan_checks(p.shape[1])[:-1]:
-        found = measure(p[going, :check], e[going, :check], masks[going, :check], permutations=0, resamples=resampled)
+        found = measure(
+            p[going, :check],
+            e[going, :check],
+            masks[going, :check],
+            permutations=0,
+            resamples=resampled,
+        )
         done = is_settled(found, tolerance)
         early += int(done.sum())
         right += int(((found.rho - true[going]).abs()[done] <= tolerance).sum())
@@ -600,7 +666,9 @@ def test_early_stopping_is_as_precise_as_stated() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("tolerance", [0.1, 0.2])
 @pytest.mark.parametrize("agreement", [0.6, 0.99])
-def test_early_stopping_is_as_precise_as_stated_everywhere(tolerance: float, agreement: float) -> None:
+def test_early_stopping_is_as_precise_as_stated_everywhere(
+    tolerance: float, agreement: float
+) -> None:
     early = right = 0
     for features in (8, 20):
         for noise in (0.13, 0.4):

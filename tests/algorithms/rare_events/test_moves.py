@@ -38,9 +38,13 @@ def test_moves_keep_the_normal_distribution(shape: tuple[int, ...]) -> None:
 
 def test_blocks_are_rectangles_that_reach_every_pixel_equally() -> None:
     share, grid = torch.tensor([0.04, 0.25]), torch.Size((10, 8))
-    inside, part = draw_blocks(share[:, None].repeat(1, 6), (3, 2), 20_000, grid, Streams([1, 2], CPU))
+    inside, part = draw_blocks(
+        share[:, None].repeat(1, 6), (3, 2), 20_000, grid, Streams([1, 2], CPU)
+    )
     assert torch.bincount(part[0], minlength=6).tolist() == pytest.approx([20_000 / 6] * 6, rel=0.1)
-    middles = torch.stack([inside.any(3).float() @ torch.arange(10.0), inside.any(2).float() @ torch.arange(8.0)])
+    middles = torch.stack(
+        [inside.any(3).float() @ torch.arange(10.0), inside.any(2).float() @ torch.arange(8.0)]
+    )
     middles /= torch.stack([inside.any(3).sum(2), inside.any(2).sum(2)])
     for axis, place in enumerate((part // 2, part % 2)):  # parts are numbered row by row
         own = [middles[axis][place == k].mean() for k in range(3 - axis)]
@@ -138,9 +142,13 @@ def test_a_symmetric_event_of_one_feature() -> None:
     def score(x: Tensor) -> Tensor:
         return x.flatten(1)[:, 7].double().abs() - 1 + 1e-4
 
-    found = [SubsetSimulation(200, first=4).run(score, prior, generator=generator) for _ in range(25)]
+    found = [
+        SubsetSimulation(200, first=4).run(score, prior, generator=generator) for _ in range(25)
+    ]
     errors = torch.cat([e.log_probability for e in found]) - math.log(1e-4)
-    inside = sum(float(e.interval()[0, 0]) <= math.log(1e-4) <= float(e.interval()[0, 1]) for e in found)
+    inside = sum(
+        float(e.interval()[0, 0]) <= math.log(1e-4) <= float(e.interval()[0, 1]) for e in found
+    )
     assert errors.square().mean().sqrt() < 0.7
     assert inside >= stats.binom.ppf(1e-3, 25, 0.95)
 
@@ -166,8 +174,13 @@ def test_a_random_walk_is_at_most_as_wide_as_its_box(width: float) -> None:
     centre = torch.zeros(1, 6, dtype=torch.float64)
     prior = Region(centre=centre, lower=centre, upper=centre + width)
     streams = prior.streams(0)
-    population = Population(lambda x: x[:, 0], prior, torch.tensor([0]), streams, "random_walk", indexed=False)
-    for begin in (lambda: population.draw(1000), lambda: population.place(centre[:, None] + torch.zeros(1, 10, 6))):
+    population = Population(
+        lambda x: x[:, 0], prior, torch.tensor([0]), streams, "random_walk", indexed=False
+    )
+    for begin in (
+        lambda: population.draw(1000),
+        lambda: population.place(centre[:, None] + torch.zeros(1, 10, 6)),
+    ):
         begin()
         kernel = population.kernel
         assert isinstance(kernel, RandomWalk)
@@ -185,7 +198,9 @@ def test_a_random_walk_without_a_box_is_symmetric_and_counts_steps_in_standard_d
     assert correction == 0.0
     assert bool((step.abs() <= kernel.size.double() * kernel.scale[0]).all())
     assert bool((step.mean(0).abs() < 4 * step.std(0) / 4000**0.5).all())
-    kernel.record(2 * kernel.scale.expand(1, 4000, 3).clone(), torch.ones(1, 4000, dtype=torch.bool))
+    kernel.record(
+        2 * kernel.scale.expand(1, 4000, 3).clone(), torch.ones(1, 4000, dtype=torch.bool)
+    )
     assert (kernel.square / kernel.tried).flatten().tolist() == pytest.approx([4.0] * 3)
     before = kernel.size.clone()
     kernel.adapt(torch.tensor([0.234]), 1.0)
@@ -204,7 +219,11 @@ def test_what_is_frozen_is_not_forgotten() -> None:
         kernel.begin_move()
         proposed = kernel.propose(state, streams)[0]
         changed = proposed != state
-        accept = ~changed[..., :4].any(dim=(2, 3, 4)) if number % 2 else torch.zeros(1, 500, dtype=torch.bool)
+        accept = (
+            ~changed[..., :4].any(dim=(2, 3, 4))
+            if number % 2
+            else torch.zeros(1, 500, dtype=torch.bool)
+        )
         kernel.record(proposed - state, accept)
         kernel.end_move()
         state = torch.where(accept[..., None, None, None], proposed, state)

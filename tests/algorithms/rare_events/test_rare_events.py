@@ -21,7 +21,13 @@ from torch import Tensor
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold
 from standfast import L2Ball, LinfBall
-from standfast.algorithms import RareEventEstimate, StandardNormal, SubsetSimulation, UnitBox, monte_carlo
+from standfast.algorithms import (
+    RareEventEstimate,
+    StandardNormal,
+    SubsetSimulation,
+    UnitBox,
+    monte_carlo,
+)
 from standfast.algorithms.rare_events import plain_sampling, population, subset_sampling
 from standfast.algorithms.rare_events.estimate import compute_log_interval
 from standfast.algorithms.rare_events.genealogy import reduce_shared_parents
@@ -45,10 +51,27 @@ def problems() -> list[Problem]:
     half, tails = stats.norm.isf(1e-12), stats.norm.isf(5e-9)
     first, second = stats.norm.isf(1e-4), stats.norm.isf(1e-5)
     return [
-        Problem("Irwin-Hall 1e-10", lambda x: x.sum(1) - ten, UnitBox(50), irwin_hall_log_sf(50, ten)),
-        Problem("Irwin-Hall 1e-20", lambda x: x.sum(1) - twenty, UnitBox(50), irwin_hall_log_sf(50, twenty)),
-        Problem("half-space 1e-12", lambda x: x.sum(1) / 60**0.5 - half, StandardNormal(60), math.log(1e-12)),
-        Problem("two tails 1e-8", lambda x: (x.sum(1) / 50**0.5).abs() - tails, StandardNormal(50), math.log(1e-8)),
+        Problem(
+            "Irwin-Hall 1e-10", lambda x: x.sum(1) - ten, UnitBox(50), irwin_hall_log_sf(50, ten)
+        ),
+        Problem(
+            "Irwin-Hall 1e-20",
+            lambda x: x.sum(1) - twenty,
+            UnitBox(50),
+            irwin_hall_log_sf(50, twenty),
+        ),
+        Problem(
+            "half-space 1e-12",
+            lambda x: x.sum(1) / 60**0.5 - half,
+            StandardNormal(60),
+            math.log(1e-12),
+        ),
+        Problem(
+            "two tails 1e-8",
+            lambda x: (x.sum(1) / 50**0.5).abs() - tails,
+            StandardNormal(50),
+            math.log(1e-8),
+        ),
         Problem(
             "two stages 1e-9",
             lambda x: torch.stack([x[:, 0] - first, x[:, 1] - second], 1),
@@ -96,7 +119,11 @@ def check_unbiased_and_covering(problem: Problem, estimate: RareEventEstimate) -
     runs = len(errors)
     # an unbiased P makes ln P low by half its variance; moves that mix less than perfectly do so here
     allowance = 0.5 * errors.var(ddof=1)
-    assert -allowance - 4 * errors.std(ddof=1) / runs**0.5 < errors.mean() < 4 * errors.std(ddof=1) / runs**0.5
+    assert (
+        -allowance - 4 * errors.std(ddof=1) / runs**0.5
+        < errors.mean()
+        < 4 * errors.std(ddof=1) / runs**0.5
+    )
     assert count_covered(problem, estimate) >= stats.binom.ppf(1e-3, runs, 0.93)
     # the standard error is the right one: the ratio of variances, with the t distribution's wide margin
     ratio = np.sqrt((reported**2).mean()) / errors.std(ddof=1)
@@ -105,11 +132,14 @@ def check_unbiased_and_covering(problem: Problem, estimate: RareEventEstimate) -
 
 @pytest.mark.parametrize("problem", problems(), ids=lambda p: p.name)
 def test_exact_answers(problem: Problem) -> None:
-    check_unbiased_and_covering(problem, repeat(problem, 20, particles=400, first=4.0))  # the slow test has the default
+    # the slow test has the default
+    check_unbiased_and_covering(problem, repeat(problem, 20, particles=400, first=4.0))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"quantile": 0.1, "moves": 12}, {"quantile": 0.5, "moves": 10}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"quantile": 0.1, "moves": 12}, {"quantile": 0.5, "moves": 10}], ids=str
+)
 @pytest.mark.parametrize("problem", problems(), ids=lambda p: p.name)
 def test_exact_answers_over_200_runs(problem: Problem, options: dict[str, float]) -> None:
     estimate = repeat(problem, 200, **options)
@@ -154,15 +184,23 @@ def test_the_interval_is_students(level: float) -> None:
         -30 + 2**2 / 2,
     ]  # the logarithm of an unbiased estimate is too small by half its variance
     exact = stats.t.interval(level, [3, 40], loc=middle, scale=[0.5, 2])
-    assert estimate.interval(level).T.tolist() == [pytest.approx(ends) for ends in np.minimum(exact, 0).tolist()]
+    assert estimate.interval(level).T.tolist() == [
+        pytest.approx(ends) for ends in np.minimum(exact, 0).tolist()
+    ]
 
 
 def test_the_interval_of_an_unbiased_estimate_misses_on_both_sides_alike() -> None:
     """P estimated by P exp(s z - s^2 / 2) with z standard normal, of which P is the mean."""
     error = torch.full((40_000,), 0.7, dtype=torch.float64)
     normal = torch.randn(40_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    low, high = compute_log_interval(-9 + error * normal - error**2 / 2, error, torch.full_like(error, math.inf), 0.95)
-    for misses in (low > -9, high < -9):  # 1000 of 40,000 are expected, with a standard deviation of 31
+    low, high = compute_log_interval(
+        -9 + error * normal - error**2 / 2, error, torch.full_like(error, math.inf), 0.95
+    )
+    # 1000 of 40,000 are expected, with a standard deviation of 31
+    for misses in (
+        low > -9,
+        high < -9,
+    ):
         assert int(misses.sum()) == pytest.approx(1000, abs=4 * 31)
 
 
@@ -210,14 +248,17 @@ def test_certain_and_impossible_events(method: Callable[..., RareEventEstimate])
     far = LinfBall(0.5).around(torch.full((1, 2), 7.5))
     nothing = method(lambda x: torch.full((len(x),), torch.nan), far)
     assert nothing.censored.all()
-    assert ((nothing.extreme - 7.5).abs() <= 0.5).all()  # a point of the prior, though none is near the event
+    # a point of the prior, though none is near the event
+    assert ((nothing.extreme - 7.5).abs() <= 0.5).all()
 
 
 def test_the_first_stage_is_an_estimate_of_its_own() -> None:
     problem = next(p for p in problems() if p.name.startswith("two stages"))
     for levels in repeat(problem, 5, particles=400, first=4.0).levels:
         crossing = ((levels.stage == 0) & (levels.threshold == 0)).nonzero()[0, 0]
-        assert abs(levels.log_probability[crossing] - math.log(1e-4)) < 4 * levels.std_error[crossing]
+        assert (
+            abs(levels.log_probability[crossing] - math.log(1e-4)) < 4 * levels.std_error[crossing]
+        )
         assert (levels.stage.diff() >= 0).all()
 
 
@@ -225,7 +266,9 @@ def test_the_first_stage_is_an_estimate_of_its_own() -> None:
 def test_stages_that_few_pass_are_crossed_without_asking_for_the_next(quantile: float) -> None:
     score = lambda x: torch.stack([x[:, 0] - 0.8, x[:, 1] - 0.95], dim=1)  # noqa: E731
     problem = Problem("two stages", score, UnitBox(2), math.log(0.2 * 0.05))
-    check_unbiased_and_covering(problem, repeat(problem, 20, quantile=quantile, moves=10, particles=400, first=4.0))
+    check_unbiased_and_covering(
+        problem, repeat(problem, 20, quantile=quantile, moves=10, particles=400, first=4.0)
+    )
 
 
 def test_a_plateau_is_reported_and_does_not_loop() -> None:
@@ -243,13 +286,17 @@ def test_the_extreme_point_is_the_deepest() -> None:
 
 def test_ties_do_not_bias_the_estimate() -> None:
     # a score in whole steps: every level is a tie
-    problem = Problem("ties", lambda x: torch.floor(x[:, 0] * 2) - 9, StandardNormal(3), stats.norm.logsf(4.5))
+    problem = Problem(
+        "ties", lambda x: torch.floor(x[:, 0] * 2) - 9, StandardNormal(3), stats.norm.logsf(4.5)
+    )
     errors = find_errors(problem, repeat(problem, 20, particles=400, first=4))
     assert abs(errors.mean()) < 4 * errors.std(ddof=1) / 20**0.5
 
 
 def test_the_floor_censors() -> None:
-    estimate = SubsetSimulation(floor=-40.0, particles=200).run(lambda x: x[:, 0] - 30, StandardNormal(5))
+    estimate = SubsetSimulation(floor=-40.0, particles=200).run(
+        lambda x: x[:, 0] - 30, StandardNormal(5)
+    )
     assert estimate.censored.all()
     assert not estimate.stalled.any()
     assert estimate.resolved.all()
@@ -270,7 +317,10 @@ def test_random_walk_has_the_right_acceptance_ratio(prior: Region) -> None:
     truth = stats.norm.logsf(3.4) if isinstance(prior, StandardNormal) else math.log(1e-4)
     problem = Problem("random walk", lambda x: x[:, 0] - limit, prior, truth)
     check_unbiased_and_covering(
-        problem, repeat(problem, 20, proposal="random_walk", moves=30, quantile=0.1, particles=400, first=4.0)
+        problem,
+        repeat(
+            problem, 20, proposal="random_walk", moves=30, quantile=0.1, particles=400, first=4.0
+        ),
     )
 
 
@@ -289,7 +339,9 @@ def test_a_random_walk_wider_than_the_box_stays_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    "ball", [L2Ball(0.5), L2Ball(0.5, "truncated_normal", 0.2), LinfBall(0.5, "truncated_normal", 0.2)], ids=str
+    "ball",
+    [L2Ball(0.5), L2Ball(0.5, "truncated_normal", 0.2), LinfBall(0.5, "truncated_normal", 0.2)],
+    ids=str,
 )
 @pytest.mark.parametrize("proposal", ["gaussian", "random_walk"])
 def test_neighbourhoods_as_priors(ball: LinfBall, proposal: str) -> None:
@@ -302,11 +354,17 @@ def test_neighbourhoods_as_priors(ball: LinfBall, proposal: str) -> None:
     assert -9 < exact.log_probability.item() < -3
     problem = Problem("ball", score, prior, exact.log_probability.item())
     moves = 10 if proposal == "gaussian" else 30
-    errors = find_errors(problem, repeat(problem, 12, particles=400, first=4.0, proposal=proposal, moves=moves))
-    assert abs(errors.mean()) < 4 * math.hypot(errors.std(ddof=1) / 12**0.5, exact.std_error.item()) + 0.02
+    errors = find_errors(
+        problem, repeat(problem, 12, particles=400, first=4.0, proposal=proposal, moves=moves)
+    )
+    assert (
+        abs(errors.mean())
+        < 4 * math.hypot(errors.std(ddof=1) / 12**0.5, exact.std_error.item()) + 0.02
+    )
 
 
-@pytest.mark.parametrize("shape", [(6,), (1, 2, 3)])  # an image has blocks, with sizes of their own in each problem
+# an image has blocks, with sizes of their own in each problem
+@pytest.mark.parametrize("shape", [(6,), (1, 2, 3)])
 def test_problems_share_batches_and_nothing_else(shape: tuple[int, ...]) -> None:
     x = torch.rand(4, *shape)
     limits = torch.tensor([3.2, 3.6, 4.0, 9.0])
@@ -319,13 +377,17 @@ def test_problems_share_batches_and_nothing_else(shape: tuple[int, ...]) -> None
     simulation = SubsetSimulation(particles=200, floor=-20.0)
     together = simulation.run(score, prior, indexed=True)
     for row in (0, 3):
-        alone = simulation.run(lambda p, _, row=row: score(p, _ + row), prior.select([row]), indexed=True)
+        alone = simulation.run(
+            lambda p, _, row=row: score(p, _ + row), prior.select([row]), indexed=True
+        )
         assert alone.log_probability[0] == together.log_probability[row]
         assert torch.equal(alone.extreme[0], together.extreme[row])
         assert alone.model_evaluations[0] == together.model_evaluations[row]
     many = monte_carlo(score, prior, samples=3000, indexed=True)
     for row in (1, 2):
-        alone = monte_carlo(lambda p, _, row=row: score(p, _ + row), prior.select([row]), samples=3000, indexed=True)
+        alone = monte_carlo(
+            lambda p, _, row=row: score(p, _ + row), prior.select([row]), samples=3000, indexed=True
+        )
         assert alone.hits[0] == many.hits[row]
 
 
@@ -353,9 +415,14 @@ def test_groups_that_bound_memory_change_nothing(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("proposal", ["gaussian", "random_walk"])
 @pytest.mark.parametrize("shape", [(32,), (1, 4, 8)])
 def test_particles_move_in_chunks(
-    monkeypatch: pytest.MonkeyPatch, ball: LinfBall | L2Ball, proposal: Proposal, shape: tuple[int, ...]
+    monkeypatch: pytest.MonkeyPatch,
+    ball: LinfBall | L2Ball,
+    proposal: Proposal,
+    shape: tuple[int, ...],
 ) -> None:
-    prior = ball.around(torch.rand(2, *shape, generator=torch.Generator().manual_seed(4)), (0.0, 1.0))
+    prior = ball.around(
+        torch.rand(2, *shape, generator=torch.Generator().manual_seed(4)), (0.0, 1.0)
+    )
     middle = prior.centre.flatten(1)[:, :8].sum(1)
     rows: list[int] = []
 
@@ -381,7 +448,9 @@ def test_particles_move_in_chunks(
 
 
 @pytest.mark.parametrize("wanted", [5, 7])
-def test_particles_are_taken_in_place_or_into_fewer(monkeypatch: pytest.MonkeyPatch, wanted: int) -> None:
+def test_particles_are_taken_in_place_or_into_fewer(
+    monkeypatch: pytest.MonkeyPatch, wanted: int
+) -> None:
     monkeypatch.setattr(population, "CHUNK_ELEMENTS", 20)
     state = torch.rand(2, 7, 3, 4)
     parents = torch.randint(7, (2, wanted))
@@ -397,10 +466,16 @@ def test_evaluations_are_counted_and_generators_obeyed() -> None:
         seen += len(x)
         return x.sum(1) - 20
 
-    first = SubsetSimulation(particles=200).run(score, UnitBox(30), generator=torch.Generator().manual_seed(5))
+    first = SubsetSimulation(particles=200).run(
+        score, UnitBox(30), generator=torch.Generator().manual_seed(5)
+    )
     assert first.model_evaluations.item() == seen
-    again = SubsetSimulation(particles=200).run(score, UnitBox(30), generator=torch.Generator().manual_seed(5))
-    other = SubsetSimulation(particles=200).run(score, UnitBox(30), generator=torch.Generator().manual_seed(6))
+    again = SubsetSimulation(particles=200).run(
+        score, UnitBox(30), generator=torch.Generator().manual_seed(5)
+    )
+    other = SubsetSimulation(particles=200).run(
+        score, UnitBox(30), generator=torch.Generator().manual_seed(6)
+    )
     assert torch.equal(first.log_probability, again.log_probability)
     assert not torch.equal(first.log_probability, other.log_probability)
     state = torch.random.get_rng_state()
@@ -415,9 +490,18 @@ def test_monte_carlo_intervals_are_clopper_pearsons() -> None:
 
 
 def test_bad_arguments() -> None:
-    assert_refused(SubsetSimulation, particles=[5, 10**12], moves=[0], quantile=[1.0], proposal=["walk"], floor=[1.0])
+    assert_refused(
+        SubsetSimulation,
+        particles=[5, 10**12],
+        moves=[0],
+        quantile=[1.0],
+        proposal=["walk"],
+        floor=[1.0],
+    )
     assert_refused(SubsetSimulation, first=[0.5, float("inf"), 1e9])
-    assert_refused(partial(SubsetSimulation().run, prior=UnitBox(2)), score=[lambda x: x.sum(), lambda x: 1.0])
+    assert_refused(
+        partial(SubsetSimulation().run, prior=UnitBox(2)), score=[lambda x: x.sum(), lambda x: 1.0]
+    )
 
 
 @pytest.mark.parametrize(("kept", "count"), [(30, 50), (25, 50), (12, 50), (50, 40)])
@@ -426,16 +510,22 @@ def test_shared_parents_are_reduced_by_equal_numbers_of_children(kept: int, coun
     shared = []
     for _ in range(200):
         more = generator.permutation(kept)[: count % kept]
-        family = np.bincount(np.concatenate([*[np.arange(kept)] * (count // kept), more]), minlength=kept)
+        family = np.bincount(
+            np.concatenate([*[np.arange(kept)] * (count // kept), more]), minlength=kept
+        )
         shared.append((family * (family - 1)).sum() / (count * (count - 1)))
     error = 4 * np.std(shared) / len(shared) ** 0.5
-    assert 1 / kept - reduce_shared_parents(kept, count) == pytest.approx(np.mean(shared), abs=error + 1e-12)
+    assert 1 / kept - reduce_shared_parents(kept, count) == pytest.approx(
+        np.mean(shared), abs=error + 1e-12
+    )
 
 
 def test_adaptive_levels_are_unbiased_in_the_logarithm() -> None:
     # the level is the kept-th largest of N: ln P(above it), averaged, is what an estimate of it should average to
     count, keep = 40, 4
-    values = torch.rand(4000, count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values = torch.rand(
+        4000, count, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     stages = torch.zeros(count, dtype=torch.int64)
     found = [_next_level(stages, row - 2, 1, keep) for row in values]
     levels = np.array([level[1] + 2 for level in found if level is not None])
@@ -455,7 +545,9 @@ def test_a_stage_that_is_reached_is_a_level_and_those_beyond_it_count() -> None:
 
 def test_deep_runs_with_few_particles_start_new_genealogies() -> None:
     threshold = irwin_hall_threshold(50, math.log(1e-20))
-    problem = Problem("deep", lambda x: x.sum(1) - threshold, UnitBox(50), irwin_hall_log_sf(50, threshold))
+    problem = Problem(
+        "deep", lambda x: x.sum(1) - threshold, UnitBox(50), irwin_hall_log_sf(50, threshold)
+    )
     estimate = repeat(problem, 20, particles=60)
     errors = find_errors(problem, estimate)
     reported = np.asarray(estimate.std_error)

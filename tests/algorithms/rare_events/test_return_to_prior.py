@@ -32,7 +32,9 @@ def count_covered(estimates: list[RareEventEstimate], truth: float) -> int:
     return sum(float(e[0, 0]) <= truth <= float(e[0, 1]) for e in ends if e is not None)
 
 
-@pytest.mark.parametrize(("proposal", "features", "runs"), [("gaussian", 20, 8), ("random_walk", 4, 8)])
+@pytest.mark.parametrize(
+    ("proposal", "features", "runs"), [("gaussian", 20, 8), ("random_walk", 4, 8)]
+)
 def test_exact_answers(proposal: Proposal, features: int, runs: int) -> None:
     """Both directions agree with the exact answer, and with each other."""
     generator = torch.Generator().manual_seed(5)
@@ -55,7 +57,9 @@ def test_particles_that_move_too_little_are_too_high(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(subset_sampling, "_RETURNING_MOVES", 1)
     generator = torch.Generator().manual_seed(6)
     found = [
-        SubsetSimulation(200, moves=2, from_event=True).run(lambda x: x.sum(1) - SUM, UnitBox(20), generator=generator)
+        SubsetSimulation(200, moves=2, from_event=True).run(
+            lambda x: x.sum(1) - SUM, UnitBox(20), generator=generator
+        )
         for _ in range(5)
     ]
     values = torch.cat([e.from_event for e in found if e.from_event is not None])
@@ -93,7 +97,10 @@ def score_cliff(z: Tensor) -> Tensor:
     """
     first, second = z.unflatten(1, (2, 15)).sum(2).unbind(1)
     length = math.sqrt(15)
-    return torch.maximum(first / length - 7, torch.where(second / length >= 4.5, 20 * (second / length - 5.2), -100.0))
+    return torch.maximum(
+        first / length - 7,
+        torch.where(second / length >= 4.5, 20 * (second / length - 5.2), -100.0),
+    )
 
 
 def test_agreement_without_witnesses_says_nothing_of_other_ways() -> None:
@@ -114,7 +121,9 @@ def test_agreement_without_witnesses_says_nothing_of_other_ways() -> None:
     assert not bool(found.resolved)
     low, high = found.interval()[0].tolist()
     assert low <= truth <= high
-    outside = SubsetSimulation(200, moves=2, first=20).run(score_cliff, prior, witnesses=known[:, 1:])
+    outside = SubsetSimulation(200, moves=2, first=20).run(
+        score_cliff, prior, witnesses=known[:, 1:]
+    )
     assert outside.from_witnesses is not None
     assert not bool(outside.from_witnesses)
 
@@ -147,7 +156,9 @@ def test_a_witness_in_a_part_that_does_not_matter_makes_no_error() -> None:
     assert float(score(corner[0])) > 0.3, "deeper than any point of the other way"
     generator = torch.Generator().manual_seed(7)
     found = [
-        SubsetSimulation(400, first=4).run(score, UnitBox(features), witnesses=corner, generator=generator)
+        SubsetSimulation(400, first=4).run(
+            score, UnitBox(features), witnesses=corner, generator=generator
+        )
         for _ in range(runs)
     ]
     values = torch.cat([e.from_event for e in found if e.from_event is not None])
@@ -164,13 +175,20 @@ def test_groups_join_as_their_formula_says() -> None:
     value, error = join_groups([first, second], torch.tensor([False, False, True]))
     p = [math.exp(-2.0), math.exp(-5.0)]
     assert value.tolist() == pytest.approx([-3.0, -2.0, math.log(sum(p) / 2)], abs=1e-6)
-    assert error.tolist() == pytest.approx([0.1, 0.2, math.hypot(0.4 * p[0], 0.3 * p[1]) / sum(p)], abs=1e-6)
+    assert error.tolist() == pytest.approx(
+        [0.1, 0.2, math.hypot(0.4 * p[0], 0.3 * p[1]) / sum(p)], abs=1e-6
+    )
 
 
 def test_witnesses_come_as_near_to_the_prior_as_they_stay_in_the_event() -> None:
     prior, witness = StandardNormal(3), torch.tensor([[[2.0, 0.0, 0.0]]], dtype=torch.float64)
-    for score, nearest in ((lambda x: x[:, 0] - 1.0, 1.0), (lambda x: 0.05 - (x[:, 0] - 2.0).abs(), 2.0)):
-        particles = Population(score, prior, torch.tensor([0]), prior.streams(0), "gaussian", indexed=False)
+    for score, nearest in (
+        (lambda x: x[:, 0] - 1.0, 1.0),
+        (lambda x: 0.05 - (x[:, 0] - 2.0).abs(), 2.0),
+    ):
+        particles = Population(
+            score, prior, torch.tensor([0]), prior.streams(0), "gaussian", indexed=False
+        )
         (found,) = shrink_witnesses(particles, witness)
         assert found.tolist() == [pytest.approx([nearest, 0.0, 0.0])]
 
@@ -180,7 +198,10 @@ def test_a_random_walk_too_starts_only_from_witnesses_in_the_event() -> None:
     both = torch.stack([torch.ones(1, 6), torch.zeros(1, 6)], 1)
     found = [
         SubsetSimulation(40, moves=1, first=1, proposal="random_walk").run(
-            lambda x: x.sum(1) - 4.0, ball, witnesses=witnesses, generator=torch.Generator().manual_seed(0)
+            lambda x: x.sum(1) - 4.0,
+            ball,
+            witnesses=witnesses,
+            generator=torch.Generator().manual_seed(0),
         )
         for witnesses in (both[:, :1], both)
     ]
@@ -190,19 +211,25 @@ def test_a_random_walk_too_starts_only_from_witnesses_in_the_event() -> None:
 
 @pytest.mark.parametrize("distribution", ["uniform", "truncated_normal"])
 @pytest.mark.parametrize("ball", [LinfBall, L2Ball])
-def test_gaussian_coordinates_are_the_inverse(ball: type[Neighbourhood], distribution: Distribution) -> None:
+def test_gaussian_coordinates_are_the_inverse(
+    ball: type[Neighbourhood], distribution: Distribution
+) -> None:
     region = ball(0.8, distribution).around(torch.rand(3, 7, dtype=torch.float64), (-0.5, 1.5))
     z = torch.randn(3, 40, 7, dtype=torch.float64)
     x = region.from_gaussian(z)
     assert torch.allclose(region.to_gaussian(x), z, atol=1e-6)
     faces = region.to_gaussian(torch.stack([region.lower, region.upper], 1))
     assert bool(faces.isfinite().all())
-    assert torch.allclose(region.from_gaussian(faces), torch.stack([region.lower, region.upper], 1), atol=1e-4)
+    assert torch.allclose(
+        region.from_gaussian(faces), torch.stack([region.lower, region.upper], 1), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("distribution", ["uniform", "truncated_normal"])
-def test_gaussian_coordinates_in_half_precision(dtype: torch.dtype, distribution: Distribution) -> None:
+def test_gaussian_coordinates_in_half_precision(
+    dtype: torch.dtype, distribution: Distribution
+) -> None:
     region = LinfBall(0.5, distribution).around(torch.full((1, 3), 0.5, dtype=dtype), (0.0, 1.0))
     point = torch.tensor([[[0.0, 0.25, 1.0]]], dtype=dtype)
     z = region.to_gaussian(point)
@@ -222,10 +249,19 @@ def test_problems_share_batches_and_nothing_else() -> None:
 
     simulation = SubsetSimulation(particles=100, first=2, floor=-20.0)
     together = simulation.run(score, prior, witnesses, indexed=True)
-    assert together.from_event.isnan().tolist() == [False, False, False, True]  # the last event was not reached
+    # the last event was not reached
+    assert together.from_event.isnan().tolist() == [
+        False,
+        False,
+        False,
+        True,
+    ]
     for row in (0, 2):
         alone = simulation.run(
-            lambda p, _, row=row: score(p, _ + row), prior.select([row]), witnesses[[row]], indexed=True
+            lambda p, _, row=row: score(p, _ + row),
+            prior.select([row]),
+            witnesses[[row]],
+            indexed=True,
         )
         assert alone.from_event[0] == together.from_event[row]
         assert alone.model_evaluations[0] == together.model_evaluations[row]
@@ -258,7 +294,11 @@ def test_the_error_from_the_event_is_that_of_its_formula(hits: int) -> None:
     value, error = estimate_from_event(population, [[(0, 0.0)]], 1, 1)
     assert value.item() == pytest.approx(math.log(max(hits, 0.5) / 5))
     share = hits / 5
-    if hits in (0, 5):  # the posterior of a share by Jeffreys' prior has this variance of its logarithm
+    # the posterior of a share by Jeffreys' prior has this variance of its logarithm
+    if hits in (
+        0,
+        5,
+    ):
         expected = math.sqrt(special.polygamma(1, hits + 0.5) - special.polygamma(1, 6))
     else:
         expected = math.sqrt((1 - share) / share / 5)
@@ -298,14 +338,20 @@ def test_pooled_runs_have_pooled_estimates_from_the_event() -> None:
     errors = torch.cat([run.from_event_error for run in runs if run.from_event_error is not None])
     share = values.exp() / values.exp().sum()
     assert pooled.from_event_error is not None
-    assert float(pooled.from_event_error) == pytest.approx(float((share * errors).square().sum().sqrt()))
+    assert float(pooled.from_event_error) == pytest.approx(
+        float((share * errors).square().sum().sqrt())
+    )
     assert pooled.from_witnesses is not None
     assert not bool(pooled.from_witnesses)
     outside = [replace(run, from_witnesses=torch.tensor([True])) for run in runs]
     for parts, every in ((outside, True), ([*outside[1:], runs[0]], False)):
         assert pool(parts, [200] * len(runs)).from_witnesses == torch.tensor([every])
     # a run whose budget did not allow the way back counts for P, and not for P from the event
-    without = replace(runs[0], from_event=torch.full((1,), torch.nan), from_event_error=torch.full((1,), torch.nan))
+    without = replace(
+        runs[0],
+        from_event=torch.full((1,), torch.nan),
+        from_event_error=torch.full((1,), torch.nan),
+    )
     longer = pool([*runs, without], [200] * (len(runs) + 1))
     assert longer.from_event.equal(pooled.from_event)
 
@@ -340,12 +386,18 @@ def test_pooled_runs_compare_directions() -> None:
 
 
 def test_bad_witnesses() -> None:
-    with pytest.raises(ArgumentError, match=r"expected shape \(P, W, \*shape\) = \(1, W, 20\), got \(1, 20\)"):
-        SubsetSimulation(100).run(lambda x: x.sum(1) - SUM, UnitBox(20), witnesses=torch.ones(1, 20))
+    with pytest.raises(
+        ArgumentError, match=r"expected shape \(P, W, \*shape\) = \(1, W, 20\), got \(1, 20\)"
+    ):
+        SubsetSimulation(100).run(
+            lambda x: x.sum(1) - SUM, UnitBox(20), witnesses=torch.ones(1, 20)
+        )
 
 
 def test_levels_fall_from_the_event_to_the_prior() -> None:
     """The levels that both directions share do not decrease, so their product is the probability of the event."""
     found = SubsetSimulation(100, first=1).run(lambda x: x.sum(1) - SUM, UnitBox(20))
-    keys = list(zip(found.levels[0].stage.tolist(), found.levels[0].threshold.tolist(), strict=True))
+    keys = list(
+        zip(found.levels[0].stage.tolist(), found.levels[0].threshold.tolist(), strict=True)
+    )
     assert all(a <= b for a, b in pairwise(keys))

@@ -15,7 +15,9 @@ from standfast.algorithms.rare_events.genealogy import History
 from standfast.neighbourhoods import Region
 
 
-def estimate_shares(simulation: SubsetSimulation, shares: list[float], number: int = 0) -> RareEventEstimate:
+def estimate_shares(
+    simulation: SubsetSimulation, shares: list[float], number: int = 0
+) -> RareEventEstimate:
     """One problem for each share: a uniform number is at least one less it; each problem has its own stream."""
     corner = torch.arange(number, number + len(shares), dtype=torch.float64)[:, None].expand(-1, 5)
     limits = 1 - torch.tensor(shares, dtype=torch.float64)
@@ -23,7 +25,9 @@ def estimate_shares(simulation: SubsetSimulation, shares: list[float], number: i
     def score(x: Tensor, problem: Tensor) -> Tensor:
         return x[:, 0] - corner[problem, 0] - limits[problem]
 
-    return simulation.run(score, Region(centre=corner + 0.5, lower=corner, upper=corner + 1.0), indexed=True)
+    return simulation.run(
+        score, Region(centre=corner + 0.5, lower=corner, upper=corner + 1.0), indexed=True
+    )
 
 
 @pytest.mark.parametrize(("share", "most"), [(0.5, 600), (0.03, 3000), (0.01, 10_000)])
@@ -33,7 +37,9 @@ def test_common_events_take_few_plain_draws(share: float, most: int) -> None:
     assert torch.equal(found.samples, found.model_evaluations)
     assert bool(found.reaches(0.15).all())
     low, high = found.interval().unbind(1)
-    assert int(((low <= math.log(share)) & (math.log(share) <= high)).sum()) >= stats.binom.ppf(1e-3, 12, 0.95)
+    assert int(((low <= math.log(share)) & (math.log(share) <= high)).sum()) >= stats.binom.ppf(
+        1e-3, 12, 0.95
+    )
     for levels in found.levels:  # a level t is exceeded with probability share - t
         error = (levels.log_probability.exp() - share + levels.threshold).abs()
         assert bool((error <= 4.5 * levels.std_error * levels.log_probability.exp()).all())
@@ -54,7 +60,9 @@ def test_very_rare_events_take_no_more_than_they_need() -> None:
         far = stats.norm.isf(share)
         for seed in range(20):
             generator = torch.Generator().manual_seed(seed)
-            found = SubsetSimulation().run(lambda z, far=far: z[:, 0] - far, StandardNormal(20), generator=generator)
+            found = SubsetSimulation().run(
+                lambda z, far=far: z[:, 0] - far, StandardNormal(20), generator=generator
+            )
             assert int(found.model_evaluations) <= most
 
 
@@ -65,7 +73,14 @@ def test_a_problem_does_not_depend_on_what_the_others_need() -> None:
     assert len(set(together.model_evaluations.tolist())) == 4
     for row, share in enumerate(shares):
         alone = estimate_shares(simulation, [share], row)
-        for name in ("log_probability", "std_error", "resolved", "model_evaluations", "extreme", "samples"):
+        for name in (
+            "log_probability",
+            "std_error",
+            "resolved",
+            "model_evaluations",
+            "extreme",
+            "samples",
+        ):
             assert torch.equal(getattr(alone, name)[0], getattr(together, name)[row]), name
         assert torch.equal(alone.interval()[0], together.interval()[row])
 
@@ -99,7 +114,9 @@ def test_intervals_hold_on_three_modes_in_240_runs() -> None:
         for trap in THREE_MODES:
             generator, own = torch.Generator().manual_seed(5), 0
             for _ in range(runs):
-                found = SubsetSimulation().run(trap.score, StandardNormal(dimension), generator=generator)
+                found = SubsetSimulation().run(
+                    trap.score, StandardNormal(dimension), generator=generator
+                )
                 low, high = found.interval()[0]
                 own += bool(low <= trap.log_probability <= high)
             assert own >= stats.binom.ppf(1e-3, runs, 0.9)

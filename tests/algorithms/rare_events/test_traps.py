@@ -29,7 +29,10 @@ from standfast.neighbourhoods import Region
 def run_trap(trap: Trap, runs: int, dimension: int, **options: object) -> list[RareEventEstimate]:
     generator = torch.Generator().manual_seed(11)
     prior = StandardNormal(dimension * trap.blocks)
-    return [SubsetSimulation(**options).run(trap.score, prior, generator=generator) for _ in range(runs)]  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    return [
+        SubsetSimulation(**options).run(trap.score, prior, generator=generator) for _ in range(runs)
+    ]
 
 
 def count_covered(estimates: list[RareEventEstimate], truth: float) -> int:
@@ -54,7 +57,10 @@ def test_populations_of_one_size_are_misled() -> None:
     """What the larger first populations are for: without them most narrow intervals miss, and with them none."""
     for first, fewest, most in ((1.0, 8, 20), (32.0, 0, 0)):
         estimates = run_trap(TRAPS[1], 20, 1, first=first)
-        narrow = [bool(e.resolved) and float(e.interval()[0, 1]) < TRAPS[1].log_probability for e in estimates]
+        narrow = [
+            bool(e.resolved) and float(e.interval()[0, 1]) < TRAPS[1].log_probability
+            for e in estimates
+        ]
         assert fewest <= sum(narrow) <= most
 
 
@@ -76,7 +82,10 @@ def test_small_populations_are_not_resolved_and_hold(particles: int) -> None:
         return z.sum(1) / 50**0.5 - far
 
     generator = torch.Generator().manual_seed(3)
-    estimates = [SubsetSimulation(particles).run(score, StandardNormal(50), generator=generator) for _ in range(20)]
+    estimates = [
+        SubsetSimulation(particles).run(score, StandardNormal(50), generator=generator)
+        for _ in range(20)
+    ]
     assert sum(bool(e.resolved) for e in estimates) <= 4
     assert count_covered(estimates, math.log(1e-12)) >= stats.binom.ppf(1e-3, 20, 0.95)
     for estimate in estimates:
@@ -88,12 +97,16 @@ def test_small_populations_are_not_resolved_and_hold(particles: int) -> None:
 
 def test_an_error_is_reached_by_more_runs_or_more_particles() -> None:
     far = stats.norm.isf(1e-12)
-    found = SubsetSimulation(100, error=0.25, budget=4_000_000).run(lambda z: z[:, 0] - far, StandardNormal(20))
+    found = SubsetSimulation(100, error=0.25, budget=4_000_000).run(
+        lambda z: z[:, 0] - far, StandardNormal(20)
+    )
     assert bool(found.reaches(0.25))
     assert float(found.std_error) <= 0.25
     low, high = found.interval()[0].tolist()
     assert low <= math.log(1e-12) <= high
-    one = SubsetSimulation(particles=100, error=0.25).run(lambda z: z[:, 0] - far, StandardNormal(20))
+    one = SubsetSimulation(particles=100, error=0.25).run(
+        lambda z: z[:, 0] - far, StandardNormal(20)
+    )
     assert not bool(one.reaches(0.25))
     assert int(found.model_evaluations) > int(one.model_evaluations)
 
@@ -108,7 +121,9 @@ def test_a_budget_is_never_exceeded() -> None:
     for budget in (100, 1000, 5000, 40_000):
         for error in (None, 0.3):
             calls.clear()
-            found = SubsetSimulation(particles=50, budget=budget, error=error).run(score, StandardNormal(5))
+            found = SubsetSimulation(particles=50, budget=budget, error=error).run(
+                score, StandardNormal(5)
+            )
             assert sum(calls) == int(found.model_evaluations) <= budget
             low, high = found.interval()[0].tolist()
             assert low <= stats.norm.logsf(6) <= high
@@ -117,7 +132,9 @@ def test_a_budget_is_never_exceeded() -> None:
 
 
 def test_problems_with_an_error_do_not_depend_on_the_batch() -> None:
-    prior = LinfBall(0.3).around(torch.rand(4, 12, generator=torch.Generator().manual_seed(1)), (0.0, 1.0))
+    prior = LinfBall(0.3).around(
+        torch.rand(4, 12, generator=torch.Generator().manual_seed(1)), (0.0, 1.0)
+    )
     limits = torch.tensor([7.2, 6.5, 8.6, 6.0])
 
     def score(x: Tensor, problem: Tensor) -> Tensor:
@@ -125,12 +142,19 @@ def test_problems_with_an_error_do_not_depend_on_the_batch() -> None:
 
     simulation = SubsetSimulation(20, error=0.5, budget=8000, floor=-30.0)
     together = simulation.run(score, prior, indexed=True)
-    assert len(set(together.model_evaluations.tolist())) > 2  # some problems needed more runs than others
+    # some problems needed more runs than others
+    assert len(set(together.model_evaluations.tolist())) > 2
     for row in range(4):
-        alone = simulation.run(lambda x, p, row=row: score(x, p + row), prior.select([row]), indexed=True)
+        alone = simulation.run(
+            lambda x, p, row=row: score(x, p + row), prior.select([row]), indexed=True
+        )
         for name in ("log_probability", "std_error", "resolved", "model_evaluations", "extreme"):
             torch.testing.assert_close(
-                getattr(alone, name)[0], getattr(together, name)[row], rtol=0, atol=0, equal_nan=True
+                getattr(alone, name)[0],
+                getattr(together, name)[row],
+                rtol=0,
+                atol=0,
+                equal_nan=True,
             )
 
 
@@ -147,7 +171,9 @@ def test_runs_are_pooled_on_the_probability() -> None:
     # only the largest size counts; the spread of two runs says too little
     pooled = pool(runs, [500, 1000, 1000])
     assert pooled.log_probability.exp().item() == pytest.approx(values[1:].mean().item())
-    assert pooled.std_error.item() == pytest.approx(((errors[1:] ** 2).sum().sqrt() / 2 / values[1:].mean()).item())
+    assert pooled.std_error.item() == pytest.approx(
+        ((errors[1:] ** 2).sum().sqrt() / 2 / values[1:].mean()).item()
+    )
 
 
 def test_runs_that_reached_the_floor_count_as_nothing() -> None:
@@ -155,14 +181,18 @@ def test_runs_that_reached_the_floor_count_as_nothing() -> None:
     assert [bool(run.censored) for run in found] == [False, True]
     assert all(bool(run.resolved) for run in found)
     pooled = pool(found, [1000, 1000])
-    assert pooled.log_probability.item() == pytest.approx(found[0].log_probability.item() - math.log(2))
+    assert pooled.log_probability.item() == pytest.approx(
+        found[0].log_probability.item() - math.log(2)
+    )
 
 
 def test_an_error_is_no_reason_to_miss_the_mode() -> None:
     """Few particles, and an error that one misled run would claim to have."""
     generator = torch.Generator().manual_seed(4)
     found = [
-        SubsetSimulation(100, error=0.5, budget=600_000).run(TRAPS[1].score, StandardNormal(2), generator=generator)
+        SubsetSimulation(100, error=0.5, budget=600_000).run(
+            TRAPS[1].score, StandardNormal(2), generator=generator
+        )
         for _ in range(15)
     ]
     held = count_covered([e for e in found if bool(e.resolved)], TRAPS[1].log_probability)
@@ -176,7 +206,10 @@ def test_runs_that_contradict_each_other_are_not_resolved() -> None:
     def move(value: float) -> RareEventEstimate:
         chosen = {f.name: getattr(base, f.name) for f in fields(base)}
         changed = {"log_probability": torch.tensor([value], dtype=torch.float64)}
-        sure = {"own_error": torch.tensor([0.1], dtype=torch.float64), "resolved": torch.tensor([True])}
+        sure = {
+            "own_error": torch.tensor([0.1], dtype=torch.float64),
+            "resolved": torch.tensor([True]),
+        }
         return RareEventEstimate(**{**chosen, **changed, **sure})
 
     pooled = pool([move(-10.0), move(-17.0)], [1000, 1000])
@@ -241,7 +274,9 @@ def test_degrees_of_freedom_are_those_of_exponential_families() -> None:
     assert genealogy._DEGREES_OF_FAMILY * np.mean(effective) == pytest.approx(degrees, rel=0.07)
 
 
-def draw_two_stages(first: float, second: float, runs: int, half: int = 50) -> tuple[Score, Region, float]:
+def draw_two_stages(
+    first: float, second: float, runs: int, half: int = 50
+) -> tuple[Score, Region, float]:
     """The sums of two halves of uniform numbers, each above a threshold; as many problems, each with its own stream."""
     corner = torch.arange(runs, dtype=torch.float64)[:, None].expand(runs, 2 * half)
 
@@ -261,7 +296,9 @@ def find_held(found: RareEventEstimate, truth: float) -> Tensor:
 def test_intervals_hold_on_two_stages() -> None:
     """Few particles, so that few families are left; with an error probability of 1 in 1000."""
     score, prior, truth = draw_two_stages(32.0, 32.0, 12)
-    found = SubsetSimulation(200, first=4).run(score, prior, indexed=True, generator=torch.Generator().manual_seed(3))
+    found = SubsetSimulation(200, first=4).run(
+        score, prior, indexed=True, generator=torch.Generator().manual_seed(3)
+    )
     assert int(found.resolved.sum()) >= 6
     assert int(find_held(found, truth).sum()) >= stats.binom.ppf(1e-3, 12, 0.93)
 
@@ -274,11 +311,18 @@ def test_intervals_hold_on_two_deep_stages_in_600_runs() -> None:
     70 for the 100 at the largest depth. The seeds are fixed, so on one machine it always ends in the same way.
     """
     held, resolved = 0, 0
-    for first, second in ((32.0, 32.0), (35.0, 36.0), (38.0, 38.0)):  # ln P = -16.4, -33.2 and -49.9
+    # ln P = -16.4, -33.2 and -49.9
+    for first, second in (
+        (32.0, 32.0),
+        (35.0, 36.0),
+        (38.0, 38.0),
+    ):
         own, count = 0, 0
         for seed in range(10):
             score, prior, truth = draw_two_stages(first, second, 20)
-            found = SubsetSimulation().run(score, prior, indexed=True, generator=torch.Generator().manual_seed(seed))
+            found = SubsetSimulation().run(
+                score, prior, indexed=True, generator=torch.Generator().manual_seed(seed)
+            )
             own += int((find_held(found, truth) & found.resolved).sum())
             count += int(found.resolved.sum())
         assert own >= 0.9 * count

@@ -106,9 +106,12 @@ def test_more_combinations_than_the_budget_are_searched_without_repetition() -> 
 
 
 @pytest.mark.parametrize(
-    ("counts", "budget"), [((4,) * 5, 900), ((4,) * 5, 1000), ((2,) * 10, 900), ((31, 31, 1, 1, 1), 900)]
+    ("counts", "budget"),
+    [((4,) * 5, 900), ((4,) * 5, 1000), ((2,) * 10, 900), ((31, 31, 1, 1, 1), 900)],
 )
-def test_nothing_is_tried_twice_while_there_are_others(counts: tuple[int, ...], budget: int) -> None:
+def test_nothing_is_tried_twice_while_there_are_others(
+    counts: tuple[int, ...], budget: int
+) -> None:
     region = make_region(2, counts)
     objective = Rugged(region)
     AutoSearch().run(objective, region, budget, 0)
@@ -147,7 +150,9 @@ class Hill(Rugged):
 
 
 @pytest.mark.parametrize(("objective", "optimum"), [(Slope, 10.0 + 3), (Hill, 10.0)])
-def test_numbers_within_ranges_are_searched_beside_categories(objective: type[Rugged], optimum: float) -> None:
+def test_numbers_within_ranges_are_searched_beside_categories(
+    objective: type[Rugged], optimum: float
+) -> None:
     region = make_region(4, numbers=3)
     result = AutoSearch().run(objective(region), region, 500, 0)
     assert result.exact is not None
@@ -168,7 +173,9 @@ def test_a_problem_does_not_depend_on_its_batch(budget: int) -> None:
     data = list_rows(COUNTS)
     data = torch.cat([data, torch.tensor([[-9.0, 0.0, 0.0, 0.0]])])
     changes = TableChanges(
-        {f"x{column}": "category" for column in range(4)}, data=data, missing=(-9.0, None, None, None)
+        {f"x{column}": "category" for column in range(4)},
+        data=data,
+        missing=(-9.0, None, None, None),
     )
     clean = torch.cat([data[:2], data[-1:]])
     region = changes.around(clean)
@@ -182,7 +189,9 @@ def test_a_problem_does_not_depend_on_its_batch(budget: int) -> None:
 
 def test_same_seed_same_bits_another_seed_others() -> None:
     region = make_region(2, (6,) * 6)
-    first, again, other = (AutoSearch().run(Rugged(region), region, 100, seed) for seed in (0, 0, 1))
+    first, again, other = (
+        AutoSearch().run(Rugged(region), region, 100, seed) for seed in (0, 0, 1)
+    )
     assert_same(first, again, 0)
     assert not torch.equal(first.trace.value, other.trace.value)
 
@@ -212,7 +221,9 @@ def test_one_parameter_with_very_many_steps_is_searched_everywhere() -> None:
 
     result = AutoSearch().run(wave, region, 500, 0)
     steps = torch.arange(-5000.0, 5001).double()
-    assert float(result.value[0]) == pytest.approx(float((torch.sin(steps / 300) + steps / 5000).max()), abs=1e-3)
+    assert float(result.value[0]) == pytest.approx(
+        float((torch.sin(steps / 300) + steps / 5000).max()), abs=1e-3
+    )
 
 
 class Peak(Rugged):

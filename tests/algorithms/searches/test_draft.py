@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms import AutoSearch, DraftSearch
-from standfast.algorithms.searches.base import Draft, GradientObjective, Outcome, SearchResult, differentiate_outcome
+from standfast.algorithms.searches.base import (
+    Draft,
+    GradientObjective,
+    Outcome,
+    SearchResult,
+    differentiate_outcome,
+)
 from standfast.neighbourhoods import LinfBall, Region
 
 PROBLEMS, SHAPE = 3, (1, 6, 6)
@@ -28,7 +34,9 @@ class Sums:
         value = (x.flatten(1) * self.w).sum(1) + self.shift
         return Outcome(value, torch.full_like(value, -torch.inf))
 
-    def gradient(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+    def gradient(
+        self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0
+    ) -> Tensor:
         with torch.enable_grad():
             leaf = x.clone().requires_grad_(True)
             return differentiate_outcome(self(leaf, problem), leaf, feasible)
@@ -100,7 +108,8 @@ def test_all_evaluations_are_paid_for(budget: int, rows: tuple[int, int]) -> Non
     objective, rough = Sums(), Sums()
     found = search(objective, rough, budget, rows)
     assert bool((rough.evaluations == found.drafts).all())
-    drafts = found.drafts + 1 if found.drafts else 0  # that of the clean input, made by who has the objective
+    # that of the clean input, made by who has the objective
+    drafts = found.drafts + 1 if found.drafts else 0
     spent = objective.evaluations + math.ceil(drafts * rows[0] / rows[1])
     assert bool((spent <= budget).all())
     assert bool((spent >= 0.9 * budget - 1).all())
@@ -112,7 +121,9 @@ def test_a_problem_does_not_depend_on_its_batch(follows_gradients: bool) -> None
     region = make_region()
     whole = search(Sums(), Sums(4), 120, follows_gradients=follows_gradients)
     for rows in ([1], [2, 0]):
-        part = search(Sums(), Sums(4), 120, follows_gradients=follows_gradients, region=region.select(rows))
+        part = search(
+            Sums(), Sums(4), 120, follows_gradients=follows_gradients, region=region.select(rows)
+        )
         assert torch.equal(part.inputs, whole.inputs[rows])
         assert torch.equal(part.value, whole.value[rows])
         assert torch.equal(part.trace.value, whole.trace.value[rows])
@@ -129,7 +140,13 @@ def test_the_best_of_each_part_of_the_search_is_confirmed() -> None:
     sizes, best_by_draft, rough = [], [], Sums(4)
     for confirmed in (1, 8):
         calls: list[Tensor] = []
-        found = search(Recorded(), rough, 120, follows_gradients=False, searching=DraftSearch(confirmed=confirmed))
+        found = search(
+            Recorded(),
+            rough,
+            120,
+            follows_gradients=False,
+            searching=DraftSearch(confirmed=confirmed),
+        )
         centre, shortlist, *changes = calls
         sizes.append(shortlist.shape[1])
         best_by_draft.append((shortlist.flatten(2) * rough.w).sum(2).amax(1))
@@ -157,5 +174,6 @@ def test_without_a_draft_and_for_few_parameters_it_is_auto() -> None:
     few = LinfBall(0.2).around(torch.full((1, 2), 0.5), (0.0, 1.0))
     draft = Draft(Sums(), None, 1, 4)
     assert torch.equal(
-        DraftSearch().run(Height(), few, 30, 0, None, draft).inputs, AutoSearch().run(Height(), few, 30, 0).inputs
+        DraftSearch().run(Height(), few, 30, 0, None, draft).inputs,
+        AutoSearch().run(Height(), few, 30, 0).inputs,
     )

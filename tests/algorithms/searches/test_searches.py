@@ -44,7 +44,9 @@ SHAPES = [(1, 6, 6), (3, 5, 4), (2, 15), (17,)]
 class Linear:
     """`max w.x subject to a.x <= b`, rows summed one by one so that no bit depends on the batch; counts the queries."""
 
-    def __init__(self, features: int, problems: int, a: Tensor | None = None, b: float = 0.0) -> None:
+    def __init__(
+        self, features: int, problems: int, a: Tensor | None = None, b: float = 0.0
+    ) -> None:
         generator = torch.Generator().manual_seed(3)
         self.w = torch.randn(features, generator=generator)
         self.a, self.b = a, b
@@ -130,7 +132,8 @@ def gap(objective: Linear, region: Region, found: SearchResult, optimum: Tensor)
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"), [("block", 1e-5), ("gradient", 1e-5), ("sign", 1e-5), ("auto", 1e-5), ("genetic", 0.1)]
+    ("name", "missing"),
+    [("block", 1e-5), ("gradient", 1e-5), ("sign", 1e-5), ("auto", 1e-5), ("genetic", 0.1)],
 )
 def test_linear_maximum_over_a_box(name: str, missing: float) -> None:
     region = LinfBall(0.2).around(centres(2, (1, 6, 6)))
@@ -141,7 +144,9 @@ def test_linear_maximum_over_a_box(name: str, missing: float) -> None:
     assert bool((gap(objective, region, found, optimum) <= missing).all())
 
 
-@pytest.mark.parametrize(("name", "missing"), [("block", 0.06), ("gradient", 0.03), ("auto", 0.03), ("genetic", 0.15)])
+@pytest.mark.parametrize(
+    ("name", "missing"), [("block", 0.06), ("gradient", 0.03), ("auto", 0.03), ("genetic", 0.15)]
+)
 def test_linear_programme(name: str, missing: float) -> None:
     region = box(2, (12,))
     a = torch.randn(12, generator=torch.Generator().manual_seed(11)).abs() * Linear(12, 1).w.sign()
@@ -158,7 +163,9 @@ def test_linear_programme(name: str, missing: float) -> None:
         assert -1e-4 <= share.item() <= missing
 
 
-@pytest.mark.parametrize(("name", "missing"), [("block", 0.05), ("gradient", 0.01), ("auto", 0.01), ("genetic", 0.2)])
+@pytest.mark.parametrize(
+    ("name", "missing"), [("block", 0.05), ("gradient", 0.01), ("auto", 0.01), ("genetic", 0.2)]
+)
 def test_linear_maximum_over_an_l2_ball(name: str, missing: float) -> None:
     region = L2Ball(0.7).around(centres(2, (1, 4, 4)))
     objective = Linear(16, 2)
@@ -227,7 +234,12 @@ def test_all_points_lie_in_the_region_and_the_answer_is_what_it_says(
     assert torch.equal(again.violation, found.violation)
     start = objective(region.centre, torch.arange(2))
     assert bool((found.trace.value[:, 0] == start.value).all())  # the centre comes first
-    keys = torch.stack([Outcome(v, j).key() for v, j in zip(found.trace.value.T, found.trace.violation.T, strict=True)])
+    keys = torch.stack(
+        [
+            Outcome(v, j).key()
+            for v, j in zip(found.trace.value.T, found.trace.violation.T, strict=True)
+        ]
+    )
     assert bool((keys.diff(dim=0) >= 0).all())
 
 
@@ -245,7 +257,9 @@ class Recorder(Rugged):
 
 
 @cache
-def solve_recorded(name: str, ball: LinfBall | L2Ball, shape: tuple[int, ...], rows: tuple[int, ...]) -> Any:
+def solve_recorded(
+    name: str, ball: LinfBall | L2Ball, shape: tuple[int, ...], rows: tuple[int, ...]
+) -> Any:
     """The result for some of four problems, and the points that were queried."""
     region = ball.around(centres(4, shape), (0.0, 1.0)).select(list(rows))
     recorder = Recorder(int(np.prod(shape)), len(rows))
@@ -278,7 +292,8 @@ def test_same_seed_same_bits_another_seed_others(name: str) -> None:
     before = dataclasses.replace(region, centre=region.centre.clone())
     first = solve(name, Rugged(36, 3), region, budget=300)
     assert same(first, solve(name, Rugged(36, 3), region, budget=300))
-    assert same(first, solve(name, Rugged(36, 3), region, budget=300, seed=1)) == (name == "grid")  # it draws nothing
+    # it draws nothing
+    assert same(first, solve(name, Rugged(36, 3), region, budget=300, seed=1)) == (name == "grid")
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(region.centre, before.centre)
 
@@ -313,12 +328,18 @@ def test_all_nan_survives(name: str) -> None:
     assert torch.equal(found.inputs, region.centre)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("random", "grid")])  # the grid is for few parameters
+# the grid is for few parameters
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("random", "grid")])
 def test_better_than_random_on_a_rugged_slope(name: str) -> None:
     region = box(4)
     chance = solve("random", Rugged(36, 4), region, budget=3000)
     found = solve(name, Rugged(36, 4), region, budget=3000)
-    assert bool((Outcome(found.value, found.violation).key() > Outcome(chance.value, chance.violation).key()).all())
+    assert bool(
+        (
+            Outcome(found.value, found.violation).key()
+            > Outcome(chance.value, chance.violation).key()
+        ).all()
+    )
 
 
 # few parameters
@@ -334,7 +355,11 @@ class Wave(Linear):
         return Outcome(value, self.limit(flat))
 
     def limit(self, flat: Tensor) -> Tensor:
-        return torch.full_like(flat[:, 0], -torch.inf) if self.a is None else (flat * self.a).sum(1) - self.b
+        return (
+            torch.full_like(flat[:, 0], -torch.inf)
+            if self.a is None
+            else (flat * self.a).sum(1) - self.b
+        )
 
 
 def scan(objective: Linear, region: Region, side: int) -> tuple[Tensor, Tensor]:
@@ -353,7 +378,9 @@ def scan(objective: Linear, region: Region, side: int) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])
 @pytest.mark.parametrize("limited", [False, True])
-def test_an_optimum_over_one_parameter_is_found_with_200_evaluations(name: str, limited: bool) -> None:
+def test_an_optimum_over_one_parameter_is_found_with_200_evaluations(
+    name: str, limited: bool
+) -> None:
     region = LinfBall(1.0).around(torch.full((12, 1), 0.3))
     objective = Wave(1, 12, torch.ones(1) if limited else None, b=0.2)
     highest, lowest = scan(objective, region, 10_001)
@@ -366,9 +393,14 @@ def test_an_optimum_over_one_parameter_is_found_with_200_evaluations(name: str, 
 
 @pytest.mark.parametrize(
     ("name", "size", "side", "budget"),
-    [*((name, 2, 201, 200) for name in ("sign", "gradient", "genetic", "grid")), ("genetic", 4, 21, 1500)],
+    [
+        *((name, 2, 201, 200) for name in ("sign", "gradient", "genetic", "grid")),
+        ("genetic", 4, 21, 1500),
+    ],
 )
-def test_an_optimum_over_more_parameters_is_found(name: str, size: int, side: int, budget: int) -> None:
+def test_an_optimum_over_more_parameters_is_found(
+    name: str, size: int, side: int, budget: int
+) -> None:
     region = LinfBall(0.5).around(torch.full((20, size), 0.3))
     objective = Wave(size, 20)
     highest, lowest = scan(objective, region, side)
@@ -376,7 +408,9 @@ def test_an_optimum_over_more_parameters_is_found(name: str, size: int, side: in
     assert int((((highest - found.value) / (highest - lowest)) < 0.01).sum()) >= 19
 
 
-@pytest.mark.parametrize(("size", "side", "budget"), [(1, 10_001, 40), (1, 10_001, 200), (2, 201, 400), (3, 41, 1500)])
+@pytest.mark.parametrize(
+    ("size", "side", "budget"), [(1, 10_001, 40), (1, 10_001, 200), (2, 201, 400), (3, 41, 1500)]
+)
 def test_the_stated_gap_of_a_grid_covers_the_true_one(size: int, side: int, budget: int) -> None:
     count = 20 if size < 3 else 10
     region = LinfBall(0.5).around(torch.full((count, size), 0.3))
@@ -387,7 +421,8 @@ def test_the_stated_gap_of_a_grid_covers_the_true_one(size: int, side: int, budg
     assert gap is not None
     assert bool((gap >= 0).all())
     assert int((missing <= gap + 1e-6).sum()) >= count - 1
-    assert float((gap / (highest - lowest)).median()) < (1 if size == 3 else 0.5)  # and it says something
+    # and it says something
+    assert float((gap / (highest - lowest)).median()) < (1 if size == 3 else 0.5)
     if budget >= 200:
         assert bool((missing / (highest - lowest) < 0.01).all())
 
@@ -409,7 +444,10 @@ def test_the_gap_of_a_grid_follows_its_formula() -> None:
     potential = values + 3 * torch.tensor([4.0, 4.0, 2.0, 2.0, 2.0]) / 8
     assert found.gap.item() == pytest.approx(float(potential.max()) - 1.0)
     # the constraint cannot be met near the first two points: its slopes are at least 1.02 there, so it is above 0.11
-    Steps.seen = torch.tensor([5.0, 5.0, 0.5, 0.75, 0.5]), torch.tensor([0.5, 0.5, 0.5, -0.01, -0.01])
+    Steps.seen = (
+        torch.tensor([5.0, 5.0, 0.5, 0.75, 0.5]),
+        torch.tensor([0.5, 0.5, 0.5, -0.01, -0.01]),
+    )
     found = GridSearch(dense=1.0).run(Steps(1, 1), region, 6, 0)
     assert found.gap.item() == pytest.approx(0.5 + 3 * 18 / 8 - 0.75)
     assert searches["random"]().run(Steps(1, 1), region, 6, 0).gap is None
@@ -419,9 +457,19 @@ def test_a_grid_of_one_point_is_cut_along_each_parameter_before_it_states_a_gap(
     region = LinfBall(0.5).around(torch.full((3, 5), 0.5))
     objective = Wave(5, 3)
     objective.region = region
-    for budget, known in ((1, None), (2, False), (6, False), (7, True)):  # the centre, the point, and five cuts
+    # the centre, the point, and five cuts
+    for budget, known in (
+        (1, None),
+        (2, False),
+        (6, False),
+        (7, True),
+    ):
         gap = GridSearch().run(objective, region, budget, 0).gap
-        assert gap is None if known is None else gap is not None and bool(gap.isfinite().all()) == known
+        assert (
+            gap is None
+            if known is None
+            else gap is not None and bool(gap.isfinite().all()) == known
+        )
     peak = torch.tensor([0.1, 0.7, 0.3, 0.9, 0.6])
 
     class Peak(Linear):
@@ -456,14 +504,18 @@ def test_a_grid_includes_the_ends_and_leaves_fixed_parameters_alone() -> None:
     objective = Linear(3, 1, a=torch.ones(3), b=-5.0)
     nothing = GridSearch().run(objective, region, 30, 0)
     assert nothing.gap.tolist() == [torch.inf]
-    with pytest.raises(ArgumentError, match="search: expected another one, since grid is for at most 64 parameters"):
+    with pytest.raises(
+        ArgumentError, match="search: expected another one, since grid is for at most 64 parameters"
+    ):
         GridSearch().run(Linear(65, 1), LinfBall(0.1).around(torch.zeros(1, 65)), 30, 0)
 
 
 def test_auto_is_the_grid_for_at_most_four_parameters() -> None:
     for size, same_as_grid in ((1, True), (4, True), (5, False)):
         region = LinfBall(0.5).around(torch.full((2, size), 0.3))
-        auto, grid = (kind().run(Wave(size, 2), region, 100, 0) for kind in (AutoSearch, GridSearch))
+        auto, grid = (
+            kind().run(Wave(size, 2), region, 100, 0) for kind in (AutoSearch, GridSearch)
+        )
         assert same(auto, grid) == same_as_grid
         assert (auto.gap is not None) == same_as_grid
     region = LinfBall(0.5).around(torch.full((2, 1), 0.3))
@@ -500,7 +552,9 @@ def test_a_gradient_search_becomes_sharper_and_gives_up_restarts() -> None:
         asked.append((len(x), sharpness))
         return torch.ones_like(x)
 
-    GradientSearch(restarts=8, halvings=2, smooth=0.5, sharp=6.0).run(Linear(36, 1), box(1), 800, 0, gradient)
+    GradientSearch(restarts=8, halvings=2, smooth=0.5, sharp=6.0).run(
+        Linear(36, 1), box(1), 800, 0, gradient
+    )
     rows, sharpness = (torch.tensor(values) for values in zip(*asked, strict=True))
     assert rows[0] == 8
     assert rows[-1] == 2
@@ -516,7 +570,10 @@ def test_a_gradient_search_becomes_sharper_and_gives_up_restarts() -> None:
 def test_combinations_are_optima_of_linear_programmes() -> None:
     """All changes; and then the better half of those made, the better quarter, and so on: the others are 0."""
     gain, rise = torch.randn(2, 6, 12, generator=torch.Generator().manual_seed(0)).double()
-    gain, rise = torch.where(torch.rand(6, 12, generator=torch.Generator().manual_seed(1)) < 0.2, 0.0, gain), rise + 0.3
+    gain, rise = (
+        torch.where(torch.rand(6, 12, generator=torch.Generator().manual_seed(1)) < 0.2, 0.0, gain),
+        rise + 0.3,
+    )
     violation = torch.tensor([-0.1, -0.3, -1.0, -3.0, -0.5, -2.0]).double()
     amounts, score = _choose_changes(gain, rise, violation, 3)
     slack = _MARGIN * rise.abs().mean(1)
@@ -528,8 +585,12 @@ def test_combinations_are_optima_of_linear_programmes() -> None:
             kept[ranked[: -(-len(ranked) // 2**part)]] = True
             limits = [(0, float(place)) for place in kept] if part else (0, 1)
             room = float(-violation[row] - slack[row])
-            exact = linprog(-gain[row].numpy(), A_ub=rise[row].numpy()[None], b_ub=[room], bounds=limits)
-            assert float((amounts[row, part] * gain[row]).sum()) == pytest.approx(-exact.fun, abs=1e-9)
+            exact = linprog(
+                -gain[row].numpy(), A_ub=rise[row].numpy()[None], b_ub=[room], bounds=limits
+            )
+            assert float((amounts[row, part] * gain[row]).sum()) == pytest.approx(
+                -exact.fun, abs=1e-9
+            )
             assert float((amounts[row, part] * rise[row]).sum()) <= room + 1e-9
 
 
@@ -538,7 +599,9 @@ def test_a_larger_random_search_contains_the_smaller_one() -> None:
     small, large = (solve("random", Rugged(36, 3), region, budget) for budget in (200, 500))
     assert bool((large.value >= small.value).all())
     steps = int((large.trace.evaluations <= 129).sum())
-    assert torch.equal(large.trace.value[:, steps - 1], small.trace.value[:, small.trace.evaluations <= 129][:, -1])
+    assert torch.equal(
+        large.trace.value[:, steps - 1], small.trace.value[:, small.trace.evaluations <= 129][:, -1]
+    )
 
 
 def test_genetic_returns_its_population() -> None:
@@ -555,7 +618,8 @@ def test_a_pair_of_children_shares_out_the_elements_of_its_parents() -> None:
     assert torch.equal(total, total[..., :1].expand_as(total))
     low, high = (torch.minimum(daughters, sons)[..., 0], torch.maximum(daughters, sons)[..., 0])
     assert (low < high).double().mean() > 0.8
-    share = (daughters == low[..., None]).double().mean(2)[low < high]  # of the elements from one of the parents
+    # of the elements from one of the parents
+    share = (daughters == low[..., None]).double().mean(2)[low < high]
     assert ((share - 0.5).abs() < 5 * 0.5 / 300**0.5).all()
 
 
@@ -565,9 +629,14 @@ def test_mutations_are_half_uniform_over_the_box_and_half_normal(mutation: float
     search = GeneticSearch(mutation=mutation, noise=0.2)
     children = search._mutate(torch.zeros(1, 800, 500), region, region.streams(0))
     altered = children[children != 0].double().numpy()
-    assert abs(len(altered) / children.numel() - mutation) <= 5 * (mutation * (1 - mutation) / children.numel()) ** 0.5
+    assert (
+        abs(len(altered) / children.numel() - mutation)
+        <= 5 * (mutation * (1 - mutation) / children.numel()) ** 0.5
+    )
     if mutation:
-        found = stats.kstest(altered, lambda x: 0.5 * stats.norm.cdf(x, scale=0.2) + 0.5 * (x + 1) / 2)
+        found = stats.kstest(
+            altered, lambda x: 0.5 * stats.norm.cdf(x, scale=0.2) + 0.5 * (x + 1) / 2
+        )
         assert found.pvalue > 1e-3
 
 
@@ -578,19 +647,24 @@ def test_mutations_use_the_box_of_their_own_problem_and_feature() -> None:
         LinfBall(0.1).around(lower + width / 2, (-10.0, 10.0)), lower=lower, upper=lower + width
     )
     search = GeneticSearch(mutation=1.0, noise=0.05)
-    children = search._mutate((lower + width / 2)[:, None].repeat(1, 5000, 1), region, region.streams(0))
+    children = search._mutate(
+        (lower + width / 2)[:, None].repeat(1, 5000, 1), region, region.streams(0)
+    )
     share = ((children - lower[:, None]) / width[:, None]).double().numpy()
     for problem in range(2):
         for feature in range(5):
             found = stats.kstest(
-                share[problem, :, feature], lambda u: 0.5 * stats.norm.cdf((u - 0.5) / 0.025) + 0.5 * u
+                share[problem, :, feature],
+                lambda u: 0.5 * stats.norm.cdf((u - 0.5) / 0.025) + 0.5 * u,
             )
             assert found.pvalue > 1e-4
 
 
 def test_mutations_of_few_parameters_are_normal_of_many_sizes() -> None:
     region = LinfBall(1.0).around(torch.zeros(1, 2), (-1.0, 1.0))
-    children = GeneticSearch(mutation=0.5)._mutate(torch.zeros(1, 100_000, 2), region, region.streams(0))
+    children = GeneticSearch(mutation=0.5)._mutate(
+        torch.zeros(1, 100_000, 2), region, region.streams(0)
+    )
     altered = children[children != 0].double().numpy()
     assert len(altered) / children.numel() == pytest.approx(0.5, abs=0.01)
     # the mean square of 0.1 * 2^(-8 u) times a normal number, u uniform
@@ -601,7 +675,9 @@ def test_mutations_of_few_parameters_are_normal_of_many_sizes() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if searches[name].white_box])
 def test_a_white_box_search_needs_a_gradient(name: str) -> None:
-    with pytest.raises(ArgumentError, match="gradient: expected an objective that can be differentiated"):
+    with pytest.raises(
+        ArgumentError, match="gradient: expected an objective that can be differentiated"
+    ):
         searches[name]().run(Linear(36, 3), box(), 10, 0)
 
 
@@ -623,10 +699,14 @@ def test_options_are_checked() -> None:
 def test_keys_are_exact_and_nan_is_last() -> None:
     one = torch.tensor(1.0)
     big = torch.tensor(1e10)
-    value = torch.stack([-big, -one, one, torch.nextafter(one, big), big, torch.nextafter(big, big * 2)])
+    value = torch.stack(
+        [-big, -one, one, torch.nextafter(one, big), big, torch.nextafter(big, big * 2)]
+    )
     assert bool((Outcome(value, torch.zeros(6)).key().diff() > 0).all())
     assert bool((Outcome(torch.zeros(6), value.abs().sort().values).key().diff() <= 0).all())
-    mixed = Outcome(torch.tensor([-torch.inf, torch.inf, torch.nan]), torch.tensor([0.0, 1e-38, -1.0]))
+    mixed = Outcome(
+        torch.tensor([-torch.inf, torch.inf, torch.nan]), torch.tensor([0.0, 1e-38, -1.0])
+    )
     assert mixed.key().argsort(descending=True).tolist() == [0, 1, 2]
 
 

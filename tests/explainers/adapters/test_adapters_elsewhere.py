@@ -36,11 +36,15 @@ def shift(x: Tensor) -> Tensor:
     return (x - 0.4) / 0.3
 
 
-def net(kind: str, preprocess: Callable[[Tensor], Tensor] | None = shift, **options: Any) -> standfast.Model:
+def net(
+    kind: str, preprocess: Callable[[Tensor], Tensor] | None = shift, **options: Any
+) -> standfast.Model:
     return standfast.Model(small_net(SHAPES[kind]), (0.0, 1.0), preprocess, device="cpu", **options)
 
 
-def draws(model: nn.Module, inputs: np.ndarray, targets: np.ndarray, level: float = 0.5) -> np.ndarray:
+def draws(
+    model: nn.Module, inputs: np.ndarray, targets: np.ndarray, level: float = 0.5
+) -> np.ndarray:
     """A function in Quantus's style that draws from all three generators."""
     noise = np.random.randn(*inputs.shape) + torch.randn(inputs.shape).numpy() + random.random()  # noqa: NPY002
     return inputs * (1 + level * noise) + targets.reshape(-1, *[1] * (inputs.ndim - 1))
@@ -50,11 +54,23 @@ def cases() -> dict[str, tuple[str, Callable[[], Explainer]]]:
     references = Background(batch("flat", 3, seed=9))
     return {
         "shap gradient": ("image", lambda: hx.from_shap("GradientExplainer", nsamples=10)),
-        "shap deep": ("image", lambda: hx.from_shap("DeepExplainer", background=batch("image", 3, seed=9))),
-        "shap kernel": ("flat", lambda: hx.from_shap("KernelExplainer", background=references, nsamples=40)),
+        "shap deep": (
+            "image",
+            lambda: hx.from_shap("DeepExplainer", background=batch("image", 3, seed=9)),
+        ),
+        "shap kernel": (
+            "flat",
+            lambda: hx.from_shap("KernelExplainer", background=references, nsamples=40),
+        ),
         "like shap": ("flat", lambda: hx.from_shap(ReseedingExplainer)),
-        "lime image": ("image", lambda: hx.from_lime("image", num_samples=30, segmentation_fn=quarters)),
-        "lime tabular": ("flat", lambda: hx.from_lime("tabular", num_samples=40, training_data=batch("flat", 50))),
+        "lime image": (
+            "image",
+            lambda: hx.from_lime("image", num_samples=30, segmentation_fn=quarters),
+        ),
+        "lime tabular": (
+            "flat",
+            lambda: hx.from_lime("tabular", num_samples=40, training_data=batch("flat", 50)),
+        ),
         "quantus": ("series", lambda: hx.from_quantus(draws)),
     }
 
@@ -144,7 +160,9 @@ def test_rows_that_draw_are_explained_once_and_alone() -> None:
     hx.from_quantus(nothing)(classifier, x)
     assert sizes == [16, 16]
     sizes.clear()
-    both = hx.from_quantus(noise, one_at_a_time=True)(classifier, x[:1].expand(2, -1), torch.tensor([0, 1]))
+    both = hx.from_quantus(noise, one_at_a_time=True)(
+        classifier, x[:1].expand(2, -1), torch.tensor([0, 1])
+    )
     assert sizes == [1, 1]  # one content, two targets
     assert torch.equal(both[0], both[1])
 
@@ -152,9 +170,13 @@ def test_rows_that_draw_are_explained_once_and_alone() -> None:
 # ---------------------------------------------------------------- shap
 
 
-def plain(module: nn.Module, preprocess: Callable[[Tensor], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
+def plain(
+    module: nn.Module, preprocess: Callable[[Tensor], Tensor]
+) -> Callable[[np.ndarray], np.ndarray]:
     """The model as a function of flat rows, without standfast."""
-    return lambda rows: module(preprocess(torch.as_tensor(rows, dtype=torch.float32))).detach().numpy()
+    return lambda rows: (
+        module(preprocess(torch.as_tensor(rows, dtype=torch.float32))).detach().numpy()
+    )
 
 
 def test_kernel_shap_equals_that_of_the_package() -> None:
@@ -168,11 +190,17 @@ def test_kernel_shap_equals_that_of_the_package() -> None:
         expected = theirs.shap_values(x.numpy(), nsamples=5000, l1_reg=0, silent=True)
     ours = hx.from_shap(shap.KernelExplainer, background=references, nsamples=5000, l1_reg=0)
     maps = ours(model, x, torch.tensor([2, 0]))
-    torch.testing.assert_close(maps, torch.as_tensor(expected[[0, 1], :, [2, 0]]).float(), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        maps, torch.as_tensor(expected[[0, 1], :, [2, 0]]).float(), rtol=1e-3, atol=1e-5
+    )
     logits, empty = model.logits(x), model.logits(references).mean(0)
-    torch.testing.assert_close(maps.sum(1), torch.stack([logits[0, 2] - empty[2], logits[1, 0] - empty[0]]))
+    torch.testing.assert_close(
+        maps.sum(1), torch.stack([logits[0, 2] - empty[2], logits[1, 0] - empty[0]])
+    )
     assert ours.rows_per_input == 5000 * 3
-    likely = hx.from_shap("KernelExplainer", background=references, output="probability", nsamples=500, l1_reg=0)
+    likely = hx.from_shap(
+        "KernelExplainer", background=references, output="probability", nsamples=500, l1_reg=0
+    )
     share = model.logits(x).softmax(1)[:, 1] - model.logits(references).softmax(1)[:, 1].mean()
     torch.testing.assert_close(likely(model, x, 1).sum(1), share)
 
@@ -197,11 +225,15 @@ def test_deep_and_gradient_shap_equal_those_of_the_package() -> None:
         theirs = shap.GradientExplainer(module, references)
         expected = theirs.shap_values(x[:1], nsamples=30, rseed=3)[..., 2]
     gradient = hx.from_shap(shap.GradientExplainer, background=references, nsamples=30, rseed=3)
-    torch.testing.assert_close(gradient(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        gradient(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6
+    )
     assert gradient.rows_per_input == 30
     # a ready object, which explains all classes
     ready = hx.from_shap(theirs, nsamples=30, rseed=3)
-    torch.testing.assert_close(ready(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        ready(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6
+    )
     with pytest.raises(ArgumentError, match="model's own module"):
         ready(net("image"), x)
 
@@ -222,21 +254,27 @@ def test_additive_shap_of_a_linear_model() -> None:
         few = x[:1] if name == "ExactExplainer" else x
         maps = hx.from_shap(name, background=references, **options)(model, few, 1)
         torch.testing.assert_close(maps, expected[: len(few)], rtol=1e-3, atol=1e-5)
-        assert torch.equal(hx.from_shap(name, background=references, **options)(model, few[:1], 1), maps[:1])
+        assert torch.equal(
+            hx.from_shap(name, background=references, **options)(model, few[:1], 1), maps[:1]
+        )
 
 
 def test_shap_errors() -> None:
     shap = package("shap")
     with pytest.raises(ArgumentError, match="method"):
         hx.from_shap(nn.ReLU)
-    with pytest.raises(UnknownNameError, match="shap class: .*'KernalExplainer' .did you mean 'KernelExplainer'"):
+    with pytest.raises(
+        UnknownNameError, match="shap class: .*'KernalExplainer' .did you mean 'KernelExplainer'"
+    ):
         hx.from_shap("KernalExplainer")
     with pytest.raises(ArgumentError, match="n_samples: expected an option of GradientExplainer"):
         hx.from_shap(shap.GradientExplainer, n_samples=3)
     with pytest.raises(ArgumentError, match="output"):
         hx.from_shap(shap.KernelExplainer, output="score")
     with pytest.raises(ArgumentError, match="background"):
-        hx.from_shap(shap.DeepExplainer, background=batch("image", 2) * 3)(net("image"), batch("image"))
+        hx.from_shap(shap.DeepExplainer, background=batch("image", 2) * 3)(
+            net("image"), batch("image")
+        )
 
 
 # ---------------------------------------------------------------- lime
@@ -285,7 +323,9 @@ def test_lime_for_tables() -> None:
     assert explainer.rows_per_input == 500
     with pytest.raises(ArgumentError, match=r"flat features \(N, F\)"):
         explainer(net("image"), batch("image"))
-    with pytest.raises(ArgumentError, match="training_data: expected a value for LimeTabularExplainer"):
+    with pytest.raises(
+        ArgumentError, match="training_data: expected a value for LimeTabularExplainer"
+    ):
         hx.from_lime("tabular")
     with pytest.raises(ArgumentError, match="an explainer of classifiers, got mode 'regression'"):
         hx.from_lime(LimeTabularExplainer(train.numpy(), mode="regression"))
@@ -311,7 +351,9 @@ class Branches(nn.Module):
 
 def test_captum_needs_the_name_of_one_layer() -> None:
     model = standfast.Model(Branches(), (0.0, 1.0), device="cpu")
-    with pytest.raises(ArgumentError, match="layer: expected the name of one layer .* got 2 side by side"):
+    with pytest.raises(
+        ArgumentError, match="layer: expected the name of one layer .* got 2 side by side"
+    ):
         hx.from_captum("LayerGradCam")(model, torch.rand(3, 3, 12, 8), 1)
 
 
@@ -327,18 +369,24 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
 def test_functions_in_the_style_of_quantus() -> None:
     classifier, x = net("image"), batch("image")
 
-    def first(model: nn.Module, inputs: np.ndarray, targets: np.ndarray, *, factor: float) -> np.ndarray:
+    def first(
+        model: nn.Module, inputs: np.ndarray, targets: np.ndarray, *, factor: float
+    ) -> np.ndarray:
         assert isinstance(inputs, np.ndarray)
         assert not model.training
         logits = model(torch.as_tensor(inputs)).detach().numpy()
-        return factor * logits[np.arange(len(targets)), targets].reshape(-1, 1, 1, 1) * inputs[:, :1]
+        return (
+            factor * logits[np.arange(len(targets)), targets].reshape(-1, 1, 1, 1) * inputs[:, :1]
+        )
 
     explainer = hx.from_quantus(first, factor=2.0)
     targets = torch.tensor([0, 3, 3, 1, 2])
     expected = 2 * classifier.logits(x).gather(1, targets[:, None]).reshape(-1, 1, 1, 1) * x
     torch.testing.assert_close(explainer(classifier, x, targets), expected)
     assert explainer.label == "first"
-    with pytest.raises(ModelError, match="wide: expected maps of the same shape as the inputs that the function"):
+    with pytest.raises(
+        ModelError, match="wide: expected maps of the same shape as the inputs that the function"
+    ):
         hx.from_quantus(lambda m, i, t: i[:, :, :3], name="wide")(classifier, x)
     with pytest.raises(ArgumentError, match="one_at_a_time"):
         hx.from_quantus(first, one_at_a_time="yes")
@@ -351,9 +399,13 @@ def test_the_function_explain_of_quantus() -> None:
     model, x = net("image"), batch("image")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        maps = hx.from_quantus(quantus.explain, method="IntegratedGradients", device="cpu")(model, x, 1)
+        maps = hx.from_quantus(quantus.explain, method="IntegratedGradients", device="cpu")(
+            model, x, 1
+        )
     # Quantus's default: ten steps of Captum's, by the trapezoid rule, with a black baseline
-    theirs = hx.from_captum("IntegratedGradients", n_steps=10, method="riemann_trapezoid")(model, x, 1)
+    theirs = hx.from_captum("IntegratedGradients", n_steps=10, method="riemann_trapezoid")(
+        model, x, 1
+    )
     torch.testing.assert_close(maps, theirs, rtol=1e-4, atol=1e-6)
 
 
@@ -366,11 +418,15 @@ def test_by_name() -> None:
     saliency = hx.get("captum:Saliency", abs=False)
     torch.testing.assert_close(saliency(model, x), hx.Saliency(absolute=False)(model, x))
     assert hx.get("shap:DeepExplainer", background=0.5).rows_per_input == 2
-    with pytest.raises(UnknownNameError, match="captum class: .*'Salience' .did you mean 'Saliency'"):
+    with pytest.raises(
+        UnknownNameError, match="captum class: .*'Salience' .did you mean 'Saliency'"
+    ):
         hx.get("captum:Salience")
     with pytest.raises(ArgumentError, match="steps: expected an option of IntegratedGradients"):
         hx.get("captum:IntegratedGradients", steps=3)
-    with pytest.raises(ArgumentError, match="sliding_window_shapes: expected a value for Occlusion, got none"):
+    with pytest.raises(
+        ArgumentError, match="sliding_window_shapes: expected a value for Occlusion, got none"
+    ):
         hx.get("captum:Occlusion")
 
 
@@ -387,7 +443,9 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any) -> None:
         "explainers": {
             "captum:Saliency": {"captum:Saliency": {"abs": False}},
             "ig": {"captum:IntegratedGradients": {"n_steps": 4}},
-            "cells": {"captum:Occlusion": {"sliding_window_shapes": [1, 4, 4], "strides": [1, 4, 4]}},
+            "cells": {
+                "captum:Occlusion": {"sliding_window_shapes": [1, 4, 4], "strides": [1, 4, 4]}
+            },
             "deep": {"shap:DeepExplainer": {"background": {"path": "references.npy"}}},
             "cam": "captum:LayerGradCam",
         },
@@ -432,8 +490,12 @@ def pair(seed: int = 0) -> tuple[standfast.Model, standfast.Model]:
     """The same network, with ReLUs as layers and as functions."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        layers = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
-    return tuple(standfast.Model(net, (0.0, 1.0), device="cpu") for net in (layers, Functional(layers)))
+        layers = nn.Sequential(
+            nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3)
+        )
+    return tuple(
+        standfast.Model(net, (0.0, 1.0), device="cpu") for net in (layers, Functional(layers))
+    )
 
 
 TABLE, REFERENCES = (torch.rand(n, 6, generator=torch.Generator().manual_seed(n)) for n in (12, 20))
@@ -448,12 +510,16 @@ TABLE, REFERENCES = (torch.rand(n, 6, generator=torch.Generator().manual_seed(n)
         ("DeepLiftShap", {"baselines": REFERENCES}, REFERENCES),
     ],
 )
-def test_hooks_of_captum_that_miss_functions_are_told(name: str, options: dict[str, Any], references: Tensor) -> None:
+def test_hooks_of_captum_that_miss_functions_are_told(
+    name: str, options: dict[str, Any], references: Tensor
+) -> None:
     layers, functions = pair()
     explainer = hx.from_captum(getattr(pytest.importorskip("captum.attr"), name), **options)
     due = layers.logits(TABLE)[:, 1] - layers.logits(references)[:, 1].mean()
     assert torch.allclose(explainer(layers, TABLE, 1).sum(1), due, atol=1e-5)  # without a warning
-    with pytest.warns(CompletenessWarning, match=rf"captum.{name}: on Functional .* torch.relu \(deeplift does\)"):
+    with pytest.warns(
+        CompletenessWarning, match=rf"captum.{name}: on Functional .* torch.relu \(deeplift does\)"
+    ):
         maps = explainer(functions, TABLE, 1)
     assert float((maps.sum(1) - due).abs().max()) > 0.05 * float(due.abs().max())
 
@@ -471,7 +537,9 @@ def test_hooks_of_captum_that_miss_functions_are_told(name: str, options: dict[s
         ("InputXGradient", {}),
     ],
 )
-def test_explainers_of_captum_that_add_up_or_need_not_do_not_warn(name: str, options: dict[str, Any]) -> None:
+def test_explainers_of_captum_that_add_up_or_need_not_do_not_warn(
+    name: str, options: dict[str, Any]
+) -> None:
     explainer = hx.get(f"captum:{name}", **options)
     for model in pair()[: 1 if "Deep" in name else 2]:
         with warnings.catch_warnings():
@@ -481,12 +549,17 @@ def test_explainers_of_captum_that_add_up_or_need_not_do_not_warn(name: str, opt
 
 def test_a_few_steps_of_captum_are_told() -> None:
     captum = pytest.importorskip("captum.attr")
-    with pytest.warns(CompletenessWarning, match="captum.IntegratedGradients: .* integrals need steps"):
-        hx.from_captum(captum.IntegratedGradients, n_steps=2, method="riemann_left")(pair()[0], TABLE, 1)
+    with pytest.warns(
+        CompletenessWarning, match="captum.IntegratedGradients: .* integrals need steps"
+    ):
+        hx.from_captum(captum.IntegratedGradients, n_steps=2, method="riemann_left")(
+            pair()[0], TABLE, 1
+        )
 
 
 @pytest.mark.parametrize(
-    ("name", "own"), [("captum:GuidedBackprop", hx.GuidedBackprop()), ("captum:Deconvolution", hx.Deconvolution())]
+    ("name", "own"),
+    [("captum:GuidedBackprop", hx.GuidedBackprop()), ("captum:Deconvolution", hx.Deconvolution())],
 )
 def test_hooks_on_relus_refuse_functions(name: str, own: Explainer) -> None:
     layers, functions = pair()
@@ -503,15 +576,22 @@ def test_the_check_of_shap_points_to_what_works() -> None:
     deep = hx.from_shap("DeepExplainer", background=REFERENCES)
     due = layers.logits(TABLE)[:, 1] - layers.logits(REFERENCES)[:, 1].mean()
     assert torch.allclose(deep(layers, TABLE, 1).sum(1), due, atol=1e-5)
-    with pytest.raises(ModelError, match=r"^shap.DeepExplainer: expected values that add up .*deep_shap"):
+    with pytest.raises(
+        ModelError, match=r"^shap.DeepExplainer: expected values that add up .*deep_shap"
+    ):
         deep(functions, TABLE, 1)
-    assert torch.allclose(hx.get("deep_shap", background=REFERENCES)(functions, TABLE, 1).sum(1), due, atol=1e-5)
+    assert torch.allclose(
+        hx.get("deep_shap", background=REFERENCES)(functions, TABLE, 1).sum(1), due, atol=1e-5
+    )
     unchecked = hx.from_shap("DeepExplainer", background=REFERENCES, check_additivity=False)
     with pytest.warns(CompletenessWarning, match="shap.DeepExplainer: on Functional"):
         unchecked(functions, TABLE, 1)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("PermutationExplainer", "ExactExplainer")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("PermutationExplainer", "ExactExplainer")
+]
 
 
 @pytest.mark.parametrize("name", ["KernelExplainer", "SamplingExplainer", *SLOW])
@@ -519,7 +599,9 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("PermutationExpl
 def test_explainers_of_shap_that_add_up_do_not_warn(name: str, count: int) -> None:
     """shap takes a sample of more than 100 references, so that their mean is not what values add up from."""
     package("shap")
-    options = {"KernelExplainer": {"nsamples": 30}, "SamplingExplainer": {"nsamples": 60}}.get(name, {})
+    options = {"KernelExplainer": {"nsamples": 30}, "SamplingExplainer": {"nsamples": 60}}.get(
+        name, {}
+    )
     spread = torch.rand(count, 6, generator=torch.Generator().manual_seed(5)).square()
     with warnings.catch_warnings():
         warnings.simplefilter("error", CompletenessWarning)

@@ -25,7 +25,11 @@ with warnings.catch_warnings():
     pytest.importorskip("sklearn")
 
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -52,7 +56,9 @@ MODELS: dict[str, Callable[[], Any]] = {
     "boosting": lambda: GradientBoostingClassifier(n_estimators=8, random_state=0),
     "forest": lambda: RandomForestClassifier(5, max_depth=5, random_state=0),
     "regression forest": lambda: RandomForestRegressor(5, max_depth=5, random_state=0),
-    "lightgbm": lambda: find_package("lightgbm", "LGBMClassifier")(n_estimators=8, verbose=-1, n_jobs=1),
+    "lightgbm": lambda: find_package("lightgbm", "LGBMClassifier")(
+        n_estimators=8, verbose=-1, n_jobs=1
+    ),
     "xgboost": lambda: find_package("xgboost", "XGBClassifier")(n_estimators=8, n_jobs=1),
 }
 
@@ -70,7 +76,9 @@ def compute_with_shap(fitted: Any, rows: np.ndarray, references: np.ndarray) -> 
     """Values for class 1, or for the number, by an explainer of shap that is made for these references."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = shap.TreeExplainer(fitted, shap.maskers.Independent(references, max_samples=len(references)))
+        theirs = shap.TreeExplainer(
+            fitted, shap.maskers.Independent(references, max_samples=len(references))
+        )
         values = np.asarray(theirs.shap_values(rows, check_additivity=False))
     return values[..., 1] if values.ndim == 3 else values
 
@@ -89,7 +97,9 @@ def count_readings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_redrawn_references_give_what_a_new_explainer_of_shap_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redrawn_references_give_what_a_new_explainer_of_shap_gives(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fitted, model = fit(name)
     readings = count_readings(monkeypatch)
     explainer = standfast.explainers.get(NAME)
@@ -101,13 +111,17 @@ def test_redrawn_references_give_what_a_new_explainer_of_shap_gives(name: str, m
         assert redrawn.reference is not None
         references = redrawn.reference.rows.numpy()
         maps = explainer(redrawn, rows, targets).numpy()
-        np.testing.assert_allclose(maps, compute_with_shap(fitted, X[:3], references), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            maps, compute_with_shap(fitted, X[:3], references), rtol=1e-5, atol=1e-6
+        )
     assert len(readings) == 1
     (reading,) = tree_shap._READINGS[model.module].values()
     assert len(reading._games) <= trees._MOST_GAMES
 
 
-def test_a_reference_with_the_id_of_one_that_was_freed_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_with_the_id_of_one_that_was_freed_is_not_taken_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As if all objects had one id: what is found again is found by its rows."""
     fitted, model = fit("forest")
     monkeypatch.setattr(tree_shap, "id", lambda _: 1, raising=False)
@@ -121,7 +135,9 @@ def test_a_reference_with_the_id_of_one_that_was_freed_is_not_taken_for_it(monke
         np.testing.assert_allclose(maps, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_resampled_rows_of_the_user_do_not_read_the_trees_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resampled_rows_of_the_user_do_not_read_the_trees_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fitted, model = fit("lightgbm")
     readings = count_readings(monkeypatch)
     explainer = standfast.explainers.get("tree_shap", background=Background(torch.tensor(X[20:60])))
@@ -159,7 +175,9 @@ def make_array_model() -> tuple[standfast.Model, Tensor]:
 
 
 @pytest.mark.parametrize("make", [make_array_model, make_pipeline_model])
-def test_prepared_rows_have_the_same_bits_and_cost_nothing_more(make: Callable[[], tuple[Any, Tensor]]) -> None:
+def test_prepared_rows_have_the_same_bits_and_cost_nothing_more(
+    make: Callable[[], tuple[Any, Tensor]],
+) -> None:
     model, rows = make()
     explainer = standfast.explainers.get(NAME)
     variants = [(explainer, model.with_background(seed)) for seed in (1, 2, 3)]

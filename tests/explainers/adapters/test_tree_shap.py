@@ -20,7 +20,11 @@ with warnings.catch_warnings():
     pytest.importorskip("shap")
     pytest.importorskip("sklearn")
 
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -43,7 +47,9 @@ def find_package(name: str, kind: str) -> Any:
 
 #: `(classes) -> estimator`; LightGBM is in the extra `dev`, XGBoost is not
 MODELS: dict[str, Callable[[], Any]] = {
-    "hist": lambda: HistGradientBoostingClassifier(max_iter=4, max_bins=6, min_samples_leaf=5, random_state=0),
+    "hist": lambda: HistGradientBoostingClassifier(
+        max_iter=4, max_bins=6, min_samples_leaf=5, random_state=0
+    ),
     "boosting": lambda: GradientBoostingClassifier(n_estimators=4, random_state=0),
     "forest": lambda: RandomForestClassifier(4, random_state=0),
     "lightgbm": lambda: find_package("lightgbm", "LGBMClassifier")(
@@ -53,7 +59,9 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def fit(name: str, classes: int, dtype: torch.dtype = torch.float32) -> tuple[Any, standfast.Model, Tensor]:
+def fit(
+    name: str, classes: int, dtype: torch.dtype = torch.float32
+) -> tuple[Any, standfast.Model, Tensor]:
     rows, labels = rows_and_labels(classes)
     network = MODELS[name]().fit(rows, labels)
     model = standfast.Model.from_callable(network.predict_proba, (0.0, 1.0), dtype=dtype)
@@ -79,9 +87,15 @@ def test_interventional_values_are_those_of_the_definition(name: str, dtype: tor
     def value(coalition: frozenset[int]) -> np.ndarray:
         mixed = np.repeat(background.numpy()[None], len(given), 0)
         mixed[:, :, list(coalition)] = given[:, None, list(coalition)]
-        return margins(model, mixed.reshape(-1, FEATURES), 0, name == "forest").reshape(len(given), -1).mean(1)
+        return (
+            margins(model, mixed.reshape(-1, FEATURES), 0, name == "forest")
+            .reshape(len(given), -1)
+            .mean(1)
+        )
 
-    np.testing.assert_allclose(maps.numpy(), np.stack(shapley_values(value, FEATURES), 1), rtol=1e-4, atol=3e-6)
+    np.testing.assert_allclose(
+        maps.numpy(), np.stack(shapley_values(value, FEATURES), 1), rtol=1e-4, atol=3e-6
+    )
     assert float(maps.abs().max()) > 0.1
 
 
@@ -101,7 +115,9 @@ def test_several_classes(name: str) -> None:
         scores = np.exp(logits) if name == "forest" else logits
         return (scores[:, 2] - scores[:, 0]).reshape(len(given), -1).mean(1)
 
-    np.testing.assert_allclose(found[0] - found[1], np.stack(shapley_values(value, FEATURES), 1), rtol=1e-4, atol=3e-6)
+    np.testing.assert_allclose(
+        found[0] - found[1], np.stack(shapley_values(value, FEATURES), 1), rtol=1e-4, atol=3e-6
+    )
     # the class of each row, as the classes of a batch
     mixed = torch.tensor([2, 0, 2, 0, 0, 2])
     wanted = np.where(mixed[:, None].numpy() == 2, found[0], found[1])
@@ -119,28 +135,42 @@ def test_path_dependent_values_are_those_of_the_definition() -> None:
     given = rows[:12]
 
     def expect(row: np.ndarray, coalition: frozenset[int], node: int = 0) -> float:
-        left, right, feature = tree.children_left[node], tree.children_right[node], tree.feature[node]
+        left, right, feature = (
+            tree.children_left[node],
+            tree.children_right[node],
+            tree.feature[node],
+        )
         if left < 0:
             return float(tree.value[node, 0, 1] / tree.value[node, 0].sum())
         if feature in coalition:
-            return expect(row, coalition, left if np.float32(row[feature]) <= tree.threshold[node] else right)
+            return expect(
+                row, coalition, left if np.float32(row[feature]) <= tree.threshold[node] else right
+            )
         shares = tree.weighted_n_node_samples[[left, right]] / tree.weighted_n_node_samples[node]
-        return float(shares[0] * expect(row, coalition, left) + shares[1] * expect(row, coalition, right))
+        return float(
+            shares[0] * expect(row, coalition, left) + shares[1] * expect(row, coalition, right)
+        )
 
     def value(coalition: frozenset[int]) -> np.ndarray:
         return np.array([expect(row, coalition) for row in given])
 
     maps = standfast.explainers.get("shap:TreeExplainer")(model, torch.tensor(given), 1)
-    np.testing.assert_allclose(maps.numpy(), np.stack(shapley_values(value, FEATURES), 1), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        maps.numpy(), np.stack(shapley_values(value, FEATURES), 1), rtol=0, atol=1e-6
+    )
     assert float(maps.abs().max()) > 0.1
 
 
 def test_probabilities_of_a_boosted_model() -> None:
     _, model, x = fit("hist", 2)
-    explainer = standfast.explainers.get("shap:TreeExplainer", background=x[40:47], output="probability")
+    explainer = standfast.explainers.get(
+        "shap:TreeExplainer", background=x[40:47], output="probability"
+    )
     shares = model.logits(x).softmax(1)[:, 0]
     torch.testing.assert_close(explainer(model, x[:9], 0).sum(1), shares[:9] - shares[40:47].mean())
-    with pytest.raises(ArgumentError, match="output: expected 'logit', or a background beside 'probability'"):
+    with pytest.raises(
+        ArgumentError, match="output: expected 'logit', or a background beside 'probability'"
+    ):
         standfast.explainers.get("shap:TreeExplainer", output="probability")(model, x)
 
 
@@ -176,7 +206,9 @@ def test_an_object_of_shap() -> None:
     expected = theirs.shap_values(x.numpy())[..., 1]
     np.testing.assert_allclose(explainer(model, x, 1).numpy(), expected, atol=1e-6)
     other = RandomForestClassifier(4, random_state=1).fit(*rows_and_labels(2))
-    with pytest.raises(ModelError, match="add up to the answers of RandomForestClassifier, got .* differ by up to"):
+    with pytest.raises(
+        ModelError, match="add up to the answers of RandomForestClassifier, got .* differ by up to"
+    ):
         explainer(standfast.Model.from_callable(other.predict_proba, (0.0, 1.0)), x)
 
 
@@ -212,14 +244,18 @@ def test_what_it_cannot_explain() -> None:
     _, model, x = fit("hist", 2)
     explainer = standfast.explainers.get("shap:TreeExplainer")
     function = standfast.Model.from_callable(lambda rows: rows[:, 0], (0.0, 1.0))
-    with pytest.raises(ArgumentError, match="model: expected a Model of an estimator's own method, as"):
+    with pytest.raises(
+        ArgumentError, match="model: expected a Model of an estimator's own method, as"
+    ):
         explainer(function, x)
     module = standfast.Model(torch.nn.Linear(FEATURES, 2), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="since shap.TreeExplainer reads its trees, got Linear"):
         explainer(module, x)
     rows, labels = rows_and_labels(2)
     pipeline = make_pipeline(StandardScaler(), RandomForestClassifier(3)).fit(rows, labels)
-    with pytest.raises(ArgumentError, match=r"shap.TreeExplainer can read \(kernel_shap .*\), got Pipeline"):
+    with pytest.raises(
+        ArgumentError, match=r"shap.TreeExplainer can read \(kernel_shap .*\), got Pipeline"
+    ):
         explainer(standfast.Model.from_callable(pipeline.predict_proba, (0.0, 1.0)), x)
     three = GradientBoostingClassifier(n_estimators=2).fit(*rows_and_labels(3))
     with pytest.raises(ArgumentError, match="only supported for binary classification"):

@@ -60,7 +60,9 @@ ROWS = 300
 
 def make_frame() -> tuple[pd.DataFrame, Any]:
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(size=ROWS), "b": rng.normal(size=ROWS), "t": rng.choice(list("uvw"), ROWS)})
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=ROWS), "b": rng.normal(size=ROWS), "t": rng.choice(list("uvw"), ROWS)}
+    )
     return frame, frame["a"] + 0.5 * frame["b"] + (frame["t"] == "u") + 0.5 * rng.normal(size=ROWS)
 
 
@@ -88,7 +90,9 @@ def explain(fitted: Any, options: str = "", rows: int = 6) -> Any:
     return standfast.explainers.get("tree_shap" + options)(model, TABLE.rows[:rows]).numpy()
 
 
-def enumerate_coalitions(worth: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, references: pd.DataFrame) -> Any:
+def enumerate_coalitions(
+    worth: Callable[[pd.DataFrame], Any], rows: pd.DataFrame, references: pd.DataFrame
+) -> Any:
     """Shapley values of columns by all coalitions: the mean worth of reference rows with a row's cells in them."""
     columns = list(rows.columns)
     maps = np.zeros((len(rows), len(columns)))
@@ -101,7 +105,9 @@ def enumerate_coalitions(worth: Callable[[pd.DataFrame], Any], rows: pd.DataFram
         for place, column in enumerate(columns):
             for group, value in worths.items():
                 if column not in group:
-                    orders = math.factorial(len(group)) * math.factorial(len(columns) - len(group) - 1)
+                    orders = math.factorial(len(group)) * math.factorial(
+                        len(columns) - len(group) - 1
+                    )
                     weight = orders / math.factorial(len(columns))
                     maps[number, place] += weight * (worths[group | {column}] - value)
     return maps
@@ -119,10 +125,15 @@ GRID = {"randomforestregressor__max_depth": [3, 5]}
 #: fitted estimators whose answers are those of one forest
 PASSED_ON: dict[str, Callable[[], Any]] = {
     "a search": lambda: GridSearchCV(regress(), GRID, cv=2).fit(FRAME, SCORE),
-    "a random search": lambda: RandomizedSearchCV(regress(), GRID, n_iter=2, cv=2).fit(FRAME, SCORE),
-    "a halving search": lambda: HalvingGridSearchCV(regress(), GRID, cv=2, min_resources=100).fit(FRAME, SCORE),
+    "a random search": lambda: RandomizedSearchCV(regress(), GRID, n_iter=2, cv=2).fit(
+        FRAME, SCORE
+    ),
+    "a halving search": lambda: HalvingGridSearchCV(regress(), GRID, cv=2, min_resources=100).fit(
+        FRAME, SCORE
+    ),
     "a search inside of a pipeline": lambda: make_pipeline(
-        encode_in_order(), GridSearchCV(RandomForestRegressor(5, random_state=0), {"max_depth": [3]}, cv=2)
+        encode_in_order(),
+        GridSearchCV(RandomForestRegressor(5, random_state=0), {"max_depth": [3]}, cv=2),
     ).fit(FRAME, SCORE),
     "a pipeline in a pipeline": lambda: make_pipeline(
         encode_in_order(), make_pipeline("passthrough", StandardScaler(), regress()[-1])
@@ -132,11 +143,13 @@ PASSED_ON: dict[str, Callable[[], Any]] = {
     ).fit(FRAME, SCORE),
     "a target that stays": lambda: TransformedTargetRegressor(regress()).fit(FRAME, SCORE),
     "one voter": lambda: VotingRegressor([("one", regress())]).fit(FRAME, SCORE),
-    "one voter among classes": lambda: VotingClassifier([("one", classify())], voting="soft").fit(FRAME, LABELS),
-    "a frozen forest": lambda: FrozenEstimator(classify().fit(FRAME, LABELS)),
-    "a half known target": lambda: make_pipeline(encode_in_order(), SelfTrainingClassifier(classify()[-1])).fit(
-        FRAME, np.where(np.arange(ROWS) % 5 == 0, -1, LABELS)
+    "one voter among classes": lambda: VotingClassifier([("one", classify())], voting="soft").fit(
+        FRAME, LABELS
     ),
+    "a frozen forest": lambda: FrozenEstimator(classify().fit(FRAME, LABELS)),
+    "a half known target": lambda: make_pipeline(
+        encode_in_order(), SelfTrainingClassifier(classify()[-1])
+    ).fit(FRAME, np.where(np.arange(ROWS) % 5 == 0, -1, LABELS)),
 }
 
 
@@ -158,7 +171,9 @@ def test_a_search_over_arrays_is_explained_too(name: str) -> None:
     numbers = FRAME[["a", "b"]].to_numpy()
     forest = RandomForestRegressor(5, random_state=0)
     search: Any = GridSearchCV(forest, {"max_depth": [3]}, cv=2)
-    fitted = (search if name == "a search" else TransformedTargetRegressor(forest)).fit(numbers, SCORE)
+    fitted = (search if name == "a search" else TransformedTargetRegressor(forest)).fit(
+        numbers, SCORE
+    )
     held = fitted.best_estimator_ if name == "a search" else fitted.regressor_
     model = standfast.Model.from_callable(
         fitted.predict, (-9.0, 9.0), dtype=torch.float64, task="regression:tolerance=0.1"
@@ -170,7 +185,9 @@ def test_a_search_over_arrays_is_explained_too(name: str) -> None:
 def test_thresholds_change_classes_and_no_values() -> None:
     """Values of a class are those of the forest inside, whatever probability decides."""
     for fitted in (
-        FixedThresholdClassifier(classify(), threshold=0.2, response_method="predict_proba").fit(FRAME, LABELS),
+        FixedThresholdClassifier(classify(), threshold=0.2, response_method="predict_proba").fit(
+            FRAME, LABELS
+        ),
         TunedThresholdClassifierCV(classify(), cv=2).fit(FRAME, LABELS),
     ):
         with warnings.catch_warnings():
@@ -188,7 +205,9 @@ def test_thresholds_change_classes_and_no_values() -> None:
 #: fitted estimators that change or join answers, and what is said of them
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "target": (
-        lambda: TransformedTargetRegressor(regress(), func=np.arcsinh, inverse_func=np.sinh).fit(FRAME, SCORE),
+        lambda: TransformedTargetRegressor(regress(), func=np.arcsinh, inverse_func=np.sinh).fit(
+            FRAME, SCORE
+        ),
         "TransformedTargetRegressor around RandomForestRegressor, which transforms what they predict",
     ),
     "calibration": (
@@ -196,21 +215,27 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "CalibratedClassifierCV around RandomForestClassifier, which averages and calibrates",
     ),
     "calibration of one": (
-        lambda: CalibratedClassifierCV(FrozenEstimator(classify().fit(FRAME, LABELS))).fit(FRAME, LABELS),
+        lambda: CalibratedClassifierCV(FrozenEstimator(classify().fit(FRAME, LABELS))).fit(
+            FRAME, LABELS
+        ),
         "CalibratedClassifierCV around RandomForestClassifier, which averages and calibrates",
     ),
     "votes": (
-        lambda: VotingClassifier([("a", classify()), ("b", classify())], voting="soft").fit(FRAME, LABELS),
+        lambda: VotingClassifier([("a", classify()), ("b", classify())], voting="soft").fit(
+            FRAME, LABELS
+        ),
         "VotingClassifier around RandomForestClassifier, which averages",
     ),
     "votes of numbers": (
-        lambda: VotingRegressor([("a", regress()), ("b", make_pipeline(encode_in_order(), LinearRegression()))]).fit(
-            FRAME, SCORE
-        ),
+        lambda: VotingRegressor(
+            [("a", regress()), ("b", make_pipeline(encode_in_order(), LinearRegression()))]
+        ).fit(FRAME, SCORE),
         "VotingRegressor around RandomForestRegressor, LinearRegression, which averages",
     ),
     "stacks": (
-        lambda: StackingClassifier([("a", classify())], LogisticRegression(), cv=2).fit(FRAME, LABELS),
+        lambda: StackingClassifier([("a", classify())], LogisticRegression(), cv=2).fit(
+            FRAME, LABELS
+        ),
         "StackingClassifier around .*LogisticRegression.*, which predicts from what they predict",
     ),
     "stacks of numbers": (
@@ -218,21 +243,27 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "StackingRegressor around .*RandomForestRegressor.*, which predicts from",
     ),
     "bags": (
-        lambda: make_pipeline(encode_in_order(), BaggingClassifier(n_estimators=2, random_state=0)).fit(FRAME, LABELS),
+        lambda: make_pipeline(
+            encode_in_order(), BaggingClassifier(n_estimators=2, random_state=0)
+        ).fit(FRAME, LABELS),
         "BaggingClassifier around DecisionTreeClassifier, which averages",
     ),
     "one for each class": (
-        lambda: make_pipeline(encode_in_order(), OneVsRestClassifier(classify()[-1])).fit(FRAME, THREE),
+        lambda: make_pipeline(encode_in_order(), OneVsRestClassifier(classify()[-1])).fit(
+            FRAME, THREE
+        ),
         "OneVsRestClassifier around RandomForestClassifier, which compares",
     ),
     "a booster of stumps": (
-        lambda: make_pipeline(encode_in_order(), AdaBoostClassifier(n_estimators=2)).fit(FRAME, LABELS),
+        lambda: make_pipeline(encode_in_order(), AdaBoostClassifier(n_estimators=2)).fit(
+            FRAME, LABELS
+        ),
         "AdaBoostClassifier around DecisionTreeClassifier, which adds up",
     ),
     "bags in a search": (
-        lambda: GridSearchCV(make_pipeline(encode_in_order(), BaggingRegressor(n_estimators=2)), {}, cv=2).fit(
-            FRAME, SCORE
-        ),
+        lambda: GridSearchCV(
+            make_pipeline(encode_in_order(), BaggingRegressor(n_estimators=2)), {}, cv=2
+        ).fit(FRAME, SCORE),
         "BaggingRegressor around DecisionTreeRegressor, which averages",
     ),
 }
@@ -243,7 +274,9 @@ def test_what_joins_answers_is_refused_with_a_way_on(name: str) -> None:
     make, words = REFUSED[name]
     fitted = make()
     for options in ("", ":background=reference"):
-        with pytest.raises(ArgumentError, match=rf"kernel_shap needs predictions alone\), got {words}"):
+        with pytest.raises(
+            ArgumentError, match=rf"kernel_shap needs predictions alone\), got {words}"
+        ):
             explain(fitted, options)
 
 
@@ -255,7 +288,9 @@ def test_nothing_is_said_of_what_holds_no_estimator() -> None:
 # Samplers
 
 
-@pytest.mark.parametrize("sampler", ["RandomOverSampler", "RandomUnderSampler", "SMOTE", "FunctionSampler"])
+@pytest.mark.parametrize(
+    "sampler", ["RandomOverSampler", "RandomUnderSampler", "SMOTE", "FunctionSampler"]
+)
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_samplers_do_nothing_when_a_pipeline_predicts(sampler: str, place: int) -> None:
     pytest.importorskip("imblearn")
@@ -268,11 +303,15 @@ def test_samplers_do_nothing_when_a_pipeline_predicts(sampler: str, place: int) 
         pytest.skip("SMOTE takes numbers alone")
     if place == 0 and sampler == "FunctionSampler":
         made.set_params(validate=False)
-    encoder = ColumnTransformer([("t", OneHotEncoder(sparse_output=False), ["t"])], remainder="passthrough")
+    encoder = ColumnTransformer(
+        [("t", OneHotEncoder(sparse_output=False), ["t"])], remainder="passthrough"
+    )
     steps: list[Any] = [encoder, StandardScaler()]
     steps.insert(place, made)
     rare = (SCORE > 1.2).astype(int)
-    fitted = make_resampling(*steps, "passthrough", RandomForestClassifier(5, random_state=0)).fit(FRAME, rare)
+    fitted = make_resampling(*steps, "passthrough", RandomForestClassifier(5, random_state=0)).fit(
+        FRAME, rare
+    )
     transformers = [step for step in steps if step is not made]
     assert unwrap(fitted).transformers == tuple(transformers)
     encoded = transformers[1].transform(transformers[0].transform(FRAME[:6]))
@@ -294,14 +333,31 @@ def stop_early(kind: str, target: Any, **options: Any) -> Any:
     estimator = getattr(package, kind.partition(".")[2])
     train, test = (NUMBERS[:150], target[:150]), (NUMBERS[150:], target[150:])
     if package.__name__ == "xgboost":
-        fitted = estimator(n_estimators=200, early_stopping_rounds=5, learning_rate=0.5, n_jobs=1, **options)
+        fitted = estimator(
+            n_estimators=200, early_stopping_rounds=5, learning_rate=0.5, n_jobs=1, **options
+        )
         return fitted.fit(*train, eval_set=[test], verbose=False)
     if package.__name__ == "lightgbm":
-        fitted = estimator(n_estimators=200, learning_rate=0.5, verbose=-1, min_child_samples=5, n_jobs=1, **options)
+        fitted = estimator(
+            n_estimators=200,
+            learning_rate=0.5,
+            verbose=-1,
+            min_child_samples=5,
+            n_jobs=1,
+            **options,
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # newer versions have eval_X and eval_y
-            return fitted.fit(*train, eval_set=[test], callbacks=[package.early_stopping(5, verbose=False)])
-    fitted = estimator(iterations=200, early_stopping_rounds=5, learning_rate=0.5, verbose=0, allow_writing_files=False)
+            return fitted.fit(
+                *train, eval_set=[test], callbacks=[package.early_stopping(5, verbose=False)]
+            )
+    fitted = estimator(
+        iterations=200,
+        early_stopping_rounds=5,
+        learning_rate=0.5,
+        verbose=0,
+        allow_writing_files=False,
+    )
     return fitted.fit(*train, eval_set=[test])
 
 
@@ -334,7 +390,12 @@ def test_boosters_that_stopped_early(package: str, kind: str, through: str) -> N
         whole = make_pipeline(as_it_is.fit(NUMBERS), fitted)
     if through == "search":
         whole = GridSearchCV(fitted, {}, cv=2)
-        whole.best_estimator_, whole.refit, whole.multimetric_, whole.scorer_ = fitted, True, False, None
+        whole.best_estimator_, whole.refit, whole.multimetric_, whole.scorer_ = (
+            fitted,
+            True,
+            False,
+            None,
+        )
     model = make_model(whole, OF_NUMBERS)
     targets = None if kind == "Regressor" else torch.ones(8).long()
     maps = standfast.explainers.get("tree_shap")(model, OF_NUMBERS.rows[:8], targets).numpy()
@@ -353,12 +414,16 @@ def test_boosters_that_stopped_early_with_a_background(package: str, kind: str) 
     explainer = standfast.explainers.get("tree_shap:background=reference")
     targets = None if kind == "Regressor" else torch.ones(3).long()
     if package.startswith("catboost") and kind == "of three":
-        with pytest.raises(ArgumentError, match="background: expected None for CatBoost with several outputs"):
+        with pytest.raises(
+            ArgumentError, match="background: expected None for CatBoost with several outputs"
+        ):
             explainer(model, OF_NUMBERS.rows[:3], targets)
         return
     assert model.reference is not None
     references = OF_NUMBERS.decode(model.reference.rows)
-    exact = enumerate_coalitions(lambda frame: find_margins(fitted, frame, 1), NUMBERS[:3], references)
+    exact = enumerate_coalitions(
+        lambda frame: find_margins(fitted, frame, 1), NUMBERS[:3], references
+    )
     np.testing.assert_allclose(explainer(model, OF_NUMBERS.rows[:3], targets), exact, atol=2e-5)
 
 
@@ -372,14 +437,20 @@ def test_boosters_that_drop_trees() -> None:
         maps = standfast.explainers.get("tree_shap")(model, OF_NUMBERS.rows[:8], targets).numpy()
         assert float(np.std(find_margins(fitted, NUMBERS[:8], 0) - maps.sum(1))) < 1e-5
         with pytest.raises(ModelError, match="shap cannot read"):
-            standfast.explainers.get("tree_shap:background=reference")(model, OF_NUMBERS.rows[:8], targets)
+            standfast.explainers.get("tree_shap:background=reference")(
+                model, OF_NUMBERS.rows[:8], targets
+            )
 
 
 @pytest.mark.parametrize(
     "fitted",
     [
-        HistGradientBoostingClassifier(early_stopping=True, n_iter_no_change=2, max_iter=200, random_state=0),
-        HistGradientBoostingRegressor(early_stopping=True, n_iter_no_change=2, max_iter=200, random_state=0),
+        HistGradientBoostingClassifier(
+            early_stopping=True, n_iter_no_change=2, max_iter=200, random_state=0
+        ),
+        HistGradientBoostingRegressor(
+            early_stopping=True, n_iter_no_change=2, max_iter=200, random_state=0
+        ),
         GradientBoostingClassifier(n_iter_no_change=2, n_estimators=200, random_state=0),
     ],
 )
@@ -389,9 +460,13 @@ def test_scikit_learn_that_stopped_early(fitted: Any) -> None:
     model = make_model(fitted, OF_NUMBERS)
     assert model.reference is not None
     references = OF_NUMBERS.decode(model.reference.rows)
-    exact = enumerate_coalitions(fitted.decision_function if of_classes else fitted.predict, NUMBERS[:3], references)
+    exact = enumerate_coalitions(
+        fitted.decision_function if of_classes else fitted.predict, NUMBERS[:3], references
+    )
     targets = torch.ones(3).long() if of_classes else None
-    maps = standfast.explainers.get("tree_shap:background=reference")(model, OF_NUMBERS.rows[:3], targets)
+    maps = standfast.explainers.get("tree_shap:background=reference")(
+        model, OF_NUMBERS.rows[:3], targets
+    )
     np.testing.assert_allclose(maps, exact, atol=1e-6)
 
 
@@ -412,7 +487,8 @@ def test_sums_are_compared_with_the_size_of_predictions(factor: float) -> None:
     """Values of other trees do not add up, however small the predictions are."""
     numbers = NUMBERS.to_numpy()
     one, other = (
-        RandomForestRegressor(5, max_depth=depth, random_state=0).fit(numbers, factor * SCORE) for depth in (5, 3)
+        RandomForestRegressor(5, max_depth=depth, random_state=0).fit(numbers, factor * SCORE)
+        for depth in (5, 3)
     )
     model = standfast.Model.from_callable(
         one.predict, (-9.0, 9.0), dtype=torch.float64, task=f"regression:tolerance={factor}"
@@ -421,9 +497,13 @@ def test_sums_are_compared_with_the_size_of_predictions(factor: float) -> None:
     for theirs, fits in ((one, True), (other, False)):
         explainer = standfast.explainers.from_shap(shap.TreeExplainer(theirs))
         if fits:
-            np.testing.assert_allclose(explainer(model, x), shap.TreeExplainer(one).shap_values(numbers[:20]))
+            np.testing.assert_allclose(
+                explainer(model, x), shap.TreeExplainer(one).shap_values(numbers[:20])
+            )
         else:
-            with pytest.raises(ModelError, match="add up to the answers of RandomForestRegressor, got numbers"):
+            with pytest.raises(
+                ModelError, match="add up to the answers of RandomForestRegressor, got numbers"
+            ):
                 explainer(model, x)
 
 
@@ -431,7 +511,9 @@ def test_sums_of_rare_classes_are_compared_with_their_probabilities() -> None:
     numbers = NUMBERS.to_numpy()
     rare = (np.arange(ROWS) % 100 == 0).astype(int)
     one, other = (
-        HistGradientBoostingClassifier(max_iter=count, learning_rate=5e-4, random_state=0).fit(numbers, rare)
+        HistGradientBoostingClassifier(max_iter=count, learning_rate=5e-4, random_state=0).fit(
+            numbers, rare
+        )
         for count in (40, 10)
     )
     assert np.abs(one.predict_proba(numbers) - other.predict_proba(numbers)).max() < 1e-3

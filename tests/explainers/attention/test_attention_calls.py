@@ -15,15 +15,23 @@ from standfast.explainers.attention.attention_calls import AttentionWatch, compu
 
 
 def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64
+    )
 
 
-def attend_slowly(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, added: Tensor, scale: float) -> tuple[Any, Any]:
+def attend_slowly(
+    q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, added: Tensor, scale: float
+) -> tuple[Any, Any]:
     """Weights and results of one head, number by number; a query without keys gets nothing."""
-    weights, out = torch.zeros(len(q), len(k), dtype=q.dtype), torch.zeros(len(q), v.shape[1], dtype=q.dtype)
+    weights, out = (
+        torch.zeros(len(q), len(k), dtype=q.dtype),
+        torch.zeros(len(q), v.shape[1], dtype=q.dtype),
+    )
     for i in range(len(q)):
         powers = [
-            math.exp(float(q[i] @ k[j]) * scale + float(added[i, j])) if allowed[i, j] else 0.0 for j in range(len(k))
+            math.exp(float(q[i] @ k[j]) * scale + float(added[i, j])) if allowed[i, j] else 0.0
+            for j in range(len(k))
         ]
         for j in range(len(k)):
             weights[i, j] = powers[j] / sum(powers) if sum(powers) else 0.0
@@ -31,7 +39,9 @@ def attend_slowly(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, added: Tenso
     return weights, out
 
 
-MASK = torch.tensor([[True, False, True, True, False], [False] * 5, [True] * 5, [False, True, False, False, True]])
+MASK = torch.tensor(
+    [[True, False, True, True, False], [False] * 5, [True] * 5, [False, True, False, False, True]]
+)
 FUSED: dict[str, dict[str, Any]] = {
     "plain": {},
     "scale": {"scale": 0.3},
@@ -54,7 +64,9 @@ def test_fused_attention_is_computed_by_its_formula(name: str) -> None:
     (weights,) = watch.weights
     for n in range(2):
         for h in range(3):
-            own = attend_slowly(q[n, h], k[n, h], v[n, h], allowed, added, options.get("scale", 6**-0.5))
+            own = attend_slowly(
+                q[n, h], k[n, h], v[n, h], allowed, added, options.get("scale", 6**-0.5)
+            )
             torch.testing.assert_close(weights[n, h], own[0])
             torch.testing.assert_close(found[n, h], own[1])
 
@@ -109,13 +121,17 @@ def test_torchs_encoder_takes_no_fast_path() -> None:
 
 WRITTEN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "operator": lambda scores, v: scores.softmax(-1) @ v,
-    "function": lambda scores, v: torch.matmul(F.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype), v),
-    "module": lambda scores, v: torch.matmul(nn.Dropout(0.5).eval()(nn.Softmax(dim=-1)(scores)), v),
-    "heads joined": lambda scores, v: torch.bmm(torch.softmax(scores, 3).view(6, 4, 4), v.reshape(6, 4, 5)).view(
-        2, 3, 4, 5
+    "function": lambda scores, v: torch.matmul(
+        F.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype), v
     ),
+    "module": lambda scores, v: torch.matmul(nn.Dropout(0.5).eval()(nn.Softmax(dim=-1)(scores)), v),
+    "heads joined": lambda scores, v: torch.bmm(
+        torch.softmax(scores, 3).view(6, 4, 4), v.reshape(6, 4, 5)
+    ).view(2, 3, 4, 5),
     "einsum": lambda scores, v: torch.einsum("nhij,nhjd->nhid", scores.softmax(dim=-1), v),
-    "einsum, values first": lambda scores, v: torch.einsum("n h j d, n h i j -> n h i d", v, scores.softmax(dim=-1)),
+    "einsum, values first": lambda scores, v: torch.einsum(
+        "n h j d, n h i j -> n h i d", v, scores.softmax(dim=-1)
+    ),
 }
 
 
@@ -151,18 +167,26 @@ def test_nothing_is_left_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), watch:
         layer(x, x, x)
         raise ZeroDivisionError
-    with pytest.raises(AssertionError), watch:  # raised by torch, within the function that is opened
+    # raised by torch, within the function that is opened
+    with (
+        pytest.raises(AssertionError),
+        watch,
+    ):
         layer(x, x[..., :5], x)
     seen = len(watch.weights)
     layer(x, x, x)
     assert len(watch.weights) == seen == 1
-    assert {name: value for name, value in F.__dict__.items() if before.get(name) is not value} == {}
+    assert {
+        name: value for name, value in F.__dict__.items() if before.get(name) is not value
+    } == {}
 
 
 def test_the_grid_is_that_of_the_last_convolution_before_attention() -> None:
     x = torch.rand(2, 3, 8, 8)
     with AttentionWatch(2) as watch:
-        a = F.conv2d(F.conv2d(x, torch.ones(4, 3, 2, 2), stride=2), torch.ones(4, 4, 2, 1), stride=(2, 1))
+        a = F.conv2d(
+            F.conv2d(x, torch.ones(4, 3, 2, 2), stride=2), torch.ones(4, 4, 2, 1), stride=(2, 1)
+        )
         tokens = a.flatten(2).transpose(1, 2)
         F.scaled_dot_product_attention(tokens, tokens, tokens)
         F.conv2d(x, torch.ones(4, 3, 8, 8))

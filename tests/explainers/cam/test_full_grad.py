@@ -25,7 +25,9 @@ def decompose(model: standfast.Model, x: Tensor, targets: Tensor | int) -> Simpl
     for name, _, bias in terms:
         biases[name] = biases.get(name, 0.0) + bias.flatten(1).sum(1)
     total = product.flatten(1).sum(1) + sum(biases.values())
-    return SimpleNamespace(input=product, biases=biases, total=total, logits=logits.gather(1, classes[:, None])[:, 0])
+    return SimpleNamespace(
+        input=product, biases=biases, total=total, logits=logits.gather(1, classes[:, None])[:, 0]
+    )
 
 
 def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
@@ -53,7 +55,9 @@ class Images(nn.Module):
         self.bare = nn.Conv2d(6, 6, 1, bias=False)
         self.up = nn.ConvTranspose2d(6, 4, 2, stride=2)
         self.relu = nn.ReLU(inplace=True)
-        self.head = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 3))
+        self.head = nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 3)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         a = self.relu(self.norm(self.stem(x)))
@@ -65,13 +69,27 @@ class Images(nn.Module):
 
 def series() -> nn.Module:
     torch.manual_seed(1)
-    body = [nn.Conv1d(3, 5, 3), nn.BatchNorm1d(5), nn.ReLU(), nn.Conv1d(5, 4, 3, stride=2), nn.ReLU(), nn.Flatten()]
+    body = [
+        nn.Conv1d(3, 5, 3),
+        nn.BatchNorm1d(5),
+        nn.ReLU(),
+        nn.Conv1d(5, 4, 3, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+    ]
     return nn.Sequential(*body, nn.Linear(24, 3))
 
 
 def flat() -> nn.Module:
     torch.manual_seed(2)
-    return nn.Sequential(nn.Linear(7, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 3))
+    return nn.Sequential(
+        nn.Linear(7, 12),
+        nn.BatchNorm1d(12),
+        nn.ReLU(),
+        nn.Linear(12, 9),
+        nn.ReLU(),
+        nn.Linear(9, 3),
+    )
 
 
 KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -82,7 +100,9 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def batch(shape: tuple[int, ...], count: int = 6) -> Tensor:
-    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return torch.rand(
+        count, *shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,7 +111,9 @@ def test_the_decomposition_is_complete(kind: str, scaled: bool) -> None:
     """The paper's Proposition 1; the shift of a normalisation counts as a bias."""
     build, shape = KINDS[kind]
     x, t = batch(shape), torch.arange(6) % 3
-    mean = torch.linspace(0.2, 0.6, shape[0], dtype=torch.float64).reshape(-1, *[1] * (len(shape) - 1))
+    mean = torch.linspace(0.2, 0.6, shape[0], dtype=torch.float64).reshape(
+        -1, *[1] * (len(shape) - 1)
+    )
     prepare = (lambda z: (z - mean) / 0.25) if scaled else None
     model = standfast.Model(randomise(build()), (0.0, 1.0), prepare, device="cpu", batch_size=16)
     found = decompose(model, x, t)
@@ -133,19 +155,30 @@ def slow_map(maps: list[Tensor], size: tuple[int, ...], joint: bool) -> Tensor:
         for channel in layer.abs():
             whole = layer.abs() if joint else channel
             low, high = float(whole.min()), float(whole.max())
-            rescaled = (channel - low) / (high - low) if high - low > 1e-14 else torch.zeros_like(channel)
+            rescaled = (
+                (channel - low) / (high - low) if high - low > 1e-14 else torch.zeros_like(channel)
+            )
             if rescaled.shape != size:
-                rescaled = F.interpolate(rescaled[None, None], size, mode=mode, align_corners=False)[0, 0]
+                rescaled = F.interpolate(
+                    rescaled[None, None], size, mode=mode, align_corners=False
+                )[0, 0]
             total += rescaled
     return total
 
 
 @pytest.mark.parametrize("rescale", ["channel", "layer"])
 @pytest.mark.parametrize("scaled", [False, True], ids=["as it is", "normalised"])
-def test_the_map_equals_the_papers_formula(rescale: Literal["channel", "layer"], scaled: bool) -> None:
+def test_the_map_equals_the_papers_formula(
+    rescale: Literal["channel", "layer"], scaled: bool
+) -> None:
     """Each bias is a tensor with a number for each sample, channel and position, to differentiate by."""
     torch.manual_seed(3)
-    first, norm, second, last = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 3, 3, stride=2), nn.Linear(12, 3)
+    first, norm, second, last = (
+        nn.Conv2d(2, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.Conv2d(4, 3, 3, stride=2),
+        nn.Linear(12, 3),
+    )
     module = randomise(nn.Sequential(first, norm, nn.ReLU(), second, nn.ReLU(), nn.Flatten(), last))
     second.bias.data += 1.0  # otherwise no unit is active
     x = batch((2, 8, 8), 3)
@@ -173,7 +206,9 @@ def test_the_map_equals_the_papers_formula(rescale: Literal["channel", "layer"],
         a = add("second", F.conv2d(torch.relu(a)[None], second.weight, stride=2)[0])
         score = F.linear(torch.relu(a).flatten(), last.weight, last.bias)[1]
         gradients = torch.autograd.grad(score, [leaf, *spread.values()])
-        products = [v.detach() * g for v, g in zip([leaf, *spread.values()], gradients, strict=True)]
+        products = [
+            v.detach() * g for v, g in zip([leaf, *spread.values()], gradients, strict=True)
+        ]
         expected = slow_map(products, (8, 8), rescale == "layer")
         torch.testing.assert_close(ours[i], expected.expand(2, 8, 8))
         assert float(expected.max()) > 1
@@ -197,7 +232,12 @@ def test_flat_inputs_have_the_first_term_and_the_shift() -> None:
 
 
 def test_a_series_is_upsampled_along_time() -> None:
-    module, x = randomise(nn.Sequential(nn.Conv1d(1, 1, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))), None
+    module, x = (
+        randomise(
+            nn.Sequential(nn.Conv1d(1, 1, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))
+        ),
+        None,
+    )
     x = batch((1, 16), 1)
     module[0].bias.data.fill_(3.0)  # every unit is active
     model = standfast.Model(module, (0.0, 1.0), device="cpu")
@@ -207,7 +247,9 @@ def test_a_series_is_upsampled_along_time() -> None:
 
 
 @pytest.mark.parametrize("rescale", ["channel", "layer"])
-def test_maps_that_are_constant_up_to_rounding_add_nothing(rescale: Literal["channel", "layer"]) -> None:
+def test_maps_that_are_constant_up_to_rounding_add_nothing(
+    rescale: Literal["channel", "layer"],
+) -> None:
     """Averages pass the same gradient to all positions: rounding errors must not be rescaled to [0, 1]."""
     x = torch.zeros(2, 1, 6, 6)
     noise = torch.rand(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -238,7 +280,11 @@ def test_errors() -> None:
 
 def test_synchronised_batch_normalisation_counts_as_batch_normalisation() -> None:
     torch.manual_seed(0)
-    net = randomise(nn.Sequential(nn.Conv2d(1, 2, 3), nn.SyncBatchNorm(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)))
+    net = randomise(
+        nn.Sequential(
+            nn.Conv2d(1, 2, 3), nn.SyncBatchNorm(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)
+        )
+    )
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     found = decompose(standfast.Model(net, (0.0, 1.0), device="cpu"), x, 1)
     torch.testing.assert_close(found.total, found.logits)

@@ -67,7 +67,9 @@ class SpatialGate(Net):
 
     def features(self, x: Tensor) -> Tensor:
         y = super().features(x)
-        return y * torch.sigmoid(self.gate(torch.cat([y.mean(1, keepdim=True), y.amax(1, keepdim=True)], 1)))
+        return y * torch.sigmoid(
+            self.gate(torch.cat([y.mean(1, keepdim=True), y.amax(1, keepdim=True)], 1))
+        )
 
 
 class AuxiliaryHead(Net):
@@ -90,7 +92,11 @@ class Projection(Net):
     right = "c"
 
     def build(self) -> None:
-        self.c, self.norm, self.down = self.conv(6, 6, 3, padding=1), nn.GroupNorm(2, 6), self.conv(6, 6, 1)
+        self.c, self.norm, self.down = (
+            self.conv(6, 6, 3, padding=1),
+            nn.GroupNorm(2, 6),
+            self.conv(6, 6, 1),
+        )
 
     def features(self, x: Tensor) -> Tensor:
         y = F.relu(self.a(x))
@@ -110,7 +116,10 @@ class Identity(Net):
 class Block(nn.Module):
     def __init__(self, conv: Any) -> None:
         super().__init__()
-        self.one, self.two = conv(6, 3, 1), nn.Sequential(conv(6, 4, 1), nn.ReLU(), conv(4, 5, 3, padding=1))
+        self.one, self.two = (
+            conv(6, 3, 1),
+            nn.Sequential(conv(6, 4, 1), nn.ReLU(), conv(4, 5, 3, padding=1)),
+        )
         self.pooled = conv(6, 2, 1)
 
     def forward(self, y: Tensor) -> Tensor:
@@ -168,7 +177,11 @@ class Decoder(Net):
 
     def build(self) -> None:
         up = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}[self.dims]
-        self.last, self.up, self.down = self.conv(12, 6, 1), up(6, 6, 2, stride=2), self.conv(6, 6, 2, stride=2)
+        self.last, self.up, self.down = (
+            self.conv(12, 6, 1),
+            up(6, 6, 2, stride=2),
+            self.conv(6, 6, 2, stride=2),
+        )
 
     def features(self, x: Tensor) -> Tensor:
         fine = F.relu(self.b(self.a(F.pad(x, [1, 1] * self.dims))))
@@ -223,7 +236,17 @@ class SplitChannels(Net):
 
 
 NETS = (
-    *(Plain, SqueezeAndExcitation, SpatialGate, AuxiliaryHead, Projection, Identity, Inception, Dense, Decoder),
+    *(
+        Plain,
+        SqueezeAndExcitation,
+        SpatialGate,
+        AuxiliaryHead,
+        Projection,
+        Identity,
+        Inception,
+        Dense,
+        Decoder,
+    ),
     *(Enlarged, Separable, HeadOfConvolutions, SplitChannels),
 )
 
@@ -235,7 +258,8 @@ def make(kind: type[Any], dims: int = 2) -> tuple[standfast.Model, Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "dims"), [*((kind, 2) for kind in NETS), *((kind, n) for kind in (Inception, Decoder) for n in (1, 3))]
+    ("kind", "dims"),
+    [*((kind, 2) for kind in NETS), *((kind, n) for kind in (Inception, Decoder) for n in (1, 3))],
 )
 def test_the_last_layer_with_positions_that_feeds_the_logits(kind: type[Net], dims: int) -> None:
     model, x = make(kind, dims)
@@ -279,8 +303,12 @@ class Shared(nn.Module):
 
 def test_a_layer_that_runs_twice_is_taken_at_its_last_run() -> None:
     x = torch.rand(3, 2, 10, 12)
-    shared, apart = (standfast.Model(Shared(each), (0.0, 1.0), device="cpu") for each in (False, True))
-    assert torch.equal(hx.GradCAM(relu=False)(shared, x, 1), hx.GradCAM("again", relu=False)(apart, x, 1))
+    shared, apart = (
+        standfast.Model(Shared(each), (0.0, 1.0), device="cpu") for each in (False, True)
+    )
+    assert torch.equal(
+        hx.GradCAM(relu=False)(shared, x, 1), hx.GradCAM("again", relu=False)(apart, x, 1)
+    )
 
 
 class Parallel(Net):
@@ -320,7 +348,9 @@ def test_a_single_position_is_said_to_be_one() -> None:
         maps = hx.GradCAM("excite", relu=False)(model, x, 1)
     assert float(maps.flatten(1).std(1).max()) < 1e-6
     torch.manual_seed(0)
-    alone = nn.Sequential(nn.AvgPool1d(14), nn.Conv1d(2, 3, 1), nn.Conv1d(3, 3, 1), nn.Flatten(), nn.Linear(3, 2))
+    alone = nn.Sequential(
+        nn.AvgPool1d(14), nn.Conv1d(2, 3, 1), nn.Conv1d(3, 3, 1), nn.Flatten(), nn.Linear(3, 2)
+    )
     model, x = standfast.Model(alone, (0.0, 1.0), device="cpu"), torch.rand(3, 2, 14)
     with pytest.warns(UserWarning, match="'2' has a 1 grid"):
         hx.GradCAM()(model, x, 1)
@@ -332,7 +362,10 @@ class NoNorms(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.embed, self.attention = nn.Conv2d(2, 8, 2, stride=2), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.embed, self.attention = (
+            nn.Conv2d(2, 8, 2, stride=2),
+            nn.MultiheadAttention(8, 2, batch_first=True),
+        )
         self.head = nn.Linear(8, 4)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -342,7 +375,9 @@ class NoNorms(nn.Module):
 
 def test_transformers() -> None:
     model, x = standfast.Model(NoNorms(), (0.0, 1.0), device="cpu"), torch.rand(3, 2, 10, 12)
-    assert torch.equal(hx.GradCAM(relu=False)(model, x, 1), hx.GradCAM("embed", relu=False)(model, x, 1))
+    assert torch.equal(
+        hx.GradCAM(relu=False)(model, x, 1), hx.GradCAM("embed", relu=False)(model, x, 1)
+    )
 
     class Aside(SmallViT):
         """The last attention that runs does not feed the logits."""
@@ -361,15 +396,24 @@ def test_transformers() -> None:
 
 def test_the_layer_is_in_results() -> None:
     model, x = make(SqueezeAndExcitation)
-    metric = standfast.metrics.get("max_sensitivity:samples=2", neighbourhood=standfast.LinfBall(0.1))
+    metric = standfast.metrics.get(
+        "max_sensitivity:samples=2", neighbourhood=standfast.LinfBall(0.1)
+    )
     assert metric(model, "gradcam", x).choices == {"layer": "'b' (8 x 10 positions)"}
     assert metric(model, "saliency", x).choices == {}
     dense, _ = make(Dense)
-    assert "to 'dense.layers.2', 4 layers concatenated" in metric(dense, "guided_gradcam", x).choices["layer"]
+    assert (
+        "to 'dense.layers.2', 4 layers concatenated"
+        in metric(dense, "guided_gradcam", x).choices["layer"]
+    )
     layers = {"cam": "gradcam", "plain": "saliency", "captum": hx.from_captum(ca.LayerGradCam)}
     found = standfast.evaluate(model, layers, x, [metric], progress=False, controls=False)
     jobs = dict(found.jobs.select("explainer", "choices").unique().rows())
-    assert jobs == {"cam": "layer 'b' (8 x 10 positions)", "plain": None, "captum": "layer 'b' (8 x 10 positions)"}
+    assert jobs == {
+        "cam": "layer 'b' (8 x 10 positions)",
+        "plain": None,
+        "captum": "layer 'b' (8 x 10 positions)",
+    }
 
 
 def test_a_named_layer_that_does_not_feed_the_logits_is_refused() -> None:
@@ -377,9 +421,13 @@ def test_a_named_layer_that_does_not_feed_the_logits_is_refused() -> None:
     for kind in (hx.GradCAM, hx.GuidedGradCAM):
         with pytest.raises(standfast.ModelError, match="no gradients by layer 'aside'"):
             kind("aside")(model, x, 1)
-        with pytest.raises(standfast.ModelError, match="layer 'unused' to run once a forward pass, ran 0x"):
+        with pytest.raises(
+            standfast.ModelError, match="layer 'unused' to run once a forward pass, ran 0x"
+        ):
             kind("unused")(model, x, 1)
-    images = nn.Sequential(nn.Unflatten(1, (1, 2)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(39, 2))
+    images = nn.Sequential(
+        nn.Unflatten(1, (1, 2)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(39, 2)
+    )
     series, x = standfast.Model(images, (0.0, 1.0), device="cpu"), torch.rand(3, 2, 14)
     with pytest.raises(standfast.ModelError, match="none with outputs .N, channels, positions"):
         hx.GradCAM()(series, x, 1)  # its outputs have another number of axes than the inputs

@@ -24,13 +24,21 @@ def draw(*shape: int) -> Tensor:
 def explain_slowly(module: nn.Module, layer: str, x: Tensor, grid: tuple[int, ...]) -> Tensor:
     """The formula of Grad-CAM for one input, token by token: `sum_k A_tk mean_s dA_sk` for the patches `t`, `s`."""
     found: list[Tensor] = []
-    handle = module.eval().get_submodule(layer).register_forward_hook(lambda own, args, out: found.append(out))
+    handle = (
+        module.eval()
+        .get_submodule(layer)
+        .register_forward_hook(lambda own, args, out: found.append(out))
+    )
     score = module(x[None].requires_grad_(True))[0, 1]
     handle.remove()
     (gradient,) = torch.autograd.grad(score, found)
-    tokens, gradient = (each[0].detach().reshape(-1, each.shape[-1]) for each in (found[0], gradient))
+    tokens, gradient = (
+        each[0].detach().reshape(-1, each.shape[-1]) for each in (found[0], gradient)
+    )
     patches = range(len(tokens) - torch.Size(grid).numel(), len(tokens))
-    alphas = [sum(float(gradient[s, k]) for s in patches) / len(patches) for k in range(tokens.shape[1])]
+    alphas = [
+        sum(float(gradient[s, k]) for s in patches) / len(patches) for k in range(tokens.shape[1])
+    ]
     return torch.tensor(
         [sum(alpha * float(a) for alpha, a in zip(alphas, tokens[t], strict=True)) for t in patches]
     ).reshape(grid)
@@ -43,9 +51,15 @@ def test_tokens_of_a_vision_transformer(decides: str, registers: int, fused: boo
     cam = hx.GradCAM(relu=False, interpolation="nearest")
     found = cam(classify(module), x, 1)
     for i in range(2):
-        slow = explain_slowly(module, "blocks.2.norm1", x[i], (3, 2)).repeat_interleave(4, 0).repeat_interleave(4, 1)
+        slow = (
+            explain_slowly(module, "blocks.2.norm1", x[i], (3, 2))
+            .repeat_interleave(4, 0)
+            .repeat_interleave(4, 1)
+        )
         torch.testing.assert_close(found[i], slow.expand(3, 12, 8), rtol=1e-4, atol=1e-6)
-    named = hx.GradCAM(layer="blocks.1", relu=False, interpolation="nearest")(classify(module), x[:1], 1)
+    named = hx.GradCAM(layer="blocks.1", relu=False, interpolation="nearest")(
+        classify(module), x[:1], 1
+    )
     slow = explain_slowly(module, "blocks.1", x[0], (3, 2))
     torch.testing.assert_close(named[0, 0, ::4, ::4], slow, rtol=1e-4, atol=1e-6)
     behind = hx.GradCAM(layer="blocks.2.norm2", relu=False)(classify(module), x, 1)
@@ -55,7 +69,9 @@ def test_tokens_of_a_vision_transformer(decides: str, registers: int, fused: boo
 def test_grids_with_the_channels_last() -> None:
     module, x = SmallSwin(), draw(2, 3, 16, 16)
     found = hx.GradCAM(relu=False, interpolation="nearest")(classify(module), x, 1)
-    assert torch.equal(found, hx.GradCAM("blocks.1.norm1", False, "nearest")(classify(module), x, 1))
+    assert torch.equal(
+        found, hx.GradCAM("blocks.1.norm1", False, "nearest")(classify(module), x, 1)
+    )
     for layer in ("blocks.1.norm1", "blocks.0", "norm"):
         found = hx.GradCAM(layer, False, "nearest")(classify(module), x, 1)
         for i in range(2):
@@ -80,7 +96,9 @@ def test_guided_gradcam_of_a_vision_transformer() -> None:
     module, x = SmallViT(), draw(2, 3, 12, 8)
     gradient = hx.Saliency(absolute=False)(classify(module), x, 1)
     expected = gradient * hx.GradCAM()(classify(module), x, 1)
-    torch.testing.assert_close(hx.GuidedGradCAM()(classify(module), x, 1), expected, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(
+        hx.GuidedGradCAM()(classify(module), x, 1), expected, rtol=1e-4, atol=1e-7
+    )
 
 
 class AttentionThenConvolution(nn.Module):
@@ -103,7 +121,11 @@ class NormalisedConvolutions(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.last, self.first = nn.Conv2d(6, 5, 1), nn.Conv2d(3, 6, 4, stride=4)  # not in the order of the calls
+        # not in the order of the calls
+        self.last, self.first = (
+            nn.Conv2d(6, 5, 1),
+            nn.Conv2d(3, 6, 4, stride=4),
+        )
         self.norm, self.head = nn.LayerNorm(6), nn.Linear(5, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -111,7 +133,9 @@ class NormalisedConvolutions(nn.Module):
         return self.head(self.last(grid).mean((2, 3)))
 
 
-@pytest.mark.parametrize(("make", "layer"), [(AttentionThenConvolution, "last"), (NormalisedConvolutions, "last")])
+@pytest.mark.parametrize(
+    ("make", "layer"), [(AttentionThenConvolution, "last"), (NormalisedConvolutions, "last")]
+)
 def test_the_last_convolution_unless_attention_follows(make: type[nn.Module], layer: str) -> None:
     module, x = make(), draw(2, 3, 12, 8)
     found = hx.GradCAM(relu=False)(classify(module), x, 1)
@@ -132,7 +156,9 @@ def test_errors() -> None:
         hx.GradCAM()(classify(Mixed()), x, 1)
     twice = SmallViT()
     twice.blocks[1] = twice.blocks[0]
-    with pytest.raises(ModelError, match=r"expected layer 'blocks.0.norm1' to run once a forward pass, ran 2x"):
+    with pytest.raises(
+        ModelError, match=r"expected layer 'blocks.0.norm1' to run once a forward pass, ran 2x"
+    ):
         hx.GradCAM(layer="blocks.0.norm1")(classify(twice), x, 1)
 
 

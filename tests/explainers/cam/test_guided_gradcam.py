@@ -25,7 +25,9 @@ def images() -> nn.Module:
 
 def series() -> nn.Module:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Conv1d(2, 6, 3), nn.ReLU(), nn.Conv1d(6, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(60, 4))
+    return nn.Sequential(
+        nn.Conv1d(2, 6, 3), nn.ReLU(), nn.Conv1d(6, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(60, 4)
+    )
 
 
 KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -45,12 +47,16 @@ def setting(kind: str) -> tuple[standfast.Model, Tensor]:
 def test_equals_captum(kind: str, interpolation: Literal["linear", "nearest"]) -> None:
     model, x = setting(kind)
     t = torch.arange(9) % 4
-    mode = {"nearest": "nearest", "linear": "bilinear" if kind == "images" else "linear"}[interpolation]
+    mode = {"nearest": "nearest", "linear": "bilinear" if kind == "images" else "linear"}[
+        interpolation
+    ]
     for name in {"images": ("0", "1", "3"), "series": ("0", "2")}[kind]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             method = ca.GuidedGradCam(model.module, model.module.get_submodule(name))
-            theirs = method.attribute(x.clone().requires_grad_(True), target=t, interpolate_mode=mode).detach()
+            theirs = method.attribute(
+                x.clone().requires_grad_(True), target=t, interpolate_mode=mode
+            ).detach()
         assert float(theirs.abs().max()) > 0
         ours = GuidedGradCAM(name, interpolation=interpolation)(model, x, t)
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6 * float(theirs.abs().max()))
@@ -58,7 +64,9 @@ def test_equals_captum(kind: str, interpolation: Literal["linear", "nearest"]) -
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("interpolation", ["linear", "nearest"])
-def test_is_the_product_of_its_factors(kind: str, interpolation: Literal["linear", "nearest"]) -> None:
+def test_is_the_product_of_its_factors(
+    kind: str, interpolation: Literal["linear", "nearest"]
+) -> None:
     model, x = setting(kind)
     for layer in (None, "0"):
         product = GuidedBackprop()(model, x) * GradCAM(layer, interpolation=interpolation)(model, x)
@@ -74,5 +82,7 @@ def test_errors() -> None:
         GuidedGradCAM("6")(model, x)
     twice = nn.Conv2d(2, 2, 3, padding=1)
     module = nn.Sequential(twice, nn.ReLU(), twice, nn.Flatten(), nn.Linear(200, 3))
-    with pytest.raises(standfast.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass"):
+    with pytest.raises(
+        standfast.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass"
+    ):
         GuidedGradCAM("0")(standfast.Model(module, (0.0, 1.0), device="cpu"), x)

@@ -32,7 +32,9 @@ def gradients_at(model: standfast.Model, points: Tensor, target: int) -> Tensor:
         return torch.autograd.grad(model.forward(leaf)[:, target].sum(), leaf)[0]
 
 
-def products(model: standfast.Model, x: Tensor, references: Tensor, explainer: GradientSHAP) -> Tensor:
+def products(
+    model: standfast.Model, x: Tensor, references: Tensor, explainer: GradientSHAP
+) -> Tensor:
     """The terms of the mean in the formula, `(samples, N, ...)`."""
     which, places = _draw_points(explainer.seed, explainer.samples, len(references), CPU)
     found = []
@@ -77,10 +79,14 @@ def test_converges_to_integrated_gradients_of_one_baseline() -> None:
     """The mean over seeds is within its standard error, and the error is below that of independent draws."""
     model, x = double_net((1, 8, 8)), batch((1, 8, 8), 2).double()
     exact = IntegratedGradients(steps=500, baseline=0.2)(model, x, 1)
-    runs = torch.stack([GradientSHAP(0.2, samples=20, seed=seed)(model, x, 1) - exact for seed in range(30)])
+    runs = torch.stack(
+        [GradientSHAP(0.2, samples=20, seed=seed)(model, x, 1) - exact for seed in range(30)]
+    )
     error = runs.std(0) / 30**0.5
     assert float((runs.mean(0).abs() / (error + 1e-5)).max()) < 5
-    spread = products(model, x, torch.full((1, 1, 8, 8), 0.2, dtype=torch.float64), GradientSHAP(0.2, samples=200))
+    spread = products(
+        model, x, torch.full((1, 1, 8, 8), 0.2, dtype=torch.float64), GradientSHAP(0.2, samples=200)
+    )
     independent = float(spread.var(0).mean()) / 20  # sigma^2 / samples
     assert 0 < float(runs.square().mean()) < 0.25 * independent
 
@@ -97,7 +103,12 @@ def test_options_out_of_range() -> None:
 @pytest.mark.parametrize("absolute", [False, True])
 def test_smoothgrad_statistics_equal_their_formulas(times_input: bool, absolute: bool) -> None:
     model, x = double_net((1, 8, 8)), batch((1, 8, 8), 3).double()
-    options: dict[str, Any] = {"samples": 7, "noise": 0.2, "absolute": absolute, "times_input": times_input}
+    options: dict[str, Any] = {
+        "samples": 7,
+        "noise": 0.2,
+        "absolute": absolute,
+        "times_input": times_input,
+    }
     values = []
     for e in draw_shared_noise(0, (7, 1, 8, 8), torch.float64, CPU):
         gradient = gradients_at(model, x + 0.2 * e, 2)
@@ -138,7 +149,11 @@ def test_vargrad_of_a_quadratic_is_known() -> None:
 
 
 def test_smoothgrad_refuses_an_unknown_statistic() -> None:
-    with pytest.raises(standfast.ArgumentError, match="statistic: expected .*mean.*mean_square.*variance"):
+    with pytest.raises(
+        standfast.ArgumentError, match="statistic: expected .*mean.*mean_square.*variance"
+    ):
         SmoothGrad(statistic="median")  # type: ignore[arg-type]
-    with pytest.raises(standfast.ArgumentError, match="samples: expected at least 2 for a variance"):
+    with pytest.raises(
+        standfast.ArgumentError, match="samples: expected at least 2 for a variance"
+    ):
         SmoothGrad(samples=1, statistic="variance")

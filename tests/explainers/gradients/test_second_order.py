@@ -34,7 +34,9 @@ def differentiate(layer, x, mode):
 def test_gradients_of_convolutions_are_those_of_torch(name):
     layer = LAYERS[name].double().requires_grad_(False)
     channels = layer.in_channels
-    x = torch.rand(3, channels, *[9, 8][: layer.weight.ndim - 2], dtype=torch.float64).requires_grad_()
+    x = torch.rand(
+        3, channels, *[9, 8][: layer.weight.ndim - 2], dtype=torch.float64
+    ).requires_grad_()
     ours = differentiate(layer, x, SecondOrderMode(4.0))
     theirs = differentiate(layer, x, smooth_relu(4.0))
     for own, other in zip(ours, theirs, strict=True):

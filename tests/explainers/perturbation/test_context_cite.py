@@ -11,7 +11,14 @@ import torch
 from sklearn.linear_model import Lasso
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from small_answers import SENTENCES, BagOfWords, CopyingModel, make_llama, make_prompt, make_tokenizer
+from small_answers import (
+    SENTENCES,
+    BagOfWords,
+    CopyingModel,
+    make_llama,
+    make_prompt,
+    make_tokenizer,
+)
 from torch import Tensor, nn
 
 import standfast
@@ -46,7 +53,9 @@ def test_the_lasso_is_that_of_scikit_learn(rows: int, columns: int, penalty: flo
 def test_without_a_penalty_it_is_least_squares() -> None:
     random = np.random.default_rng(1)
     design, weights = random.integers(0, 2, (64, 6)).astype(float), random.normal(size=(6, 1))
-    np.testing.assert_allclose(fit_lasso(design, design @ weights + 3, np.zeros(1)), weights, atol=1e-7)
+    np.testing.assert_allclose(
+        fit_lasso(design, design @ weights + 3, np.zeros(1)), weights, atol=1e-7
+    )
     assert not fit_lasso(design, design @ weights, np.array([100.0])).any()
 
 
@@ -58,7 +67,9 @@ def test_it_is_the_published_method(answer: str) -> None:
     explainer = standfast.explainers.ContextCite(samples=40, segments="pixels", penalty=0.02)
     kept = explainer.draw_coalitions(5, torch.device("cpu")).masks[1:]
     rows = model.encode([prompt])
-    bound = model.make_model(rows, prompts=[prompt]).for_sample({"prompt": torch.tensor([[prompt.number]])}, 0)
+    bound = model.make_model(rows, prompts=[prompt]).for_sample(
+        {"prompt": torch.tensor([[prompt.number]])}, 0
+    )
     log_shares = bound.logits(torch.where(kept, rows, float(GONE)))[:, 0].double().numpy()
     log_odds = log_shares - np.log1p(-np.exp(log_shares))
     tokens = len(model.write(prompt).answer)
@@ -72,12 +83,25 @@ def test_an_additive_model_is_found_exactly() -> None:
     """The log-odds are sums of weights, and without a penalty these are the attributions."""
     weights = {"Ann": 1.5, "old": -0.5, "river": 0.25, "red": 0.4, "stone": -1.2}
     model = standfast.AnswerModel(BagOfWords(weights), make_tokenizer(), device="cpu")
-    worth = [sum(weights.get(word, 0.0) for word in text.replace(".", " .").split()) for text in SENTENCES]
-    found = [value for _, value in standfast.explain(model, "context_cite:penalty=0,samples=32", make_prompt())]
+    worth = [
+        sum(weights.get(word, 0.0) for word in text.replace(".", " .").split())
+        for text in SENTENCES
+    ]
+    found = [
+        value
+        for _, value in standfast.explain(model, "context_cite:penalty=0,samples=32", make_prompt())
+    ]
     assert found == pytest.approx(worth, abs=1e-3)
-    sparse = [value for _, value in standfast.explain(model, "context_cite:penalty=0.2,samples=4096", make_prompt())]
+    sparse = [
+        value
+        for _, value in standfast.explain(
+            model, "context_cite:penalty=0.2,samples=4096", make_prompt()
+        )
+    ]
     # each is shrunk by the penalty over the deviation of its column, which is a half
-    assert sparse == pytest.approx([np.sign(each) * max(abs(each) - 0.4, 0) for each in worth], abs=0.05)
+    assert sparse == pytest.approx(
+        [np.sign(each) * max(abs(each) - 0.4, 0) for each in worth], abs=0.05
+    )
 
 
 class Table(nn.Module):
@@ -101,7 +125,9 @@ def test_other_tasks(task: str) -> None:
 def test_the_probability_itself_can_be_fitted() -> None:
     model = standfast.Model(Table(), (0.0, 1.0), device="cpu")
     x = torch.ones(1, 4)
-    found = standfast.explainers.get("context_cite", penalty=0.0, output="probability", samples=256)(model, x, 0)
+    found = standfast.explainers.get(
+        "context_cite", penalty=0.0, output="probability", samples=256
+    )(model, x, 0)
     masks = torch.tensor(list(itertools.product([0.0, 1.0], repeat=4)))
     design = torch.cat([masks, torch.ones(16, 1)], 1)
     exact = torch.linalg.lstsq(design, model.logits(masks).softmax(1)[:, :1]).solution[:4, 0]

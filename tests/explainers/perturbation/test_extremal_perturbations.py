@@ -59,9 +59,12 @@ def slow_mask(operator: SmoothMask, cells: Tensor, sigma: float) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("spatial", "sigma"), [((5, 6), 1.3), ((1, 12), 2.0), ((1, 70), 3.0), ((70, 1), 1.5), ((4, 4), 0.4)]
+    ("spatial", "sigma"),
+    [((5, 6), 1.3), ((1, 12), 2.0), ((1, 70), 3.0), ((70, 1), 1.5), ((4, 4), 0.4)],
 )
-def test_the_operator_and_its_gradient_equal_the_formula(spatial: tuple[int, int], sigma: float) -> None:
+def test_the_operator_and_its_gradient_equal_the_formula(
+    spatial: tuple[int, int], sigma: float
+) -> None:
     operator = SmoothMask(spatial, sigma)
     assert operator.side == tuple(3 if size == 70 else 1 for size in spatial)
     cells = rand(2, *operator.cells).requires_grad_(True)
@@ -74,20 +77,25 @@ def test_the_operator_and_its_gradient_equal_the_formula(spatial: tuple[int, int
     with torch.no_grad():
         torch.testing.assert_close(operator.propagate_gradient(direction), gradient)
     top, left = operator.margin[0] * operator.side[0], operator.margin[1] * operator.side[1]
-    assert torch.equal(operator.crop_to_image(found), found[:, top : top + spatial[0], left : left + spatial[1]])
+    assert torch.equal(
+        operator.crop_to_image(found), found[:, top : top + spatial[0], left : left + spatial[1]]
+    )
 
 
 def test_the_gradient_of_the_area_loss_is_that_of_the_sorted_mask() -> None:
     masks = rand(3, 50).requires_grad_(True)
     ones = torch.tensor([1, 10, 50])
-    reference = torch.stack([torch.cat([torch.zeros(50 - n), torch.ones(n)]) for n in ones.tolist()]).double()
+    reference = torch.stack(
+        [torch.cat([torch.zeros(50 - n), torch.ones(n)]) for n in ones.tolist()]
+    ).double()
     loss = (masks.sort(1).values - reference).pow(2).sum()
     target = find_area_target(masks.detach(), ones)
     torch.testing.assert_close(torch.autograd.grad(loss, masks)[0], 2 * (masks.detach() - target))
     torch.testing.assert_close((masks.detach() - target).pow(2).sum(), loss.detach())
     assert torch.equal(target.sum(1).long(), ones)
     assert torch.allclose(
-        find_area_target(torch.full((2, 8), 0.3), torch.tensor([2, 8])), torch.tensor([[0.25], [1.0]])
+        find_area_target(torch.full((2, 8), 0.3), torch.tensor([2, 8])),
+        torch.tensor([[0.25], [1.0]]),
     )
 
 
@@ -107,7 +115,8 @@ def test_blur_is_the_normalised_gaussian_and_the_mask_sets_its_width() -> None:
         torch.testing.assert_close(blur_images(x, sigma), slow(sigma), rtol=1e-4, atol=1e-5)
     owners = torch.tensor([1, 0, 0])
     show = _make_blur(x, owners, 2.0)
-    for level in range(8):  # at a level the blur of that level, halfway between two levels their mean
+    # at a level the blur of that level, halfway between two levels their mean
+    for level in range(8):
         seen = show(torch.full((3, 7, 9), level / 7, dtype=torch.float64))
         expected = blur_images(x, 2.0 * (1 - level / 7))[owners]
         torch.testing.assert_close(seen, expected)
@@ -115,7 +124,9 @@ def test_blur_is_the_normalised_gaussian_and_the_mask_sets_its_width() -> None:
     mean = (blur_images(x, 2.0 * 5 / 7) + blur_images(x, 2.0 * 4 / 7))[owners] / 2
     torch.testing.assert_close(between, mean)
     mask = rand(3, 7, 9, seed=4)
-    torch.testing.assert_close(_make_fade(x, owners, 0.2)(mask), x[owners] * mask[:, None] + 0.2 * (1 - mask[:, None]))
+    torch.testing.assert_close(
+        _make_fade(x, owners, 0.2)(mask), x[owners] * mask[:, None] + 0.2 * (1 - mask[:, None])
+    )
     leaf = (0.98 * mask + 0.01).requires_grad_(True)
     assert torch.autograd.gradcheck(show, leaf, eps=1e-7, atol=1e-5)
 
@@ -143,23 +154,39 @@ def stripes(*shape: int) -> Tensor:
 
 @pytest.mark.parametrize(("kind", "perturbation"), [("image", "blur"), ("series", "fade")])
 def test_a_mask_finds_the_patch_that_the_model_depends_on(kind: str, perturbation: Any) -> None:
-    shape, place = ((1, 24, 24), (slice(4, 12), slice(12, 20))) if kind == "image" else ((2, 60), (slice(30, 42),))
+    shape, place = (
+        ((1, 24, 24), (slice(4, 12), slice(12, 20)))
+        if kind == "image"
+        else ((2, 60), (slice(30, 42),))
+    )
     model = standfast.Model(PatchModel(shape, place), (0.0, 1.0), device="cpu")
     area = 64 / 576 if kind == "image" else 12 / 60
-    explainer = ExtremalPerturbations(areas=(area, 2 * area), perturbation=perturbation, baseline=0.5, smoothness=0.05)
+    explainer = ExtremalPerturbations(
+        areas=(area, 2 * area), perturbation=perturbation, baseline=0.5, smoothness=0.05
+    )
     x = stripes(1, *shape)
     with model.session():
         masks, _ = explainer.find_masks(model, x, torch.tensor([0]))
     inside = masks[0, 0][place]
-    assert float(inside.sum() / masks[0, 0].sum()) > 0.65  # the mask of a square is a blob with soft edges
+    # the mask of a square is a blob with soft edges
+    assert float(inside.sum() / masks[0, 0].sum()) > 0.65
     assert float(inside.mean()) > 0.75
     maps = explainer(model, x, 0)
     torch.testing.assert_close(maps, masks.mean(1, keepdim=True).expand_as(x))
     ranked = maps[0, 0].flatten().topk(inside.numel()).indices
-    assert float(torch.isin(ranked, torch.arange(maps[0, 0].numel()).reshape(shape[1:])[place]).float().mean()) > 0.75
+    assert (
+        float(
+            torch.isin(ranked, torch.arange(maps[0, 0].numel()).reshape(shape[1:])[place])
+            .float()
+            .mean()
+        )
+        > 0.75
+    )
 
 
-def test_masks_have_their_areas_and_keep_the_score(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
+def test_masks_have_their_areas_and_keep_the_score(
+    digits: standfast.data.Dataset, lenet: standfast.Model
+) -> None:
     x = digits.inputs[:4]
     with lenet.session():
         masks, logits = ExtremalPerturbations().find_masks(lenet, x, None)
@@ -168,16 +195,21 @@ def test_masks_have_their_areas_and_keep_the_score(digits: standfast.data.Datase
         for area, share in zip((0.05, 0.1, 0.2), found.unbind(1), strict=True):
             assert float((share - area).abs().max()) < 0.04  # blobs have soft edges
         assert float(((masks < 0.1) | (masks > 0.9)).float().mean()) > 0.75
-        seen = lenet.forward(_make_blur(x, torch.arange(12) // 3, 0.09 * 28)(masks.flatten(0, 1).contiguous()))
+        seen = lenet.forward(
+            _make_blur(x, torch.arange(12) // 3, 0.09 * 28)(masks.flatten(0, 1).contiguous())
+        )
         assert torch.equal(seen.argmax(1), classes.repeat_interleave(3))
         whole = lenet.forward(_make_blur(x, torch.arange(4), 0.09 * 28)(torch.zeros(4, 28, 28)))
         own, blind = (
-            t.gather(1, c[:, None])[:, 0] for t, c in ((seen, classes.repeat_interleave(3)), (whole, classes))
+            t.gather(1, c[:, None])[:, 0]
+            for t, c in ((seen, classes.repeat_interleave(3)), (whole, classes))
         )
         assert float((own.reshape(4, 3) - blind[:, None]).amin()) > 2
 
 
-def test_a_step_is_one_pass_with_a_row_for_each_area(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_a_step_is_one_pass_with_a_row_for_each_area(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     rows: list[int] = []
     handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
     explainer = ExtremalPerturbations(steps=3)
@@ -189,16 +221,28 @@ def test_a_step_is_one_pass_with_a_row_for_each_area(lenet: standfast.Model, dig
 
 
 def test_options_out_of_range() -> None:
-    assert_refused(ExtremalPerturbations, areas=[(), (0.1, 1.5), 0.1], steps=[0], perturbation=["noise"], blur=[0])
-    assert_refused(ExtremalPerturbations, smoothness=[-0.1], learning_rate=[0.0], area_weight=[float("inf")])
+    assert_refused(
+        ExtremalPerturbations,
+        areas=[(), (0.1, 1.5), 0.1],
+        steps=[0],
+        perturbation=["noise"],
+        blur=[0],
+    )
+    assert_refused(
+        ExtremalPerturbations, smoothness=[-0.1], learning_rate=[0.0], area_weight=[float("inf")]
+    )
     assert_refused(ExtremalPerturbations, momentum=[1.0], baseline=["black"], output=["odds"])
 
 
 def test_inputs_that_do_not_fit() -> None:
     flat = standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu")
-    with pytest.raises(ArgumentError, match="perturbation: expected 'fade' for flat features, got 'blur'"):
+    with pytest.raises(
+        ArgumentError, match="perturbation: expected 'fade' for flat features, got 'blur'"
+    ):
         ExtremalPerturbations(perturbation="blur")(flat, torch.rand(2, 12))
-    volumes = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(27, 2)), (0.0, 1.0), device="cpu")
+    volumes = standfast.Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(27, 2)), (0.0, 1.0), device="cpu"
+    )
     with pytest.raises(ArgumentError, match="inputs: expected images"):
         ExtremalPerturbations()(volumes, torch.rand(2, 1, 3, 3, 3))
 
@@ -207,10 +251,16 @@ def test_inputs_that_do_not_fit() -> None:
 def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
     """Autograd on the formula's loss, with six steps of stochastic gradient descent with momentum and dampening."""
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 7 * 9, 3)).double().eval()
+    module = (
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 7 * 9, 3))
+        .double()
+        .eval()
+    )
     x, (pixels, ones), sigma = rand(1, 3, 9, 11), (99, round(0.2 * 99)), 0.09 * 9
     model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64)
-    explainer = standfast.explainers.ExtremalPerturbations(areas=(0.2,), steps=6, perturbation=perturbation)
+    explainer = standfast.explainers.ExtremalPerturbations(
+        areas=(0.2,), steps=6, perturbation=perturbation
+    )
     operator = SmoothMask((9, 11), sigma)
     row = torch.tensor([0])
     show = _make_fade(x, row, 0.0) if perturbation == "fade" else _make_blur(x, row, sigma)
@@ -222,7 +272,10 @@ def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
                 mask = operator(cells)
                 target = find_area_target(mask.detach().flatten(1), torch.tensor([ones]))
                 area = ((mask.flatten(1) - target) ** 2).sum() / pixels
-                loss = 50 * 1.0035 ** (800 * step / 6) * area - module(show(operator.crop_to_image(mask)))[0, 1]
+                loss = (
+                    50 * 1.0035 ** (800 * step / 6) * area
+                    - module(show(operator.crop_to_image(mask)))[0, 1]
+                )
                 optimizer.zero_grad()
                 loss.backward()
             optimizer.step()

@@ -22,7 +22,9 @@ from standfast.segments import segment
 CPU = torch.device("cpu")
 
 
-def shapley(module: nn.Module, x: Tensor, labels: Tensor, baseline: float, target: int, output: str) -> Tensor:
+def shapley(
+    module: nn.Module, x: Tensor, labels: Tensor, baseline: float, target: int, output: str
+) -> Tensor:
     """Shapley values `(m,)` of one input's segments, by the definition: a sum over all coalitions."""
     m = int(labels.max()) + 1
     subsets = [frozenset(c) for s in range(m + 1) for c in combinations(range(m), s)]
@@ -49,13 +51,19 @@ def test_the_full_budget_gives_exact_shapley_values(features: int, output: str) 
     model = standfast.Model(module, (0.0, 1.0), device="cpu")
     explainer = KernelSHAP(samples=2**features - 2, baseline=0.3, output=output)  # type: ignore[arg-type]
     ours = explainer(model, x, 1)
-    expected = torch.stack([shapley(module, row, torch.arange(features), 0.3, 1, output) for row in x])
+    expected = torch.stack(
+        [shapley(module, row, torch.arange(features), 0.3, 1, output) for row in x]
+    )
     torch.testing.assert_close(ours, expected, rtol=1e-6, atol=1e-8)
     assert float(expected.abs().max()) > 0.01
 
 
 def test_exact_for_segments_of_images_and_series() -> None:
-    for shape, how in (((3, 8, 8), 4), ((2, 16), 5), ((1, 8, 8), (torch.arange(64) // 11).reshape(8, 8))):
+    for shape, how in (
+        ((3, 8, 8), 4),
+        ((2, 16), 5),
+        ((1, 8, 8), (torch.arange(64) // 11).reshape(8, 8)),
+    ):
         module, x = small_net(shape).double().eval(), rand(2, *shape)
         model = standfast.Model(module, (0.0, 1.0), device="cpu")
         labels = segment(x, how).labels
@@ -106,7 +114,8 @@ def test_the_kernel_and_its_samples() -> None:
         assert len(masks) <= samples
         rows = {tuple(row): w for row, w in zip(masks.tolist(), weights.tolist(), strict=True)}
         assert len(rows) == len(masks)
-        assert all(rows[tuple(not k for k in row)] == w for row, w in rows.items())  # complements have the same weight
+        # complements have the same weight
+        assert all(rows[tuple(not k for k in row)] == w for row, w in rows.items())
         assert int(masks.sum(1).min()) > 0
         assert int(masks.sum(1).max()) < m
     # enumerated sizes have the kernel's weight; sampled sizes share the remaining mass in proportion
@@ -128,7 +137,8 @@ def test_duplicates_are_forwarded_once() -> None:
     module.register_forward_hook(lambda m, args, out: rows.append(len(args[0])))
     model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=256)
     KernelSHAP()(model, x, 0)
-    assert sum(rows[1:]) == 3 * 16  # all coalitions of four; before that, one pass to find the number of classes
+    # all coalitions of four; before that, one pass to find the number of classes
+    assert sum(rows[1:]) == 3 * 16
 
 
 def test_with_fewer_coalitions_than_features_the_solution_has_the_smallest_norm() -> None:
@@ -136,10 +146,14 @@ def test_with_fewer_coalitions_than_features_the_solution_has_the_smallest_norm(
     scores = rand(len(found.masks))
     phi = found.fit @ scores
     inner = phi - (scores[0] - scores[1]) / 50
-    torch.testing.assert_close(inner.sum(), torch.zeros((), dtype=torch.float64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        inner.sum(), torch.zeros((), dtype=torch.float64), atol=1e-12, rtol=0
+    )
     # it lies in the span of the centred masks, and fits the difference of each pair
     centred = found.masks[2:].double() - found.masks[2:].double().mean(1, keepdim=True)
-    torch.testing.assert_close(torch.linalg.lstsq(centred.T, inner[:, None]).residuals.sum().abs().item(), 0.0)
+    torch.testing.assert_close(
+        torch.linalg.lstsq(centred.T, inner[:, None]).residuals.sum().abs().item(), 0.0
+    )
     both = {tuple(m): s for m, s in zip(found.masks.tolist(), scores.tolist(), strict=True)}
     for mask, score in both.items():
         there = torch.tensor(mask)
@@ -181,16 +195,24 @@ def test_a_baseline_for_each_channel(name: str) -> None:
     module = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
     module[2].weight.data.copy_(torch.tensor([[0.0, 5.0, 0.0], [0.0, 0.0, 0.0]]))
     model = standfast.Model(module, (0.0, 1.0), device="cpu")
-    black, fitting = (BOTH[name](samples=40, segments="grid", baseline=b) for b in (0.0, (0.2, 0.7, 0.4)))
+    black, fitting = (
+        BOTH[name](samples=40, segments="grid", baseline=b) for b in (0.0, (0.2, 0.7, 0.4))
+    )
     assert float(black(model, x, 0).abs().min()) > 0.001
-    assert float(fitting(model, x, 0).abs().max()) < 1e-6  # the channel that the model depends on is not masked
+    # the channel that the model depends on is not masked
+    assert float(fitting(model, x, 0).abs().max()) < 1e-6
     with pytest.raises(ArgumentError, match="baseline: expected one number, or 3"):
         BOTH[name](samples=40, baseline=(0.0, 1.0))(model, x, 0)
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_options_out_of_range(name: str) -> None:
-    assert_refused(BOTH[name], samples=[1, 20.0], segments=["pixel", 2, torch.zeros(8, 8)], baseline=[float("nan")])
+    assert_refused(
+        BOTH[name],
+        samples=[1, 20.0],
+        segments=["pixel", 2, torch.zeros(8, 8)],
+        baseline=[float("nan")],
+    )
     assert_refused(BOTH[name], output=["odds"], seed=[1.5])
 
 

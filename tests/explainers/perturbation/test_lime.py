@@ -22,12 +22,16 @@ CPU = torch.device("cpu")
 def drawn(explainer: LIME, features: int) -> Tensor:
     """The samples with duplicates, drawn as LIME draws them."""
     generator = torch.Generator().manual_seed(explainer.seed)
-    masks = torch.randint(2, (explainer.samples, features), generator=generator, dtype=torch.uint8).bool()
+    masks = torch.randint(
+        2, (explainer.samples, features), generator=generator, dtype=torch.uint8
+    ).bool()
     masks[0] = True
     return masks
 
 
-def sklearn_ridge(explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor, target: int) -> Tensor:
+def sklearn_ridge(
+    explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor, target: int
+) -> Tensor:
     """The map of one input, as the authors' package fits it."""
     from sklearn.linear_model import Ridge
     from sklearn.metrics import pairwise_distances
@@ -46,7 +50,9 @@ def sklearn_ridge(explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor,
     design = masks.double().numpy()
     distances = pairwise_distances(design, np.ones((1, design.shape[1])), metric="cosine")[:, 0]
     weights = np.sqrt(np.exp(-(distances**2) / explainer.kernel_width**2))
-    fit = Ridge(alpha=explainer.ridge, fit_intercept=True, solver="cholesky").fit(design, scores, weights)
+    fit = Ridge(alpha=explainer.ridge, fit_intercept=True, solver="cholesky").fit(
+        design, scores, weights
+    )
     return torch.as_tensor(fit.coef_)[labels].expand_as(x)
 
 
@@ -54,13 +60,22 @@ def sklearn_ridge(explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor,
     "options",
     [
         {},
-        {"samples": 60, "kernel_width": 0.5, "ridge": 0.01, "output": "logit", "baseline": 0.4, "seed": 5},
+        {
+            "samples": 60,
+            "kernel_width": 0.5,
+            "ridge": 0.01,
+            "output": "logit",
+            "baseline": 0.4,
+            "seed": 5,
+        },
         {"samples": 12, "ridge": 3.0},
         {"samples": 100, "segments": 3, "kernel_width": 0.1},
     ],
 )
 @pytest.mark.parametrize("shape", [*SHAPES.values(), (3, 10, 10)], ids=[*SHAPES, "colour"])
-def test_equals_the_weighted_ridge_of_scikit_learn(shape: tuple[int, ...], options: dict[str, Any]) -> None:
+def test_equals_the_weighted_ridge_of_scikit_learn(
+    shape: tuple[int, ...], options: dict[str, Any]
+) -> None:
     module, x = small_net(shape).double().eval(), rand(4, *shape)
     explainer = LIME(**options)
     ours = explainer(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 2)
@@ -88,7 +103,9 @@ def test_more_pixels_than_samples() -> None:
     model = standfast.Model(module, (0.0, 1.0), device="cpu")
     labels = torch.arange(64).reshape(8, 8)
     few = LIME(samples=20, segments="pixels")
-    torch.testing.assert_close(few(model, x, 1)[0], sklearn_ridge(few, module, x[0], labels, 1), rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(
+        few(model, x, 1)[0], sklearn_ridge(few, module, x[0], labels, 1), rtol=1e-6, atol=1e-12
+    )
     tiny = LIME(samples=20, segments="pixels", ridge=1e-9, kernel_width=1.0)(model, x, 1)
     none = LIME(samples=20, segments="pixels", ridge=0.0, kernel_width=1.0)(model, x, 1)
     torch.testing.assert_close(none, tiny, rtol=1e-5, atol=1e-9)
@@ -98,10 +115,15 @@ def test_samples_keep_each_segment_with_probability_one_half() -> None:
     found = LIME(samples=2000).draw_coalitions(20, CPU)
     assert bool(found.masks[0].all())
     assert len(found.masks) == len(found.masks.unique(dim=0)) <= 2000
-    assert abs(float(found.masks.double().mean()) - 0.5) < 5 * 0.5 / found.masks.numel() ** 0.5 + 5e-4
+    assert (
+        abs(float(found.masks.double().mean()) - 0.5) < 5 * 0.5 / found.masks.numel() ** 0.5 + 5e-4
+    )
     few = LIME(samples=500).draw_coalitions(3, CPU)
     assert len(few.masks) == 8
-    torch.testing.assert_close(found.fit.sum(1), torch.zeros(20, dtype=torch.float64), rtol=0, atol=1e-12)  # intercept
+    # intercept
+    torch.testing.assert_close(
+        found.fit.sum(1), torch.zeros(20, dtype=torch.float64), rtol=0, atol=1e-12
+    )
 
 
 def test_options_out_of_range() -> None:

@@ -24,7 +24,13 @@ KINDS = {**SHAPES, "colour": (3, 9, 11)}
 @pytest.mark.parametrize(
     ("kind", "window", "stride"),
     [
-        *(("image", 3, 2), ("image", (8, 1), (5, 1)), ("image", 4, 4), ("image", 1, 1), ("colour", (4, 3), (3, 2))),
+        *(
+            ("image", 3, 2),
+            ("image", (8, 1), (5, 1)),
+            ("image", 4, 4),
+            ("image", 1, 1),
+            ("colour", (4, 3), (3, 2)),
+        ),
         *(("series", 5, 3), ("series", (16,), (4,)), ("flat", 1, 1), ("flat", 5, 2)),
     ],
 )
@@ -40,7 +46,8 @@ def test_equals_captum(kind: str, window: Any, stride: Any) -> None:
     )
     model = standfast.Model(module, (0.0, 1.0), device="cpu")
     ours = Occlusion(window, stride, baseline=0.3, output="logit")(model, x, t)
-    torch.testing.assert_close(ours, theirs.to(ours.dtype), rtol=1e-6, atol=1e-6)  # Captum's masks are float32
+    # Captum's masks are float32
+    torch.testing.assert_close(ours, theirs.to(ours.dtype), rtol=1e-6, atol=1e-6)
     assert float(ours.abs().max()) > 1e-3
 
 
@@ -50,14 +57,21 @@ def test_equals_a_loop_over_the_default_windows(kind: str) -> None:
     module, x = small_net(shape).double().eval(), rand(3, *shape)
     spatial = shape[-1:] if len(shape) < 3 else shape[1:]
     axes = Occlusion().lay_out_windows(tuple(spatial), flat=len(shape) == 1)
-    total, count = torch.zeros(3, *spatial, dtype=torch.float64), torch.zeros(spatial, dtype=torch.float64)
+    total, count = (
+        torch.zeros(3, *spatial, dtype=torch.float64),
+        torch.zeros(spatial, dtype=torch.float64),
+    )
     with torch.no_grad():
         whole = module(x).softmax(1)[:, 2]
         for corner in product(*(range(0, n * stride, stride) for _, stride, n in axes)):
-            place = tuple(slice(start, start + side) for start, (side, _, _) in zip(corner, axes, strict=True))
+            place = tuple(
+                slice(start, start + side) for start, (side, _, _) in zip(corner, axes, strict=True)
+            )
             copy = x.clone()
             copy[(..., *place)] = 0.0
-            total[(..., *place)] += (whole - module(copy).softmax(1)[:, 2]).reshape(3, *[1] * len(spatial))
+            total[(..., *place)] += (whole - module(copy).softmax(1)[:, 2]).reshape(
+                3, *[1] * len(spatial)
+            )
             count[place] += 1
     assert int(count.min()) >= 1
     expected = (total / count).reshape(3, *[1] * (len(shape) > 1), *spatial).expand_as(x)
@@ -81,7 +95,9 @@ def test_a_model_that_depends_on_one_pixel() -> None:
 
 
 def test_options_out_of_range() -> None:
-    assert_refused(Occlusion, window=[0, ()], stride=[1.5, (1, "2")], baseline=[float("inf")], output=["odds"])
+    assert_refused(
+        Occlusion, window=[0, ()], stride=[1.5, (1, "2")], baseline=[float("inf")], output=["odds"]
+    )
 
 
 def test_windows_that_do_not_fit_the_inputs() -> None:

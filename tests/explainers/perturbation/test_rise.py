@@ -24,7 +24,10 @@ def drawn(explainer: RISE, shape: tuple[int, ...]) -> tuple[Tensor, Tensor, list
     usual = {1: spatial[0], 2: 20, 3: 7}[len(shape)]
     grid = [min(explainer.cells or usual, n) for n in spatial]
     generator = torch.Generator().manual_seed(explainer.seed)
-    grids = torch.rand(explainer.samples, *grid, generator=generator, dtype=torch.float64) < explainer.keep
+    grids = (
+        torch.rand(explainer.samples, *grid, generator=generator, dtype=torch.float64)
+        < explainer.keep
+    )
     sides = [-(-n // h) for n, h in zip(spatial, grid, strict=True)]
     offsets = torch.rand(explainer.samples, len(grid), generator=generator, dtype=torch.float64)
     return grids.double(), (offsets * torch.tensor(sides)).long(), sides
@@ -53,7 +56,9 @@ def test_equals_the_papers_formula(kind: str, kept: bool, monkeypatch: pytest.Mo
         monkeypatch.setattr(rise, "_KEPT", 0)
     shape = KINDS[kind]
     module, x = small_net(shape).double().eval(), rand(3, *shape)
-    explainer = RISE(samples=70, keep=0.4, baseline=0.3, cells=None if len(shape) == 1 else 5, seed=2)
+    explainer = RISE(
+        samples=70, keep=0.4, baseline=0.3, cells=None if len(shape) == 1 else 5, seed=2
+    )
     masks = slow_masks(explainer, shape)
     torch.testing.assert_close(explainer.draw_masks(x)(10, 30), masks[10:30], rtol=0, atol=1e-12)
     assert float(masks.min()) >= -1e-12
@@ -93,15 +98,30 @@ def test_masks_of_zeros_and_ones_give_the_conditional_expectation() -> None:
 
 
 def test_options_out_of_range() -> None:
-    assert_refused(RISE, samples=[0], cells=[0, (7, 2.0)], keep=[1.0, "half"], baseline=["black"], output=["odds"])
+    assert_refused(
+        RISE,
+        samples=[0],
+        cells=[0, (7, 2.0)],
+        keep=[1.0, "half"],
+        baseline=["black"],
+        output=["odds"],
+    )
     assert_refused(RISE, seed=[1.5])
 
 
 def test_cells_that_do_not_fit_the_inputs() -> None:
     flat = standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu")
-    with pytest.raises(ArgumentError, match="cells: expected None for flat features, each of which is a cell, got 3"):
+    with pytest.raises(
+        ArgumentError,
+        match="cells: expected None for flat features, each of which is a cell, got 3",
+    ):
         RISE(cells=3)(flat, torch.rand(2, 12))
     images = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="cells: expected one number, or 2"):
         RISE(cells=(3, 3, 3))(images, torch.rand(2, 1, 8, 8))
-    assert RISE(cells=(3, 20)).draw_masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (9, 8, 8)  # at most 8 cells fit
+    # at most 8 cells fit
+    assert RISE(cells=(3, 20)).draw_masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (
+        9,
+        8,
+        8,
+    )

@@ -15,7 +15,11 @@ from standfast.errors import ArgumentError
 from standfast.metrics.probe import Call, Probe
 from standfast.segments import segment
 
-SIZE = {"lime": {"samples": 40}, "kernel_shap": {"samples": 40}, "shapley_sampling": {"permutations": 2}}
+SIZE = {
+    "lime": {"samples": 40},
+    "kernel_shap": {"samples": 40},
+    "shapley_sampling": {"permutations": 2},
+}
 
 
 def perturb(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -35,9 +39,13 @@ def test_fixed_segments_are_those_of_the_origin(
     model = standfast.Model(lenet.module, bounds=(0.0, 1.0), device="cpu", batch_size=rows)
     maps = {}
     for segmentation in ("each", "fixed"):
-        explainer = standfast.explainers.get(name, **SIZE[name], segments="quickshift", segmentation=segmentation)
+        explainer = standfast.explainers.get(
+            name, **SIZE[name], segments="quickshift", segmentation=segmentation
+        )
         with model.session():
-            probe = Probe(Call(model, explainer, inputs), standfast.similarity.get("pearson"), explain=explain)
+            probe = Probe(
+                Call(model, explainer, inputs), standfast.similarity.get("pearson"), explain=explain
+            )
             x, origin = perturb(inputs)
             maps[segmentation] = probe.query(x, origin, keep_maps=True).maps
             targets = probe.targets
@@ -68,7 +76,9 @@ def channel_classifier() -> standfast.Model:
     return standfast.Model(module, bounds=(-5.0, 5.0), device="cpu")
 
 
-@pytest.mark.parametrize(("name", "options"), [("shapley_sampling", {"permutations": 720}), ("kernel_shap", {})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("shapley_sampling", {"permutations": 720}), ("kernel_shap", {})]
+)
 def test_windows_of_single_channels_are_players(name: str, options: dict[str, Any]) -> None:
     """Against the definition. Windows of 2 steps: (0, 1), (2, 3), (4) of each channel, six players."""
     model, x = channel_classifier(), torch.randn(2, 2, 5, dtype=torch.float64)
@@ -109,15 +119,21 @@ def test_superpixels_of_a_photo_are_split_into_channels() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 2))
     model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
     weight = (module[1].weight[0].reshape(1, *x.shape[1:]) * x).detach()
-    maps = standfast.explainers.get("shapley_sampling:permutations=1,segments=10,per_channel=True")(model, x, 0)
+    maps = standfast.explainers.get("shapley_sampling:permutations=1,segments=10,per_channel=True")(
+        model, x, 0
+    )
     together = segment(x, 10)
-    assert len(set(together.count.tolist())) == 2, "the photos should differ in their numbers of segments"
+    assert len(set(together.count.tolist())) == 2, (
+        "the photos should differ in their numbers of segments"
+    )
     for row in range(2):
         for label in range(int(together.count[row])):
             inside = together.labels[row] == label
             for channel in range(3):  # exact in a linear model
                 values = maps[row, channel][inside]
-                assert torch.allclose(values, weight[row, channel][inside].sum().expand_as(values), atol=1e-5)
+                assert torch.allclose(
+                    values, weight[row, channel][inside].sum().expand_as(values), atol=1e-5
+                )
 
 
 def test_the_metric_decides_whether_channels_are_parted() -> None:
@@ -139,14 +155,24 @@ def test_the_metric_decides_whether_channels_are_parted() -> None:
 @pytest.mark.parametrize(
     ("explainer", "unit", "words"),
     [
-        ("kernel_shap:segments=3,per_channel=False", "entry", "kernel_shap: .* same value in all 2 channels, but"),
-        ("occlusion:window=2", "entry", r"occlusion: .*always those of the first channel first; replace pixels"),
+        (
+            "kernel_shap:segments=3,per_channel=False",
+            "entry",
+            "kernel_shap: .* same value in all 2 channels, but",
+        ),
+        (
+            "occlusion:window=2",
+            "entry",
+            r"occlusion: .*always those of the first channel first; replace pixels",
+        ),
         ("kernel_shap:segments=3", "entry", None),
         ("occlusion:window=2", "pixel", None),
         ("input_x_gradient", "entry", None),
     ],
 )
-def test_maps_that_are_coarser_than_what_is_replaced_are_told(explainer: str, unit: Any, words: str | None) -> None:
+def test_maps_that_are_coarser_than_what_is_replaced_are_told(
+    explainer: str, unit: Any, words: str | None
+) -> None:
     model, x = channel_classifier(), torch.randn(3, 2, 5, dtype=torch.float64)
     metric = standfast.metrics.CorruptionCurve(fractions=(0.5, 1.0), samples=1, unit=unit)
     if words is None:

@@ -20,7 +20,9 @@ from standfast.segments import segment
 CPU = torch.device("cpu")
 
 
-def compute_scores(module: nn.Module, x: Tensor, baseline: float, target: int, output: str) -> Tensor:
+def compute_scores(
+    module: nn.Module, x: Tensor, baseline: float, target: int, output: str
+) -> Tensor:
     """The score of each of the 2^m coalitions of one input's features, indexed by the bits of the coalition."""
     m = len(x)
     kept = (torch.arange(2**m)[:, None] >> torch.arange(m)) & 1
@@ -32,7 +34,9 @@ def compute_scores(module: nn.Module, x: Tensor, baseline: float, target: int, o
 def shapley(worth: Tensor) -> Tensor:
     """Shapley values of a game with the worth of each coalition, indexed by its bits."""
     players = int(math.log2(len(worth)))
-    return torch.stack(shapley_values(lambda coalition: worth[sum(1 << i for i in coalition)], players))
+    return torch.stack(
+        shapley_values(lambda coalition: worth[sum(1 << i for i in coalition)], players)
+    )
 
 
 def average_over_orders(worth: Tensor, orders: Tensor) -> Tensor:
@@ -64,7 +68,9 @@ def test_equals_the_mean_over_its_orders(count: int, antithetic: bool) -> None:
     explainer = ShapleySampling(count, antithetic, baseline=0.1, seed=5)
     orders = draw_orders(count, antithetic, 9, torch.Generator().manual_seed(5))
     ours = explainer(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 2)
-    expected = torch.stack([average_over_orders(compute_scores(module, row, 0.1, 2, "logit"), orders) for row in x])
+    expected = torch.stack(
+        [average_over_orders(compute_scores(module, row, 0.1, 2, "logit"), orders) for row in x]
+    )
     torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -87,11 +93,16 @@ def test_pairs_of_reverse_orders_vary_less() -> None:
     codes = ((torch.arange(256)[:, None] >> torch.arange(8)) & 1).double()
     pairs = torch.einsum("ci,ij,cj->c", codes, weights, codes)
     spread = {}
-    for worth, name in ((pairs, "pairs"), (compute_scores(mlp(8), rand(8), 0.0, 0, "logit"), "net")):
+    for worth, name in (
+        (pairs, "pairs"),
+        (compute_scores(mlp(8), rand(8), 0.0, 0, "logit"), "net"),
+    ):
         exact = shapley(worth)
         for antithetic in (True, False):
             found = [
-                average_over_orders(worth, draw_orders(4, antithetic, 8, torch.Generator().manual_seed(seed)))
+                average_over_orders(
+                    worth, draw_orders(4, antithetic, 8, torch.Generator().manual_seed(seed))
+                )
                 for seed in range(60)
             ]
             spread[name, antithetic] = float((torch.stack(found) - exact).pow(2).mean())
@@ -106,7 +117,9 @@ def test_values_add_up_for_any_orders(how: Any, digits: standfast.data.Dataset) 
     module = standfast.zoo.load("lenet5-mnist").double()
     model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=256)
     maps = ShapleySampling(permutations=1 if how == "pixels" else 3, segments=how)(model, x, 4)
-    labels = torch.arange(784).expand(3, 784) if how == "pixels" else segment(x, how).labels.flatten(1)
+    labels = (
+        torch.arange(784).expand(3, 784) if how == "pixels" else segment(x, how).labels.flatten(1)
+    )
     change = (model.logits(x) - model.logits(torch.zeros_like(x)))[:, 4]
     for one, cut, expected in zip(maps.flatten(1), labels, change, strict=True):
         first = torch.stack([one[cut == k][0] for k in range(int(cut.max()) + 1)])
@@ -146,7 +159,13 @@ def test_every_pixel_of_a_digit_within_bounded_memory() -> None:
 
 
 def test_options_out_of_range() -> None:
-    assert_refused(ShapleySampling, permutations=[0], antithetic=[1], segments=["pixel"], baseline=[float("nan")])
+    assert_refused(
+        ShapleySampling,
+        permutations=[0],
+        antithetic=[1],
+        segments=["pixel"],
+        baseline=[float("nan")],
+    )
     assert_refused(ShapleySampling, output=["odds"], seed=[1.5])
 
 

@@ -20,7 +20,9 @@ from standfast.explainers.propagation.attention_rules import AttentionRule
 GAMMAS = {"epsilon": {}, "gamma": {"gamma": 0.05, "convolution_gamma": 0.25}}
 
 
-def classify(module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any) -> standfast.Model:
+def classify(
+    module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any
+) -> standfast.Model:
     return standfast.Model(module.double().eval(), bounds, device="cpu", **options)
 
 
@@ -43,7 +45,9 @@ def test_maps_equal_the_rules_unit_by_unit(rules: str) -> None:
 def test_maps_do_not_depend_on_how_attention_is_written(pooled: bool) -> None:
     """Written out, fused, and torch's own layer with and without its weights."""
     x = draw_images(3)
-    first, *others = (hx.AttnLRP()(classify(SmallViT(layout, pooled)), x, 2) for layout in get_args(Layout))
+    first, *others = (
+        hx.AttnLRP()(classify(SmallViT(layout, pooled)), x, 2) for layout in get_args(Layout)
+    )
     for other in others:
         close(other, first, 1e-12)
 
@@ -55,7 +59,11 @@ class Gated(nn.Module):
         super().__init__()
         torch.manual_seed(1)
         self.gate, self.up, self.head = (nn.Linear(5, n, bias=False) for n in (4, 4, 3))
-        self.down, self.scale, self.by_function = nn.Linear(4, 5, bias=False), nn.Parameter(torch.rand(5)), by_function
+        self.down, self.scale, self.by_function = (
+            nn.Linear(4, 5, bias=False),
+            nn.Parameter(torch.rand(5)),
+            by_function,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.down(F.silu(self.gate(x)) * self.up(x))
@@ -63,7 +71,9 @@ class Gated(nn.Module):
             hidden = F.rms_norm(hidden, (5,), self.scale, 1e-6)
             hidden = F.normalize(hidden, dim=-1)
         else:
-            hidden = self.scale * (hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + 1e-6))
+            hidden = self.scale * (
+                hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + 1e-6)
+            )
             hidden = hidden / hidden.norm(dim=-1, keepdim=True).clamp_min(1e-12)
         out: Tensor = self.head(hidden)
         return out
@@ -78,7 +88,9 @@ def test_gates_and_normalisation_by_the_rules(attached: bool) -> None:
         model = classify(Gated(by_function), (-9.0, 9.0))
         with model.session():
             leaf = x.clone().requires_grad_(attached)
-            found, logits = hx.AttnLRP().attribute(model, leaf, torch.ones(3).long(), create_graph=attached)
+            found, logits = hx.AttnLRP().attribute(
+                model, leaf, torch.ones(3).long(), create_graph=attached
+            )
         close(found.sum(1), logits[:, 1])
         maps.append(found.detach())
     close(maps[0], maps[1])
@@ -94,7 +106,9 @@ def test_gates_and_normalisation_by_the_rules(attached: bool) -> None:
         relevance = divide_linear(
             product, net.down.weight, no[:5], divide_linear(normed, net.head.weight, no[:3], start)
         )
-        expected = sum(divide_linear(one, layer.weight, no[:4], relevance / 2) for layer in (net.gate, net.up))
+        expected = sum(
+            divide_linear(one, layer.weight, no[:4], relevance / 2) for layer in (net.gate, net.up)
+        )
         close(own, expected.detach())
 
 
@@ -106,7 +120,9 @@ ACTIVATIONS = [F.gelu, F.silu, torch.tanh, F.elu, F.mish, F.leaky_relu, F.hardsw
 @pytest.mark.parametrize("function", ACTIVATIONS)
 def test_activations_pass_relevance_unchanged(function: Callable[[Tensor], Tensor]) -> None:
     """Also near zero, where `f(z) / z` would be a quotient of rounding errors, and its derivative more so."""
-    z = torch.tensor([-3.0, -1e-3, -1e-9, 0.0, 1e-12, 1e-5, 0.3, 2.0], dtype=torch.float64, requires_grad=True)
+    z = torch.tensor(
+        [-3.0, -1e-3, -1e-9, 0.0, 1e-12, 1e-5, 0.3, 2.0], dtype=torch.float64, requires_grad=True
+    )
     rule = AttentionRule(True, 0.0, 0.0)
     with rule:
         out = function(z)
@@ -117,13 +133,18 @@ def test_activations_pass_relevance_unchanged(function: Callable[[Tensor], Tenso
     close(true, torch.autograd.grad(function(z).sum(), z)[0])
     if function in BENDS:
         (bend,) = torch.autograd.grad(found.sum(), z)
-        torch.testing.assert_close(bend[2:6].detach(), torch.full((4,), BENDS[function]).double(), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            bend[2:6].detach(), torch.full((4,), BENDS[function]).double(), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_products_of_every_kind() -> None:
     """Relevance of a factor: half if both depend on the input, all of it if the other is a constant."""
     generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(n, generator=generator, dtype=torch.float64, requires_grad=True) for n in ((3, 4), (4, 2)))
+    a, b = (
+        torch.randn(n, generator=generator, dtype=torch.float64, requires_grad=True)
+        for n in ((3, 4), (4, 2))
+    )
     weights = torch.randn(3, 2, generator=generator, dtype=torch.float64)
     of_a, of_b = divide_product(a.detach(), b.detach(), weights * (a @ b).detach())
 
@@ -149,7 +170,10 @@ def test_products_of_every_kind() -> None:
         close(relevance(product, b), of_b)
     close(relevance(lambda: a @ b.detach(), a), 2 * of_a)
     close(relevance(lambda: torch.einsum("ik,kj->ij", a, b.detach()), a), 2 * of_a)
-    for bad in (lambda: torch.addmm(a[:, :2], a, b), lambda: torch.einsum("ik,kj,ij->ij", a, b, a[:, :2])):
+    for bad in (
+        lambda: torch.addmm(a[:, :2], a, b),
+        lambda: torch.einsum("ik,kj,ij->ij", a, b, a[:, :2]),
+    ):
         with pytest.raises(ModelError, match="attn_lrp: expected .* got '(addmm|einsum)'"):
             relevance(bad, a)
 
@@ -187,14 +211,18 @@ def test_functions_without_a_rule_are_named_where_relevance_meets_them() -> None
             return self.head(x + waves if self.decides else x)  # type: ignore[no-any-return]
 
     x = torch.rand(2, 4, dtype=torch.float64)
-    with pytest.raises(ModelError, match="attn_lrp: expected a module made of functions with a rule, got 'sin'"):
+    with pytest.raises(
+        ModelError, match="attn_lrp: expected a module made of functions with a rule, got 'sin'"
+    ):
         hx.AttnLRP()(classify(Net(True)), x)
     net = Net(False)
     close(hx.AttnLRP()(classify(net), x, 1), net.head.weight[1].detach() * x)
     with pytest.raises(ModelError, match="got 'lstm'"):
         hx.AttnLRP()(classify(Recurrent()), x[:, :, None])
     for option in ("gamma", "convolution_gamma"):
-        with pytest.raises(ArgumentError, match=f"^{option}: expected a finite number of at least 0, got -1"):
+        with pytest.raises(
+            ArgumentError, match=f"^{option}: expected a finite number of at least 0, got -1"
+        ):
             hx.AttnLRP(**{option: -1})
 
 

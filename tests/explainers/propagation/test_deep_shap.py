@@ -29,8 +29,21 @@ class Ramp(nn.Module):
 def mixed_net() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(
-        *(Ramp(), nn.Conv2d(1, 4, 3), nn.Tanh(), nn.MaxPool2d(3, stride=1, padding=1), nn.Conv2d(4, 4, 3), nn.GELU()),
-        *(nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(36, 8), nn.ELU(inplace=True), nn.Linear(8, 3)),
+        *(
+            Ramp(),
+            nn.Conv2d(1, 4, 3),
+            nn.Tanh(),
+            nn.MaxPool2d(3, stride=1, padding=1),
+            nn.Conv2d(4, 4, 3),
+            nn.GELU(),
+        ),
+        *(
+            nn.AdaptiveMaxPool2d(3),
+            nn.Flatten(),
+            nn.Linear(36, 8),
+            nn.ELU(inplace=True),
+            nn.Linear(8, 3),
+        ),
     )
 
 
@@ -40,7 +53,11 @@ class Functional(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(1)
-        self.first, self.twice, self.last = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 1), nn.Linear(64, 3)
+        self.first, self.twice, self.last = (
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.Conv2d(4, 4, 1),
+            nn.Linear(64, 3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         a = F.max_pool2d(F.relu(self.first(x)), 2)
@@ -63,7 +80,9 @@ def test_is_the_mean_of_deeplift_over_single_baselines(net: str) -> None:
 def test_equals_captum_without_pooling(shape: tuple[int, ...]) -> None:
     torch.manual_seed(2)
     if len(shape) == 1:
-        module: nn.Module = nn.Sequential(nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, 3))
+        module: nn.Module = nn.Sequential(
+            nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, 3)
+        )
     else:
         kind = {2: nn.Conv1d, 3: nn.Conv2d}[len(shape)]
         layers = [kind(shape[0], 6, 3), nn.ReLU(), kind(6, 5, 3, stride=2), nn.Tanh(), nn.Flatten()]
@@ -98,7 +117,8 @@ def test_backward_passes_that_cannot_be_batched_run_one_by_one() -> None:
 
     x, references = batch((12,), 5), batch((12,), 7, seed=1)
     maps = [
-        DeepSHAP(references)(standfast.Model(UsesNoBatch(odd), (0.0, 1.0), device="cpu"), x, 1) for odd in (True, False)
+        DeepSHAP(references)(standfast.Model(UsesNoBatch(odd), (0.0, 1.0), device="cpu"), x, 1)
+        for odd in (True, False)
     ]
     torch.testing.assert_close(*maps)
 
@@ -138,7 +158,10 @@ class Folded(nn.Module):
 
 def test_errors() -> None:
     model = standfast.Model(Folded(), (0.0, 1.0), device="cpu")
-    with pytest.raises(standfast.ModelError, match="deep_shap: expected activations with a row for each input .* relu"):
+    with pytest.raises(
+        standfast.ModelError,
+        match="deep_shap: expected activations with a row for each input .* relu",
+    ):
         DeepSHAP(batch((5, 4), 3))(model, batch((5, 4), 2))
     with pytest.raises(standfast.ArgumentError, match="^epsilon: expected a finite number above 0"):
         DeepSHAP(epsilon=0)

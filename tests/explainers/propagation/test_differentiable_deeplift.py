@@ -18,11 +18,15 @@ from standfast.zoo import LeNet5
 
 
 def of(module: nn.Module, **options: Any) -> standfast.Model:
-    return standfast.Model(module.eval(), **{"bounds": (0.0, 1.0), "device": "cpu", "batch_size": 64} | options)
+    return standfast.Model(
+        module.eval(), **{"bounds": (0.0, 1.0), "device": "cpu", "batch_size": 64} | options
+    )
 
 
 def batch(shape: tuple[int, ...], count: int = 3, seed: int = 0) -> Tensor:
-    return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.rand(
+        count, *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 def seeded(*layers: Callable[[], nn.Module]) -> nn.Sequential:
@@ -37,7 +41,12 @@ def attributions(explainer: DeepLift, model: standfast.Model, x: Tensor, targets
 
 
 def check_derivative(
-    explainer: DeepLift, model: standfast.Model, x: Tensor, *, step: float = 1e-5, directions: int = 3
+    explainer: DeepLift,
+    model: standfast.Model,
+    x: Tensor,
+    *,
+    step: float = 1e-5,
+    directions: int = 3,
 ) -> Tensor:
     """Check the derivative of random sums of attributions along random directions, and the bits of the attributions."""
     generator = torch.Generator().manual_seed(7)
@@ -52,23 +61,46 @@ def check_derivative(
     for _ in range(directions):
         weights, direction = torch.randn(2, *x.shape, generator=generator, dtype=x.dtype)
         (gradient,) = torch.autograd.grad((maps * weights).sum(), leaf, retain_graph=True)
-        there, back = (attributions(explainer, model, x + sign * step * direction, targets) for sign in (1, -1))
+        there, back = (
+            attributions(explainer, model, x + sign * step * direction, targets) for sign in (1, -1)
+        )
         numeric = ((there - back) * weights).flatten(1).sum(1) / (2 * step)
         assert float(numeric.abs().min()) > 1e-6
-        torch.testing.assert_close((gradient * direction).flatten(1).sum(1), numeric, rtol=1e-5, atol=1e-8)
+        torch.testing.assert_close(
+            (gradient * direction).flatten(1).sum(1), numeric, rtol=1e-5, atol=1e-8
+        )
     return maps
 
 
 # ---------------------------------------------------------------- networks
 
-ACTIVATIONS = [nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.Mish, nn.ELU, nn.CELU, nn.SELU, nn.Softplus, nn.LogSigmoid]
+ACTIVATIONS = [
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.GELU,
+    nn.SiLU,
+    nn.Mish,
+    nn.ELU,
+    nn.CELU,
+    nn.SELU,
+    nn.Softplus,
+    nn.LogSigmoid,
+]
 
 
 @pytest.mark.parametrize("activation", [*ACTIVATIONS, nn.Hardswish], ids=lambda kind: kind.__name__)
 def test_activations(activation: type[nn.Module]) -> None:
-    module = seeded(lambda: nn.Linear(5, 8), activation, lambda: nn.Linear(8, 6), activation, lambda: nn.Linear(6, 2))
+    module = seeded(
+        lambda: nn.Linear(5, 8),
+        activation,
+        lambda: nn.Linear(8, 6),
+        activation,
+        lambda: nn.Linear(6, 2),
+    )
     check_derivative(DeepLift(baseline=0.2), of(module), batch((5,)))
-    check_derivative(DeepLift(baseline=(0.1, 0.9, 0.3, 0.0, 1.0), times_input=False), of(module), batch((5,)))
+    check_derivative(
+        DeepLift(baseline=(0.1, 0.9, 0.3, 0.0, 1.0), times_input=False), of(module), batch((5,))
+    )
 
 
 def lenet() -> nn.Module:
@@ -77,22 +109,37 @@ def lenet() -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("preprocess", "baseline"), [(None, 0.0), (lambda x: (x - 0.3) / 0.4, (0.2, 0.7))], ids=["plain", "normalised"]
+    ("preprocess", "baseline"),
+    [(None, 0.0), (lambda x: (x - 0.3) / 0.4, (0.2, 0.7))],
+    ids=["plain", "normalised"],
 )
 def test_lenet_with_softplus(preprocess: Any, baseline: Any) -> None:
     """With max-pooling; a search differentiates within `smooth_relu`."""
     with smooth_relu(beta=8.0):
         check_derivative(
-            DeepLift(baseline=baseline), of(lenet(), preprocess=preprocess), batch((2, 28, 28)), step=1e-7, directions=2
+            DeepLift(baseline=baseline),
+            of(lenet(), preprocess=preprocess),
+            batch((2, 28, 28)),
+            step=1e-7,
+            directions=2,
         )
 
 
 @pytest.mark.parametrize(
-    "pool", [nn.MaxPool1d(2), nn.MaxPool1d(3, stride=1, padding=1), nn.AdaptiveMaxPool1d(4)], ids=str
+    "pool",
+    [nn.MaxPool1d(2), nn.MaxPool1d(3, stride=1, padding=1), nn.AdaptiveMaxPool1d(4)],
+    ids=str,
 )
 def test_series_with_pooling(pool: nn.Module) -> None:
     module = seeded(
-        *(lambda: nn.Conv1d(2, 5, 3), nn.Tanh, lambda: pool, lambda: nn.Conv1d(5, 4, 2), nn.SiLU, nn.Flatten),
+        *(
+            lambda: nn.Conv1d(2, 5, 3),
+            nn.Tanh,
+            lambda: pool,
+            lambda: nn.Conv1d(5, 4, 2),
+            nn.SiLU,
+            nn.Flatten,
+        ),
         lambda: nn.LazyLinear(2),
     )
     module(batch((2, 10)))
@@ -128,7 +175,10 @@ def test_other_functions_that_depend_on_the_input() -> None:
 @pytest.mark.parametrize("smooth", [False, True])
 def test_one_unit(smooth: bool) -> None:
     """`m = w (f(wx + c) - f(c)) / (wx)` for a single input; for a rectifier also across its kink."""
-    weight, bias = torch.tensor([1.5, -2.0, 0.7, 1.0]).double(), torch.tensor([-0.5, 1.0, 0.3, -2.0]).double()
+    weight, bias = (
+        torch.tensor([1.5, -2.0, 0.7, 1.0]).double(),
+        torch.tensor([-0.5, 1.0, 0.3, -2.0]).double(),
+    )
 
     class Units(nn.Module):
         def __init__(self) -> None:
@@ -144,7 +194,9 @@ def test_one_unit(smooth: bool) -> None:
     model = of(Units())
     with smooth_relu(beta=6.0) if smooth else torch.enable_grad(), model.session():
         leaf = x.clone().requires_grad_(True)
-        maps, _ = DeepLift(times_input=False).attribute(model, leaf, torch.tensor([0, 0]), create_graph=True)
+        maps, _ = DeepLift(times_input=False).attribute(
+            model, leaf, torch.tensor([0, 0]), create_graph=True
+        )
         (gradient,) = torch.autograd.grad(maps.sum(), leaf)
     z = weight * x + bias
     secant = (function(z) - function(bias)) / (weight * x)
@@ -170,7 +222,9 @@ def test_small_changes_from_the_baseline_in_single_precision(way: float) -> None
         model = of(Unit(dtype))
         leaf = torch.tensor([[0.3 + way, 0.3 - way]], dtype=dtype).requires_grad_(True)
         with smooth_relu(beta=10.0), model.session():
-            maps, _ = DeepLift(0.3, times_input=False).attribute(model, leaf, torch.tensor([0]), create_graph=True)
+            maps, _ = DeepLift(0.3, times_input=False).attribute(
+                model, leaf, torch.tensor([0]), create_graph=True
+            )
             (gradient,) = torch.autograd.grad(maps.sum(), leaf)
         return maps.detach(), gradient
 
@@ -240,7 +294,9 @@ def test_constant_activations_have_no_influence() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.first, self.last = seeded(lambda: nn.Linear(4, 5), lambda: nn.Linear(5, 2))
-            self.shift = nn.Parameter(torch.rand(1, 5, generator=torch.Generator().manual_seed(0)).double())
+            self.shift = nn.Parameter(
+                torch.rand(1, 5, generator=torch.Generator().manual_seed(0)).double()
+            )
 
         def forward(self, x: Tensor) -> Tensor:
             return self.last(torch.tanh(self.first(x)) * torch.sigmoid(self.shift))

@@ -43,7 +43,12 @@ STEPS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Ten
 }
 EXPLAINERS = (
     *("deeplift", "deep_shap", "guided_backprop", "lrp", "attn_lrp", "deep_taylor", "fullgrad"),
-    *("lrp_epsilon_gamma_box", "lrp_epsilon_alpha2_beta1_flat", "gradcam:layer=b", "guided_gradcam:layer=b"),
+    *(
+        "lrp_epsilon_gamma_box",
+        "lrp_epsilon_alpha2_beta1_flat",
+        "gradcam:layer=b",
+        "guided_gradcam:layer=b",
+    ),
 )
 
 
@@ -52,7 +57,11 @@ class Net(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.function, self.step = FUNCTIONS[function], STEPS[step][0 if in_place else 1]
-        self.a, self.b, self.head = nn.Conv2d(2, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1), nn.Linear(3, 3)
+        self.a, self.b, self.head = (
+            nn.Conv2d(2, 3, 3, padding=1),
+            nn.Conv2d(3, 3, 3, padding=1),
+            nn.Linear(3, 3),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         other = self.function(self.a(x))
@@ -86,7 +95,9 @@ def test_in_place_as_out_of_place(explainer: str, step: str) -> None:
     for function in FUNCTIONS:
         inside, outside = (explain(explainer, function, step, each) for each in (True, False))
         if isinstance(inside, str):
-            assert "rule" in inside or ("inplace" in inside and not can_differentiate(function, step)), function
+            assert "rule" in inside or (
+                "inplace" in inside and not can_differentiate(function, step)
+            ), function
             continue
         assert isinstance(outside, Tensor), function
         torch.testing.assert_close(inside, outside, rtol=1e-4, atol=1e-6)

@@ -54,7 +54,12 @@ def images() -> nn.Sequential:
 def series() -> nn.Sequential:
     torch.manual_seed(1)
     net = nn.Sequential(
-        *(nn.BatchNorm1d(2), nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Conv1d(3, 4, 2, stride=2, bias=False)),
+        *(
+            nn.BatchNorm1d(2),
+            nn.Conv1d(2, 3, 3),
+            nn.ReLU(),
+            nn.Conv1d(3, 4, 2, stride=2, bias=False),
+        ),
         *(nn.BatchNorm1d(4), nn.LeakyReLU(), nn.Flatten(), nn.Linear(12, 3)),
     )
     randomise(net)
@@ -79,7 +84,9 @@ def explicit(function: Callable[[Tensor], Tensor], shape: torch.Size) -> tuple[T
     """The matrix `(outputs, inputs)` and the shift of an affine function of one sample, column by column."""
     size = int(torch.Size(shape).numel())
     shift = function(torch.zeros(1, *shape).double()).flatten()
-    columns = [function(unit.reshape(1, *shape)).flatten() - shift for unit in torch.eye(size).double()]
+    columns = [
+        function(unit.reshape(1, *shape)).flatten() - shift for unit in torch.eye(size).double()
+    ]
     return torch.stack(columns, 1), shift
 
 
@@ -87,7 +94,9 @@ def stabilise(z: float) -> float:
     return z + EPSILON if z >= 0 else z - EPSILON
 
 
-def by_rule(rule: str, w: Tensor, b: Tensor, a: Tensor, relevance: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def by_rule(
+    rule: str, w: Tensor, b: Tensor, a: Tensor, relevance: Tensor, low: Tensor, high: Tensor
+) -> Tensor:
     """One unit after the other, from the formulas of the papers."""
     found = torch.zeros_like(a)
     for row, shift, share in zip(w, b.tolist(), relevance.tolist(), strict=True):
@@ -118,7 +127,14 @@ def by_rule(rule: str, w: Tensor, b: Tensor, a: Tensor, relevance: Tensor, low: 
 
 
 def by_hand(
-    net: nn.Sequential, x: Tensor, target: int, convolution: str, dense: str, first: str | None, low: float, high: float
+    net: nn.Sequential,
+    x: Tensor,
+    target: int,
+    convolution: str,
+    dense: str,
+    first: str | None,
+    low: float,
+    high: float,
 ) -> Tensor:
     """The map of one input `x`, layer by layer; a batch normalisation after a layer makes one affine map with it."""
     layers, steps = list(net), []
@@ -128,7 +144,11 @@ def by_hand(
         layer, function = layers[at], layers[at]
         at += 1
         weighted = isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Linear)
-        if weighted and at < len(layers) and isinstance(layers[at], nn.BatchNorm1d | nn.BatchNorm2d):
+        if (
+            weighted
+            and at < len(layers)
+            and isinstance(layers[at], nn.BatchNorm1d | nn.BatchNorm2d)
+        ):
             function = nn.Sequential(layer, layers[at])
             at += 1
         kind = dense if isinstance(layer, nn.Linear) else convolution
@@ -153,24 +173,38 @@ def by_hand(
         if isinstance(layer, nn.MaxPool2d):
             _, where = F.max_pool2d(before, layer.kernel_size, return_indices=True)
             flat = torch.zeros_like(before).flatten(2)
-            relevance = flat.scatter_add(2, where.flatten(2), relevance.flatten(2)).reshape(before.shape)
+            relevance = flat.scatter_add(2, where.flatten(2), relevance.flatten(2)).reshape(
+                before.shape
+            )
             continue
         w, b = explicit(function, before[0].shape)
         found = by_rule(
-            rule, w.detach(), b.detach(), before.flatten(), relevance.flatten(), lower.flatten(), upper.flatten()
+            rule,
+            w.detach(),
+            b.detach(),
+            before.flatten(),
+            relevance.flatten(),
+            lower.flatten(),
+            upper.flatten(),
         )
         relevance = found.reshape(before.shape)
     return relevance[0]
 
 
 def of(
-    net: nn.Module, bounds: tuple[float, float] = (-1.0, 1.0), preprocess: Callable[[Tensor], Tensor] | None = None
+    net: nn.Module,
+    bounds: tuple[float, float] = (-1.0, 1.0),
+    preprocess: Callable[[Tensor], Tensor] | None = None,
 ) -> standfast.Model:
     return standfast.Model(net, bounds, preprocess, device="cpu")
 
 
 def draw(shape: tuple[int, ...], count: int = 2) -> Tensor:
-    return 2 * torch.rand(count, *shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64) - 1
+    return (
+        2
+        * torch.rand(count, *shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        - 1
+    )
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -197,8 +231,12 @@ def test_rules_of_linear_layers_and_other_stabilisers(rule: str) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-40, 1e-9, 0.1])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-def test_a_stabilised_quotient_has_the_bits_of_its_formula(epsilon: float, dtype: torch.dtype) -> None:
-    z = torch.cat([draw((500,)), 1e-9 * draw((500,)), torch.zeros(2, 20), -torch.zeros(2, 20)], 1).to(dtype)
+def test_a_stabilised_quotient_has_the_bits_of_its_formula(
+    epsilon: float, dtype: torch.dtype
+) -> None:
+    z = torch.cat(
+        [draw((500,)), 1e-9 * draw((500,)), torch.zeros(2, 20), -torch.zeros(2, 20)], 1
+    ).to(dtype)
     relevance = draw(z.shape[1:]).to(dtype)
     divisor = torch.where(z >= 0, z + epsilon, z - epsilon)
     expected = torch.where(divisor == 0, 0.0, relevance / divisor)
@@ -221,8 +259,14 @@ class Residual(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(4)
-        self.first, self.second = nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.Conv2d(4, 4, 3, padding=1, bias=False)
-        self.up, self.grouped = nn.ConvTranspose2d(4, 4, 2, bias=False), nn.Conv2d(4, 4, 2, groups=2, bias=False)
+        self.first, self.second = (
+            nn.Conv2d(2, 4, 3, padding=1, bias=False),
+            nn.Conv2d(4, 4, 3, padding=1, bias=False),
+        )
+        self.up, self.grouped = (
+            nn.ConvTranspose2d(4, 4, 2, bias=False),
+            nn.Conv2d(4, 4, 2, groups=2, bias=False),
+        )
         self.norm, self.last = nn.BatchNorm2d(4), nn.Linear(4, 3, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -254,7 +298,9 @@ def test_the_box_is_that_of_the_preprocessed_input(sign: float) -> None:
     net, x = table(), draw((6,)).abs()
     maps = hx.LRPComposite(first="box")(of(net, (0.0, 1.0), lambda x: sign * (3 * x - 1)), x, 1)
     for one, expected in zip(x, maps, strict=True):
-        found = by_hand(net, sign * (3 * one - 1), 1, "epsilon", "epsilon", "box", *sorted((-sign, 2 * sign)))
+        found = by_hand(
+            net, sign * (3 * one - 1), 1, "epsilon", "epsilon", "box", *sorted((-sign, 2 * sign))
+        )
         torch.testing.assert_close(expected, found, rtol=1e-7, atol=1e-9)
     with pytest.raises(ArgumentError, match="bounds: expected finite bounds"):
         hx.LRPEpsilonGammaBox()(of(net, (float("-inf"), 1.0)), x)
@@ -267,7 +313,9 @@ def test_the_box_is_that_of_the_preprocessed_input(sign: float) -> None:
 
 def make_rectifiers(*widths: int) -> nn.Sequential:
     torch.manual_seed(0)
-    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b, bias=False), nn.ReLU())]
+    layers = [
+        part for a, b in pairwise(widths) for part in (nn.Linear(a, b, bias=False), nn.ReLU())
+    ]
     return nn.Sequential(*layers[:-1]).double()
 
 
@@ -290,11 +338,15 @@ def test_relevance_of_a_unit_without_positive_contributions_is_lost() -> None:
         module[2].weight.copy_(torch.tensor([[1.0, 2.0], [0.0, 0.0]]))
     x = torch.tensor([[0.0, 0.0], [0.4, 0.2]], dtype=torch.float64)
     first, second = 1.1, 2 * 0.3
-    expected = torch.tensor([[0.0, 0.0], [first * 0.4 / 0.6 + second, first * 0.2 / 0.6]], dtype=torch.float64)
+    expected = torch.tensor(
+        [[0.0, 0.0], [first * 0.4 / 0.6 + second, first * 0.2 / 0.6]], dtype=torch.float64
+    )
     torch.testing.assert_close(hx.DeepTaylor()(of(module, (0.0, 1.0)), x, 0), expected)
 
 
-def test_relevance_of_digits_lies_near_their_strokes(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
+def test_relevance_of_digits_lies_near_their_strokes(
+    digits: standfast.data.Dataset, lenet: standfast.Model
+) -> None:
     x = digits[:8].inputs
     maps, logits = hx.DeepTaylor()(lenet, x), lenet.logits(x).amax(1)
     torch.testing.assert_close(maps.sum((1, 2, 3)), logits, rtol=1e-4, atol=0)
@@ -304,7 +356,9 @@ def test_relevance_of_digits_lies_near_their_strokes(digits: standfast.data.Data
 
 
 def test_bad_options_are_named() -> None:
-    assert_refused(hx.LRPComposite, convolution=["box"], first=["wsquare"], gamma=[-1], epsilon=["small"])
+    assert_refused(
+        hx.LRPComposite, convolution=["box"], first=["wsquare"], gamma=[-1], epsilon=["small"]
+    )
 
 
 def test_functions_without_a_rule_are_named() -> None:

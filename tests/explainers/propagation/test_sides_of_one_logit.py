@@ -53,7 +53,9 @@ class Opposites(nn.Module):
 
 def make_network() -> nn.Sequential:
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 1)).double()
+    network = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 1)
+    ).double()
     for parameter in network.parameters():
         nn.init.normal_(parameter, std=0.2)
     network[-1].bias.data.zero_()
@@ -61,13 +63,18 @@ def make_network() -> nn.Sequential:
 
 
 def explain(name: str, module: nn.Module, task: Any, x: Tensor) -> Tensor:
-    return get_explainer(name)(standfast.Model(module, bounds=(-1.0, 1.0), task=task, device="cpu"), x)
+    return get_explainer(name)(
+        standfast.Model(module, bounds=(-1.0, 1.0), task=task, device="cpu"), x
+    )
 
 
 @pytest.fixture(scope="module")
 def images() -> Tensor:
     """Images of both sides."""
-    x = torch.rand(8, 1, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2 - 1
+    x = (
+        torch.rand(8, 1, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2
+        - 1
+    )
     sides = make_network()(x)[:, 0] > 0
     assert set(sides.tolist()) == {True, False}
     return x
@@ -78,7 +85,10 @@ def images() -> Tensor:
 def test_a_side_has_the_map_of_a_class_with_its_logit(name: str, images: Tensor) -> None:
     """Of two classes with the logits -z and z the predicted one has the score of the side."""
     network = make_network()
-    one, two = explain(name, network, Binary(), images), explain(name, Opposites(network), Classification(), images)
+    one, two = (
+        explain(name, network, Binary(), images),
+        explain(name, Opposites(network), Classification(), images),
+    )
     assert float(two.abs().max()) > 0
     torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-7)
 
@@ -93,7 +103,11 @@ def test_the_relevance_of_side_0_of_a_linear_module_adds_up_to_its_score(name: s
     assert model.predict(x).tolist() == [0, 0]
     maps = get_explainer(name)(model, x)
     torch.testing.assert_close(maps.sum(1), (x @ weights.T)[:, 0], rtol=1e-4, atol=1e-5)
-    if name not in ("lrp_epsilon_plus_flat", "deep_taylor"):  # which divide it in another way at the input
+    # which divide it in another way at the input
+    if name not in (
+        "lrp_epsilon_plus_flat",
+        "deep_taylor",
+    ):
         torch.testing.assert_close(maps, x * weights, rtol=1e-4, atol=1e-5)
 
 
@@ -113,7 +127,9 @@ def test_each_pixel_of_a_segmentation_has_its_part_of_the_mean(name: str) -> Non
 def test_relevance_of_a_linear_embedding_is_gradient_times_input(name: str) -> None:
     layer = nn.Linear(3, 2, bias=False)
     layer.weight.data = torch.tensor([[1.0, -0.5, 0.25], [0.5, 1.0, -1.0]])
-    model = standfast.Model(nn.Sequential(layer), bounds=(-1.0, 1.0), task=Embedding(least=0.5), device="cpu")
+    model = standfast.Model(
+        nn.Sequential(layer), bounds=(-1.0, 1.0), task=Embedding(least=0.5), device="cpu"
+    )
     x = torch.tensor([[0.2, 0.9, 0.4]])
     vector = layer(x).detach()
     expected = x * ((vector / vector.norm()) @ layer.weight.detach())
@@ -134,8 +150,11 @@ def test_logits_that_are_masked_take_no_part() -> None:
     torch.manual_seed(0)
     masked, x = Masked(), torch.rand(2, 3)
     targets, explainer = torch.zeros(2, dtype=torch.int64), get_explainer("lrp")
-    models = [standfast.Model(module, (0.0, 1.0), device="cpu") for module in (masked, masked.layer)]
-    maps, bare = (explainer.attribute(model, x, targets)[0] for model in models)  # a call refuses such logits
+    models = [
+        standfast.Model(module, (0.0, 1.0), device="cpu") for module in (masked, masked.layer)
+    ]
+    # a call refuses such logits
+    maps, bare = (explainer.attribute(model, x, targets)[0] for model in models)
     torch.testing.assert_close(maps, bare)
 
 

@@ -24,7 +24,11 @@ TEXTS = ["a great film", "a dull film"]
 class Bag(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.head = nn.Embedding(5161, 8), nn.Linear(8, 2)  # as many as `word_vectors` has
+        # as many as `word_vectors` has
+        self.words, self.head = (
+            nn.Embedding(5161, 8),
+            nn.Linear(8, 2),
+        )
 
     def forward(self, ids: Tensor, present: Tensor) -> Tensor:
         return self.head((self.words(ids) * present[..., None]).sum(1))
@@ -61,7 +65,9 @@ def find_refusal(call: Callable[[], object]) -> ArgumentError:
     return error.value
 
 
-@pytest.mark.parametrize("model", [make_model(), make_module(), "occlusion"], ids=["model", "module", "exchanged"])
+@pytest.mark.parametrize(
+    "model", [make_model(), make_module(), "occlusion"], ids=["model", "module", "exchanged"]
+)
 def test_texts_are_explained_by_a_text_model(model: Any) -> None:
     refusal = find_refusal(lambda: standfast.explain(model, "occlusion", TEXTS))
     assert (refusal.argument, refusal.got) == ("model", type(model).__name__)
@@ -105,7 +111,9 @@ def test_other_callables_of_three_arguments_are_explainers() -> None:
     model, x = make_model(), make_inputs()
     for function in (with_options, of_any):
         assert standfast.explainers.get(function)(model, x).shape == x.shape
-    needs_an_option = standfast.explainers.from_quantus(lambda model, inputs, targets, *, factor: inputs, factor=2)
+    needs_an_option = standfast.explainers.from_quantus(
+        lambda model, inputs, targets, *, factor: inputs, factor=2
+    )
     assert needs_an_option(model, x).shape == x.shape
 
 
@@ -143,7 +151,9 @@ def test_model_and_explainer_are_exchanged(explainer: Any) -> None:
     assert "evaluate(model, explainers" in refusal.expected
 
 
-@pytest.mark.parametrize("model", [make_model(), [make_model()], make_text_model()], ids=["one", "list", "texts"])
+@pytest.mark.parametrize(
+    "model", [make_model(), [make_model()], make_text_model()], ids=["one", "list", "texts"]
+)
 def test_a_model_is_no_explainer(model: Any) -> None:
     refusal = find_refusal(lambda: evaluate(make_model(), model, make_inputs()))
     assert refusal.argument == "explainers"
@@ -169,7 +179,9 @@ def test_neighbourhoods_of_other_inputs_are_refused(neighbourhood: Any, inputs: 
         {"metrics": ["worst_case:budget=10"], "neighbourhood": neighbourhood},
         {"metrics": [WorstCase(neighbourhood, budget=10)]},
     ):
-        refusal = find_refusal(lambda options=options: evaluate(make_model(), "saliency", inputs, **options))
+        refusal = find_refusal(
+            lambda options=options: evaluate(make_model(), "saliency", inputs, **options)
+        )
         assert refusal.argument == "neighbourhood"
         assert f"(N, {inputs.shape[1]}" in refusal.expected
 
@@ -198,17 +210,25 @@ def test_explainers_by_gradients_are_refused_for_frames() -> None:
     frame = pandas.DataFrame(rows, columns=["a", "b"])
     fitted = LogisticRegression().fit(frame, frame.a > frame.b)
     for explainers in ("saliency", ["occlusion", "integrated_gradients"], {"mine": "gradcam"}):
-        refusal = find_refusal(lambda given=explainers: evaluate(fitted, given, frame, reference=frame))
+        refusal = find_refusal(
+            lambda given=explainers: evaluate(fitted, given, frame, reference=frame)
+        )
         assert refusal.argument == "explainer"
         assert "gradients" in str(refusal.got)
     refusal = find_refusal(lambda: evaluate(fitted, of_two, frame, reference=frame))
-    assert (refusal.argument, refusal.expected) == ("explainer", "a function of estimator, frame and targets")
+    assert (refusal.argument, refusal.expected) == (
+        "explainer",
+        "a function of estimator, frame and targets",
+    )
 
 
 def test_some_explainers_of_a_function_of_arrays_may_need_gradients(tmp_path: Path) -> None:
     function = standfast.Model.from_callable(lambda rows: rows[:, :2], (0.0, 1.0), output="logit")
     x = torch.rand(4, 3)
-    assert find_refusal(lambda: evaluate(function, ["saliency", "smoothgrad"], x)).argument == "explainer"
+    assert (
+        find_refusal(lambda: evaluate(function, ["saliency", "smoothgrad"], x)).argument
+        == "explainer"
+    )
     with pytest.warns(UserWarning, match="jobs failed"):
         found = evaluate(function, ["saliency", "occlusion"], x, out=tmp_path)
     assert [failure["explainer"] for failure in found.failures] == ["saliency"]
@@ -218,7 +238,9 @@ def test_one_of_several_models_may_be_a_function(tmp_path: Path) -> None:
     function = standfast.Model.from_callable(lambda rows: rows[:, :2], (0.0, 1.0), output="logit")
     module = standfast.Model(nn.Linear(3, 2), bounds=(0.0, 1.0), device="cpu")
     with pytest.warns(UserWarning, match="jobs failed"):
-        found = evaluate({"function": function, "module": module}, "saliency", torch.rand(4, 3), out=tmp_path)
+        found = evaluate(
+            {"function": function, "module": module}, "saliency", torch.rand(4, 3), out=tmp_path
+        )
     assert [failure["model"] for failure in found.failures] == ["function"]
 
 

@@ -34,7 +34,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def draw(values: list[Any], column: str) -> Any:
     rng = np.random.default_rng(0)
-    return pd.DataFrame({column: rng.choice(np.array(values, dtype=object), ROWS), "x": rng.normal(size=ROWS).round(3)})
+    return pd.DataFrame(
+        {
+            column: rng.choice(np.array(values, dtype=object), ROWS),
+            "x": rng.normal(size=ROWS).round(3),
+        }
+    )
 
 
 def label_by(frame: Any, column: str, value: Any) -> Any:
@@ -43,7 +48,8 @@ def label_by(frame: Any, column: str, value: Any) -> Any:
 
 def make_model(encoder: Any, columns: list[str]) -> Any:
     return make_pipeline(
-        ColumnTransformer([("codes", encoder, columns)], remainder="passthrough"), LogisticRegression()
+        ColumnTransformer([("codes", encoder, columns)], remainder="passthrough"),
+        LogisticRegression(),
     )
 
 
@@ -55,7 +61,15 @@ def run_init(model: Any, frame: Any, labels: Any, **options: Any) -> dict[str, A
     """What the study has as data, and whether the model of the study answers as the pipeline does for the frame."""
     joblib.dump(model, "pipeline.joblib")
     frame.assign(label=labels).to_csv("file.csv", index=False, **options)
-    arguments = ["init", "study.yaml", "--model", "pipeline.joblib", "--data", "file.csv", "--trust"]
+    arguments = [
+        "init",
+        "study.yaml",
+        "--model",
+        "pipeline.joblib",
+        "--data",
+        "file.csv",
+        "--trust",
+    ]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, (done.output, done.exception)
     grid = load_study("study.yaml").grid()
@@ -80,7 +94,11 @@ def run_init(model: Any, frame: Any, labels: Any, **options: Any) -> dict[str, A
 )
 def test_codes_that_look_like_numbers(values: list[str], in_a_pipeline: bool, folder: Path) -> None:
     frame = draw(values, "zip")
-    encoder = make_pipeline(SimpleImputer(strategy="most_frequent"), encode()) if in_a_pipeline else encode()
+    encoder = (
+        make_pipeline(SimpleImputer(strategy="most_frequent"), encode())
+        if in_a_pipeline
+        else encode()
+    )
     labels = label_by(frame, "zip", values[0])
     entry = run_init(make_model(encoder, ["zip"]).fit(frame, labels), frame, labels)
     assert entry == {"table": "file.csv", "label": "label", "types": {"zip": "text"}}
@@ -90,7 +108,11 @@ def test_codes_that_look_like_numbers(values: list[str], in_a_pipeline: bool, fo
 def test_a_country_that_looks_like_a_missing_cell(in_a_pipeline: bool, folder: Path) -> None:
     """Namibia; an encoder that ignores what it does not know would answer for missing cells without a word."""
     frame = draw(["NA", "DE", "FR"], "country")
-    encoder = make_pipeline(SimpleImputer(strategy="most_frequent"), encode()) if in_a_pipeline else encode()
+    encoder = (
+        make_pipeline(SimpleImputer(strategy="most_frequent"), encode())
+        if in_a_pipeline
+        else encode()
+    )
     labels = label_by(frame, "country", "NA")
     entry = run_init(make_model(encoder, ["country"]).fit(frame, labels), frame, labels)
     assert entry["types"] == {"country": "text"}
@@ -99,7 +121,9 @@ def test_a_country_that_looks_like_a_missing_cell(in_a_pipeline: bool, folder: P
 def test_missing_cells_stay_missing_for_a_model_that_was_fitted_so(folder: Path) -> None:
     frame = draw([np.nan, "DE", "FR"], "country")
     labels = label_by(frame, "country", "DE")
-    entry = run_init(make_model(encode(), ["country"]).fit(frame, labels), frame, labels, na_rep="NA")
+    entry = run_init(
+        make_model(encode(), ["country"]).fit(frame, labels), frame, labels, na_rep="NA"
+    )
     assert "types" not in entry
 
 
@@ -127,7 +151,9 @@ def test_texts_that_an_encoder_does_not_know_are_not_tried(folder: Path) -> None
     labels = label_by(frame, "size", 7)
     joblib.dump(make_model(encode(), ["size"]).fit(frame, labels), "pipeline.joblib")
     frame.assign(label=labels).to_csv("file.csv", index=False)
-    done = CliRunner().invoke(app, ["init", "--model", "pipeline.joblib", "--data", "file.csv", "--trust"])
+    done = CliRunner().invoke(
+        app, ["init", "--model", "pipeline.joblib", "--data", "file.csv", "--trust"]
+    )
     assert done.exit_code != 0
     assert "LogisticRegression" in str(done.exception)
 
@@ -155,8 +181,14 @@ def test_a_table_of_a_spreadsheet(encoding: str, folder: Path) -> None:
 def test_encoders_within_a_model() -> None:
     frame = pd.DataFrame({"a": ["x", "y"], "b": ["01", "02"], "c": [1, 2]})
     inner = make_pipeline(SimpleImputer(strategy="most_frequent"), OrdinalEncoder())
-    transformer = ColumnTransformer([("one", encode(), ["a"]), ("two", inner, ["b"]), ("three", encode(), ["c"])])
+    transformer = ColumnTransformer(
+        [("one", encode(), ["a"]), ("two", inner, ["b"]), ("three", encode(), ["c"])]
+    )
     model = make_pipeline(transformer, LogisticRegression()).fit(frame, [0, 1])
-    known = [Encoded("a", frozenset("xy")), Encoded("b", frozenset({"01", "02"})), Encoded("c", frozenset())]
+    known = [
+        Encoded("a", frozenset("xy")),
+        Encoded("b", frozenset({"01", "02"})),
+        Encoded("c", frozenset()),
+    ]
     assert find_encoded(model) == known
     assert find_encoded(LogisticRegression()) == []

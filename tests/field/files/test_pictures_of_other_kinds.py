@@ -24,8 +24,12 @@ def save_in_classes(folder: Path, picture: Image.Image, ending: str = "tif") -> 
         picture.save(folder / label / f"1.{ending}")
 
 
-@pytest.mark.parametrize(("scale", "bounds"), [(1.0, None), (1000.0, (0.0, 1000.0)), (-2.5, (-2.5, 0.0))])
-def test_floats_keep_their_values(tmp_path: Path, scale: float, bounds: tuple[float, float] | None) -> None:
+@pytest.mark.parametrize(
+    ("scale", "bounds"), [(1.0, None), (1000.0, (0.0, 1000.0)), (-2.5, (-2.5, 0.0))]
+)
+def test_floats_keep_their_values(
+    tmp_path: Path, scale: float, bounds: tuple[float, float] | None
+) -> None:
     save_in_classes(tmp_path, Image.fromarray(scale * RAMP))
     found = standfast.data.from_file(tmp_path, bounds=bounds)
     assert found.inputs.shape == (2, 1, 8, 8)
@@ -109,7 +113,9 @@ def test_turned_photos_are_read_as_stored_with_a_warning(tmp_path: Path) -> None
     exif = Image.Exif()
     exif[0x0112] = 6
     photo.save(tmp_path / "a.jpg", exif=exif, quality=100)
-    with pytest.warns(UserWarning, match=r"1 of 1 images, such as a\.jpg, have an EXIF orientation"):
+    with pytest.warns(
+        UserWarning, match=r"1 of 1 images, such as a\.jpg, have an EXIF orientation"
+    ):
         assert read_images(tmp_path).inputs.shape == (1, 3, 4, 6)
     exif[0x0112] = 1
     photo.save(tmp_path / "a.jpg", exif=exif, quality=100)

@@ -29,8 +29,12 @@ def with_commas(rows: list[list[str]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-@pytest.mark.parametrize(("separator", "commas"), [(",", False), (";", False), (";", True), ("\t", True), ("|", True)])
-def test_every_reader_reads_the_same(tmp_path: Path, separator: str, commas: bool, encoding: str) -> None:
+@pytest.mark.parametrize(
+    ("separator", "commas"), [(",", False), (";", False), (";", True), ("\t", True), ("|", True)]
+)
+def test_every_reader_reads_the_same(
+    tmp_path: Path, separator: str, commas: bool, encoding: str
+) -> None:
     file = write(tmp_path, with_commas(ROWS) if commas else ROWS, separator, encoding)
     table = standfast.data.from_file(file)
     assert table.features == ("größe", "b")
@@ -45,7 +49,9 @@ def test_every_reader_reads_the_same(tmp_path: Path, separator: str, commas: boo
 def test_other_encodings_are_refused_with_the_way_out(tmp_path: Path, encoding: str) -> None:
     file = write(tmp_path, ROWS, ",", encoding)
     for read in (read_table, lambda path: read_frame(path, {}), lambda path: read_texts(path, "b")):
-        with pytest.raises(ArgumentError, match=r"texts in UTF-8 \(in a spreadsheet .*CSV UTF-8.*of? ?table\.csv"):
+        with pytest.raises(
+            ArgumentError, match=r"texts in UTF-8 \(in a spreadsheet .*CSV UTF-8.*of? ?table\.csv"
+        ):
             read(file)
 
 
@@ -59,14 +65,20 @@ def test_texts_keep_their_commas(tmp_path: Path) -> None:
     rows = [["code", "x", "label"], ["1,5", "0,5", "no"], ["2,5", "1,5", "yes"]]
     file = write(tmp_path, rows, ";")
     frame, _ = read_frame(file, {"code": "text"})
-    assert frame.to_dict("list") == {"code": ["1,5", "2,5"], "x": [0.5, 1.5], "label": ["no", "yes"]}
+    assert frame.to_dict("list") == {
+        "code": ["1,5", "2,5"],
+        "x": [0.5, 1.5],
+        "label": ["no", "yes"],
+    }
     frame, _ = read_frame(file, {"code": ["2,5", "1,5"]})
     assert frame["code"].tolist() == ["1,5", "2,5"]
     assert read_texts(file, "code").texts == ("1,5", "2,5")
 
 
 def test_quoted_separators_line_breaks_and_a_declaration(tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text('sep=;\nname;x;label\n"a; b";"1,5";0\n"two\nlines, ""so""";-0,5;1\n')
+    (tmp_path / "table.csv").write_text(
+        'sep=;\nname;x;label\n"a; b";"1,5";0\n"two\nlines, ""so""";-0,5;1\n'
+    )
     frame, _ = read_frame(tmp_path / "table.csv", {})
     assert frame["name"].tolist() == ["a; b", 'two\nlines, "so"']
     assert frame["x"].tolist() == [1.5, -0.5]
@@ -85,11 +97,19 @@ def test_missing_cells_beside_decimal_commas(tmp_path: Path) -> None:
     [
         ([["a", "b"], ["1.234,5", "1"], ["2,5", "2"]], r"1\.234,5 in the column a"),
         ([["a", "b"], ["1,5", "1.234"], ["2,5", "12.500"]], r"1\.234 in the column b"),
-        ([["a", "b"], ["1,234", "1"], ["12,345", "2"]], "1,234 in the column a: is its comma one of decimals"),
-        ([["a", "b"], ["1,234", "5.6"], ["12,345", "2"]], "1,234 in the column a: is its comma one of decimals"),
+        (
+            [["a", "b"], ["1,234", "1"], ["12,345", "2"]],
+            "1,234 in the column a: is its comma one of decimals",
+        ),
+        (
+            [["a", "b"], ["1,234", "5.6"], ["12,345", "2"]],
+            "1,234 in the column a: is its comma one of decimals",
+        ),
     ],
 )
-def test_marks_of_thousands_are_not_guessed(tmp_path: Path, rows: list[list[str]], got: str) -> None:
+def test_marks_of_thousands_are_not_guessed(
+    tmp_path: Path, rows: list[list[str]], got: str
+) -> None:
     file = write(tmp_path, [[*row, str(number)] for number, row in enumerate(rows)], ";")
     for read in (read_table, lambda path: read_frame(path, {})):
         with pytest.raises(ArgumentError, match=f"numbers without marks for thousands.*{got}"):

@@ -23,7 +23,11 @@ TIMES = {
 @pytest.mark.parametrize("name", TIMES)
 def test_times_of_arrow_are_dates(name: str) -> None:
     cells, kind, unit = TIMES[name]
-    types: dict[str, Any] = {"moment": pa.timestamp("us"), "day": pa.date32(), "wait": pa.duration("us")}
+    types: dict[str, Any] = {
+        "moment": pa.timestamp("us"),
+        "day": pa.date32(),
+        "wait": pa.duration("us"),
+    }
     frame = pd.DataFrame({name: pd.array(cells, dtype=pd.ArrowDtype(types[name]))})
     assert str(frame[name].dtype) == f"{kind}[pyarrow]"
     table = Table.read(frame)
@@ -42,6 +46,8 @@ def test_times_of_arrow_are_dates(name: str) -> None:
 @pytest.mark.parametrize("kind", [pa.binary(), pa.time64("us"), pa.list_(pa.int64())])
 def test_other_types_of_arrow_are_refused_with_their_column(kind: Any) -> None:
     cells: dict[str, Any] = {"binary": b"a", "time64[us]": datetime.time(1)}
-    frame = pd.DataFrame({"odd": pd.array([cells.get(str(kind), [1])] * 3, dtype=pd.ArrowDtype(kind))})
+    frame = pd.DataFrame(
+        {"odd": pd.array([cells.get(str(kind), [1])] * 3, dtype=pd.ArrowDtype(kind))}
+    )
     with pytest.raises(ArgumentError, match="'odd'"):
         Table.read(frame)

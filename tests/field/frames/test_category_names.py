@@ -34,11 +34,15 @@ Y = (X + 2 * (KIND == "a") - 2 * (KIND == "d") + 0.3 * RNG.normal(size=N) > 0).a
 
 def make_frame(names: list[str], dtype: Any = None) -> pd.DataFrame:
     named = dict(zip("abcde", names, strict=True))
-    return pd.DataFrame({"job": pd.Series([named[kind] for kind in KIND], dtype=dtype), "x": X, "z": Z})
+    return pd.DataFrame(
+        {"job": pd.Series([named[kind] for kind in KIND], dtype=dtype), "x": X, "z": Z}
+    )
 
 
 def fit(frame: pd.DataFrame) -> Pipeline:
-    encoder = ColumnTransformer([("job", OneHotEncoder(sparse_output=False), ["job"])], remainder="passthrough")
+    encoder = ColumnTransformer(
+        [("job", OneHotEncoder(sparse_output=False), ["job"])], remainder="passthrough"
+    )
     return make_pipeline(encoder, LogisticRegression(solver="newton-cholesky")).fit(frame, Y)
 
 
@@ -80,7 +84,9 @@ def test_names_of_categories_do_not_move_values(name: str) -> None:
     values = []
     for names in (FIRST, SECOND):
         _, model, rows = read(names)
-        explainer = "kernel_shap:samples=20,segments=pixels" if name == "seed_agreement" else "occlusion"
+        explainer = (
+            "kernel_shap:samples=20,segments=pixels" if name == "seed_agreement" else "occlusion"
+        )
         metric = standfast.metrics.get(name.partition(" ")[0], **METRICS[name])
         values.append(metric(model, explainer, rows).value)
     assert bool(values[0].isfinite().any())
@@ -92,7 +98,10 @@ def test_names_of_categories_do_not_move_what_is_searched_or_drawn(name: str) ->
     values = []
     for names in (FIRST, SECOND):
         table, model, rows = read(names)
-        options: dict[str, Any] = {"worst_case": {"budget": 60}, "max_sensitivity": {"samples": 6}}.get(name, {})
+        options: dict[str, Any] = {
+            "worst_case": {"budget": 60},
+            "max_sensitivity": {"samples": 6},
+        }.get(name, {})
         if name == "misinterpretation_probability":
             options = {"method": "monte_carlo", "samples": 100}
         metric = standfast.metrics.get(name, neighbourhood=change_all_columns(table), **options)
@@ -109,7 +118,9 @@ def test_removed_categories_are_the_most_frequent_one() -> None:
     share = pipeline.predict_proba(frame[:20])
     explained = np.arange(20), share.argmax(1)
     fall = (share - pipeline.predict_proba(frame[:20].assign(job=frequent)))[explained]
-    np.testing.assert_allclose(standfast.explainers.get("occlusion")(model, rows)[:, 0], fall, atol=1e-9)
+    np.testing.assert_allclose(
+        standfast.explainers.get("occlusion")(model, rows)[:, 0], fall, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("dtype", [None, object, "category"])
@@ -118,11 +129,14 @@ def test_rows_of_numbers_are_the_same_whatever_categories_are_called(dtype: Any)
     assert torch.equal(first[0].rows, second[0].rows)
     assert torch.equal(first[2], second[2])
     assert (
-        dict(zip(FIRST, SECOND, strict=True))[first[0].columns[0].categories[0]] == second[0].columns[0].categories[0]
+        dict(zip(FIRST, SECOND, strict=True))[first[0].columns[0].categories[0]]
+        == second[0].columns[0].categories[0]
     )
 
 
-def test_of_equally_frequent_categories_the_first_of_the_reference_stands_for_removed_ones() -> None:
+def test_of_equally_frequent_categories_the_first_of_the_reference_stands_for_removed_ones() -> (
+    None
+):
     for names in (("b", "a", "c"), ("x", "y", "a"), ("z", "y", "x")):
         first, second, third = names
         reference = pl.DataFrame({"job": [third, first, second, first, second]})
@@ -136,11 +150,22 @@ def test_missing_cells_count_in_what_stands_for_removed_ones() -> None:
     """A missing cell where it is the most frequent cell of a category, or more than half of the numbers are missing."""
     frame = pl.DataFrame(
         {
-            "job": ["a", None, None, None, "b", "b", "b"],  # as many as of b: a category comes first
+            # as many as of b: a category comes first
+            "job": [
+                "a",
+                None,
+                None,
+                None,
+                "b",
+                "b",
+                "b",
+            ],
             "town": ["a", None, None, None, "b", "b", "c"],
             "income": [None, None, None, 4.0, 1.0, 3.0, 2.0],  # the median of those that are there
             "debt": [None, None, None, None, 1.0, 3.0, 2.0],
-            "size": pl.Series(["s", "l", "l", None, None, "m", "s"], dtype=pl.Enum(["s", "m", "l"])),
+            "size": pl.Series(
+                ["s", "l", "l", None, None, "m", "s"], dtype=pl.Enum(["s", "m", "l"])
+            ),
             "flag": [True, None, None, True, True, False, None],
         }
     )
@@ -152,7 +177,9 @@ def test_missing_cells_count_in_what_stands_for_removed_ones() -> None:
 
 
 def test_a_reference_without_one_known_cell() -> None:
-    reference = pl.DataFrame({"income": [None, None], "job": [None, None]}, {"income": pl.Float64, "job": pl.String})
+    reference = pl.DataFrame(
+        {"income": [None, None], "job": [None, None]}, {"income": pl.Float64, "job": pl.String}
+    )
     table = Table.read(reference, pl.DataFrame({"income": [3.0], "job": ["a"]}))
     found = table.make_reference()
     assert table.decode(found.baseline[None]).rows() == [(None, None)]
@@ -204,7 +231,9 @@ def test_noise_of_categories_is_drawn_from_the_reference() -> None:
 def test_results_say_what_stands_for_a_removed_category() -> None:
     _, model, rows = read(FIRST)
     result = standfast.metrics.get("log_odds")(model, "occlusion", rows)
-    assert result.choices["baseline"].startswith("median of 280 rows, of categories the most frequent cell (job '")
+    assert result.choices["baseline"].startswith(
+        "median of 280 rows, of categories the most frequent cell (job '"
+    )
 
 
 @pytest.mark.parametrize("name", ["tree_shap", "tree_shap:background=reference"])
@@ -213,8 +242,12 @@ def test_names_of_categories_do_not_move_values_of_trees(name: str) -> None:
     maps = []
     for names in (FIRST, SECOND):
         frame = make_frame(names)
-        encoder = ColumnTransformer([("job", OneHotEncoder(sparse_output=False), ["job"])], remainder="passthrough")
-        forest = RandomForestRegressor(n_estimators=3, max_depth=3, max_features=None, bootstrap=False, random_state=0)
+        encoder = ColumnTransformer(
+            [("job", OneHotEncoder(sparse_output=False), ["job"])], remainder="passthrough"
+        )
+        forest = RandomForestRegressor(
+            n_estimators=3, max_depth=3, max_features=None, bootstrap=False, random_state=0
+        )
         table = Table.read(frame[20:], frame[:20])
         model = make_model(make_pipeline(encoder, forest).fit(frame, Y + 0.1 * X), table)
         maps.append(standfast.explainers.get(name)(model, table.encode(frame[:5])))

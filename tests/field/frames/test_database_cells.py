@@ -21,7 +21,9 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=k) for k in range(60
 
 
 def test_decimals_are_numbers_and_days_are_dates() -> None:
-    frame = pd.DataFrame({"price": pd.Series(PRICES, dtype=object), "day": pd.Series(DAYS, dtype=object)})
+    frame = pd.DataFrame(
+        {"price": pd.Series(PRICES, dtype=object), "day": pd.Series(DAYS, dtype=object)}
+    )
     table = Table.read(frame)
     assert [column.kind for column in table.columns] == ["number", "date"]
     assert table.rows[0].tolist() == [float(PRICES[0]), 19723.0]
@@ -72,7 +74,9 @@ def test_missing_cells_of_objects_stay_what_they_are() -> None:
         frame = pd.DataFrame({"town": pd.Series(["a", gap, "b"], dtype=object)})
         table = Table.read(frame)
         assert table.decode(table.encode(frame))["town"][1] is gap or gap is np.nan
-        other = pd.DataFrame({"town": pd.Series(["a", None if gap is not None else np.nan], dtype=object)})
+        other = pd.DataFrame(
+            {"town": pd.Series(["a", None if gap is not None else np.nan], dtype=object)}
+        )
         with pytest.raises(ArgumentError, match="missing cells as .* in 'town'"):
             table.encode(other)
 

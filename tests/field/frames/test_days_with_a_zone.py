@@ -28,14 +28,20 @@ class Age:
         when = frame["when"]
         if when.dt.tz is not None:
             when = when.dt.tz_convert("Europe/Berlin").dt.tz_localize(None)
-        return (when - pd.Timestamp("2020-01-01")).dt.total_seconds().to_numpy() / 86400 + 0 * frame["x"].to_numpy()
+        return (
+            when - pd.Timestamp("2020-01-01")
+        ).dt.total_seconds().to_numpy() / 86400 + 0 * frame["x"].to_numpy()
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_days_change_by_days_with_and_without_a_zone(zone: str | None) -> None:
     rng = np.random.default_rng(0)
-    days = pd.Series(pd.Timestamp("2025-01-01") - pd.to_timedelta(rng.integers(100, 1500, 200), unit="D"))
-    frame = pd.DataFrame({"when": days if zone is None else days.dt.tz_localize(zone), "x": rng.normal(size=200)})
+    days = pd.Series(
+        pd.Timestamp("2025-01-01") - pd.to_timedelta(rng.integers(100, 1500, 200), unit="D")
+    )
+    frame = pd.DataFrame(
+        {"when": days if zone is None else days.dt.tz_localize(zone), "x": rng.normal(size=200)}
+    )
     table = Table.read(frame)
     model = make_model(Age(), table, task="regression:tolerance=500")
     changes = table.bind(TableChanges({"when": 30}))
@@ -61,7 +67,9 @@ CHANGES = [
 
 @pytest.mark.parametrize(("zone", "day", "start"), CHANGES)
 @pytest.mark.parametrize("library", ["pandas", "arrow", "polars"])
-def test_a_day_more_is_the_next_local_midnight(zone: str, day: str, start: str, library: str) -> None:
+def test_a_day_more_is_the_next_local_midnight(
+    zone: str, day: str, start: str, library: str
+) -> None:
     """From the day before, and to the day after, when the clock changes on this day."""
     moment = datetime.datetime.fromisoformat(start).astimezone(ZoneInfo(zone))
     date = datetime.date.fromisoformat(day)
@@ -73,7 +81,11 @@ def test_a_day_more_is_the_next_local_midnight(zone: str, day: str, start: str, 
     frame: Any = pl.DataFrame([column])
     if library != "polars":
         pytest.importorskip("pyarrow")
-        frame = frame.to_pandas() if library == "pandas" else frame.to_pandas(use_pyarrow_extension_array=True)
+        frame = (
+            frame.to_pandas()
+            if library == "pandas"
+            else frame.to_pandas(use_pyarrow_extension_array=True)
+        )
     table = Table.read(frame)
     rows = table.encode(frame)
     assert table.columns[0].unit == "D"
@@ -107,8 +119,12 @@ def test_moments_in_a_zone_are_written_with_their_local_time() -> None:
 
 def test_whole_days_and_hours_of_two_frames_are_read_together() -> None:
     """Days are counted in seconds then, as the clock of their zone goes; hours are refused where days are expected."""
-    days = pd.DataFrame({"when": pd.to_datetime(["2024-03-30", "2024-04-01"]).tz_localize("Europe/Berlin")})
-    hours = pd.DataFrame({"when": pd.to_datetime(["2024-03-31 12:00"]).tz_localize("Europe/Berlin")})
+    days = pd.DataFrame(
+        {"when": pd.to_datetime(["2024-03-30", "2024-04-01"]).tz_localize("Europe/Berlin")}
+    )
+    hours = pd.DataFrame(
+        {"when": pd.to_datetime(["2024-03-31 12:00"]).tz_localize("Europe/Berlin")}
+    )
     table = Table.read(days, hours)
     assert table.columns[0].unit == "s"
     for frame in (days, hours):
@@ -132,7 +148,11 @@ class Unnamed(datetime.tzinfo):
 def test_zones_of_every_kind_have_names() -> None:
     base = pd.Series(pd.to_datetime(["2024-03-30", "2024-03-31", "2024-04-01"]))
     fixed = datetime.timezone(datetime.timedelta(hours=1))
-    for zone, name in ((ZoneInfo("Europe/Berlin"), "Europe/Berlin"), (fixed, "+01:00"), (datetime.UTC, "UTC")):
+    for zone, name in (
+        (ZoneInfo("Europe/Berlin"), "Europe/Berlin"),
+        (fixed, "+01:00"),
+        (datetime.UTC, "UTC"),
+    ):
         frame = pd.DataFrame({"when": base.dt.tz_localize(zone)})
         table = Table.read(frame)
         assert table.plain()[0]["zone"] == name
@@ -147,6 +167,8 @@ def test_a_table_that_changes_by_days_stays_at_midnight() -> None:
     table = Table.read(pd.DataFrame({"when": days}))
     region = table.bind(TableChanges({"when": 200})).around(table.rows[:30], table.bounds)
     drawn = region.sample(20, region.streams(0))
-    moved = table.decode(region.perturb(drawn.flatten(0, 1), torch.arange(30).repeat_interleave(20)))["when"]
+    moved = table.decode(
+        region.perturb(drawn.flatten(0, 1), torch.arange(30).repeat_interleave(20))
+    )["when"]
     assert (moved == moved.dt.normalize()).all()
     assert moved.nunique() > 100

@@ -55,12 +55,17 @@ def test_a_fixed_threshold_is_the_same_decision() -> None:
     frame, answers = make_frame()
     table = Table.read(frame)
     plain = LogisticRegression().fit(frame, answers)
-    options: dict[str, Any] = {"threshold": 0.35, "pos_label": "default", "response_method": "predict_proba"}
+    options: dict[str, Any] = {
+        "threshold": 0.35,
+        "pos_label": "default",
+        "response_method": "predict_proba",
+    }
     fixed = FixedThresholdClassifier(LogisticRegression(), **options).fit(frame, answers)
     decided, tuned = make_model(plain, table, Decision(RULE)), make_model(fixed, table)
     outputs, tuned_outputs = decided.logits(table.rows), tuned.logits(table.rows)
     sides, tuned_sides = decided.task.answer(outputs), tuned.task.answer(tuned_outputs)
-    assert torch.equal(sides == 1, tuned_sides == 0)  # the tuned one counts from class 1, which is repaid
+    # the tuned one counts from class 1, which is repaid
+    assert torch.equal(sides == 1, tuned_sides == 0)
     np.testing.assert_array_equal(fixed.predict(frame) == "default", sides.numpy() == 1)
     for scale in ("logit", "probability"):
         margin = tuned.task.margin(tuned_outputs, tuned_sides, scale)
@@ -119,13 +124,22 @@ def test_a_function_of_the_users_is_asked_for_the_class() -> None:
 
 def test_what_is_not_possible_is_said() -> None:
     frame, answers = make_frame()
-    options: dict[str, Any] = {"reference": frame, "sanity": False, "controls": False, "progress": False}
+    options: dict[str, Any] = {
+        "reference": frame,
+        "sanity": False,
+        "controls": False,
+        "progress": False,
+    }
     ask = {"explainers": "occlusion", "inputs": frame[:3], "metrics": "max_sensitivity:samples=2"}
     fitted = LogisticRegression().fit(frame, answers)
     for estimator, rule, words in (
         (fitted, "P(defualt) > 0.35", "'default', 'repaid', got .*did you mean 'default'"),
         (fitted, "P(default) > 35", "above 0 and below 1"),
-        (LinearRegression().fit(frame, frame["age"]), RULE, "a classifier with predict_proba .*LinearRegression"),
+        (
+            LinearRegression().fit(frame, frame["age"]),
+            RULE,
+            "a classifier with predict_proba .*LinearRegression",
+        ),
         (SVC().fit(frame, answers), RULE, "CalibratedClassifierCV makes one"),
     ):
         with pytest.raises(ArgumentError, match=f"decision: expected .*{words}"):
@@ -136,8 +150,15 @@ def test_a_report_says_the_rule_and_not_the_number_of_a_side() -> None:
     """Where sides had the numbers of classes, side 1 must not be named as class 1 either."""
     frame, answers = make_frame()
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(frame, answers)
-    options: dict[str, Any] = {"decision": RULE, "reference": frame, "sanity": False, "progress": False}
-    found = standfast.evaluate(pipeline, ["occlusion"], frame.head(6), ["worst_case:budget=8"], **options)
+    options: dict[str, Any] = {
+        "decision": RULE,
+        "reference": frame,
+        "sanity": False,
+        "progress": False,
+    }
+    found = standfast.evaluate(
+        pipeline, ["occlusion"], frame.head(6), ["worst_case:budget=8"], **options
+    )
     sides = ("not P(default) > 0.35", "P(default) > 0.35")
     assert found.task_words.answers == sides
     assert found.summary.classes == dict.fromkeys(found.data, sides)

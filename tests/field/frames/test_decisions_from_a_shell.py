@@ -42,12 +42,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run_init(folder: Path, study: str, task: str) -> Any:
-    named = ["--model", str(folder / "credit.joblib"), "--data", str(folder / "credit.csv"), "--label", "outcome"]
+    named = [
+        "--model",
+        str(folder / "credit.joblib"),
+        "--data",
+        str(folder / "credit.csv"),
+        "--label",
+        "outcome",
+    ]
     arguments = ["init", str(folder / study), *named, "--trust", "--task", task]
     return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
-@pytest.mark.parametrize("task", ["P(default, late) > 0.35", "decision:rule=P(default, late) > 0.35"])
+@pytest.mark.parametrize(
+    "task", ["P(default, late) > 0.35", "decision:rule=P(default, late) > 0.35"]
+)
 def test_a_rule_in_the_command_line(folder: Path, task: str) -> None:
     """The rule stands alone, or as the option of the task; a name may have a comma."""
     name = f"{'short' if task.startswith('P') else 'long'}.yaml"
@@ -56,7 +65,9 @@ def test_a_rule_in_the_command_line(folder: Path, task: str) -> None:
     grid = load_study(folder / name).grid()
     (source,), (samples,) = grid.models.values(), grid.data.values()
     model = source.model(samples, "cpu")
-    shares = joblib.load(folder / "credit.joblib").predict_proba(pd.read_csv(folder / "credit.csv"))[:, 0]
+    shares = joblib.load(folder / "credit.joblib").predict_proba(
+        pd.read_csv(folder / "credit.csv")
+    )[:, 0]
     sides = model.predict(samples.inputs)
     np.testing.assert_array_equal(sides.numpy() == 1, shares[: len(sides)] > 0.35)
 
@@ -64,7 +75,10 @@ def test_a_rule_in_the_command_line(folder: Path, task: str) -> None:
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        ("P(repaid) > 35", r"--task: expected decision to be a number above 0 and below 1 behind the sign"),
+        (
+            "P(repaid) > 35",
+            r"--task: expected decision to be a number above 0 and below 1 behind the sign",
+        ),
         ("P(repaid)", r"--task: expected decision to be P\(class\) > number"),
         ("decision", r"--task: expected a value, got nothing \(rule\)"),
         ("binary:treshold=1", r"got 'treshold' \(did you mean 'threshold'\?\)"),
@@ -78,7 +92,9 @@ def test_a_task_that_is_wrong_is_one_sentence(folder: Path, task: str, words: st
 
 
 def test_an_unknown_class_lists_what_is_possible(folder: Path) -> None:
-    with pytest.raises(StudyError, match="P of one of the classes 'default, late', 'repaid', got .*'repaid'?"):
+    with pytest.raises(
+        StudyError, match="P of one of the classes 'default, late', 'repaid', got .*'repaid'?"
+    ):
         run_init(folder, "wrong.yaml", "P(repayed) > 0.35")
 
 
@@ -101,7 +117,9 @@ def test_forms_of_a_rule_in_a_file(folder: Path, task: Any) -> None:
     grid = study_from(study, folder).grid()
     (source,), (samples,) = grid.models.values(), grid.data.values()
     model = source.model(samples, "cpu")
-    shares = joblib.load(folder / "credit.joblib").predict_proba(pd.read_csv(folder / "credit.csv"))[:30, 1]
+    shares = joblib.load(folder / "credit.joblib").predict_proba(
+        pd.read_csv(folder / "credit.csv")
+    )[:30, 1]
     np.testing.assert_array_equal(model.predict(samples.inputs).numpy() == 1, shares < 0.65)
     same = standfast.tasks.Decision("P(repaid) < 0.65")
     assert model.task.rule == same.rule

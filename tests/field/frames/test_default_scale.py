@@ -26,7 +26,9 @@ LOANS = pd.DataFrame(
         "children": RNG.integers(0, 4, N),
         "town": RNG.choice(["Bonn", "Kiel", "Ulm"], N),
         "owner": RNG.random(N) < 0.4,
-        "grade": pd.Categorical(RNG.choice(["low", "high"], N), categories=["low", "high"], ordered=True),
+        "grade": pd.Categorical(
+            RNG.choice(["low", "high"], N), categories=["low", "high"], ordered=True
+        ),
         "opened": pd.Timestamp("2020-01-01") + pd.to_timedelta(RNG.integers(0, 1000, N), unit="D"),
         "year": RNG.integers(1930, 2010, N),
     }
@@ -91,7 +93,9 @@ def test_only_numbers_change_and_whole_ones_by_whole_steps() -> None:
 
 
 def test_a_cell_of_zero_stays_and_so_does_a_number_that_is_too_small() -> None:
-    rows = LOANS[:4].assign(income=[0.0, 0.0, 3000.0, 0.0], amount=[0, 49, 0, 50])[["income", "amount"]]
+    rows = LOANS[:4].assign(income=[0.0, 0.0, 3000.0, 0.0], amount=[0, 49, 0, 50])[
+        ["income", "amount"]
+    ]
     table = Table.read(LOANS[["income", "amount"]], rows)
     changes = table.default_changes()
     encoded = table.encode(rows)
@@ -140,7 +144,11 @@ def test_signs_count_by_default_and_only_there(metric: str) -> None:
     (around,) = ask(metric, neighbourhood=own).metrics.values()
     assert around.absolute is type(around).absolute
     configured = standfast.metrics.get(metric, neighbourhood=own)
-    (kept,) = Arguments(Rule(), ["occlusion"], LOANS[:4], [configured], reference=LOANS).ask().metrics.values()
+    (kept,) = (
+        Arguments(Rule(), ["occlusion"], LOANS[:4], [configured], reference=LOANS)
+        .ask()
+        .metrics.values()
+    )
     assert kept.absolute is type(kept).absolute
     assert Description(kept).content == Description(configured).content
 
@@ -156,7 +164,14 @@ def test_a_map_that_changes_its_sign_has_changed() -> None:
     values = []
     for metric in ("worst_case:budget=60", "worst_case:budget=60,absolute=True"):
         found = standfast.evaluate(
-            Rule(), [name_signs], LOANS[:4], metric, reference=LOANS, controls=False, sanity=False, progress=False
+            Rule(),
+            [name_signs],
+            LOANS[:4],
+            metric,
+            reference=LOANS,
+            controls=False,
+            sanity=False,
+            progress=False,
         )
         values.append(found.frame()["value"].to_list())
         answer = " ".join(str(found).split())

@@ -26,17 +26,28 @@ def make_frame(rows: int, noise: float) -> tuple[pd.DataFrame, Any]:
 
 @pytest.mark.parametrize("names", [(0, 1), ("no", "yes")])
 @pytest.mark.parametrize("estimator", [LinearSVC(), RidgeClassifier(), SVC()])
-def test_a_classifier_without_probabilities_is_explained_by_its_decision(estimator: Any, names: Any) -> None:
+def test_a_classifier_without_probabilities_is_explained_by_its_decision(
+    estimator: Any, names: Any
+) -> None:
     """And not as a regression of the number of its class, with a tolerance of 0.05."""
     frame, score = make_frame(300, 0.0)
-    fitted = make_pipeline(StandardScaler(), estimator).fit(frame, np.array(names)[(score > 0).astype(int)])
-    options: dict[str, Any] = {"reference": frame[50:], "sanity": False, "progress": False, "controls": False}
+    fitted = make_pipeline(StandardScaler(), estimator).fit(
+        frame, np.array(names)[(score > 0).astype(int)]
+    )
+    options: dict[str, Any] = {
+        "reference": frame[50:],
+        "sanity": False,
+        "progress": False,
+        "controls": False,
+    }
     found = standfast.evaluate(fitted, ["occlusion"], frame[:6], ["aopc:preset=quick"], **options)
     table = Table.read(frame)
     model = make_model(fitted, table)
     assert model.task.classes
     outputs = model.logits(table.rows)
-    np.testing.assert_allclose(outputs[:, 1] - outputs[:, 0], fitted.decision_function(frame), rtol=1e-12)
+    np.testing.assert_allclose(
+        outputs[:, 1] - outputs[:, 0], fitted.decision_function(frame), rtol=1e-12
+    )
     values = found.frame()["value"].to_list()
     assert len(set(values)) == 6
 
@@ -46,7 +57,9 @@ def test_a_binary_task_reads_the_probability_of_class_1() -> None:
     frame, score = make_frame(300, 1.0)
     table, target = Table.read(frame), (score > 0).astype(int)
     one = LogisticRegression().fit(frame, target)
-    both = MultiOutputClassifier(LogisticRegression()).fit(frame, np.stack([target, (frame["c"] > 0.3).astype(int)], 1))
+    both = MultiOutputClassifier(LogisticRegression()).fit(
+        frame, np.stack([target, (frame["c"] > 0.3).astype(int)], 1)
+    )
     shares = one.predict_proba(frame)[:, 1:]
     of_labels = np.stack([part[:, 1] for part in both.predict_proba(frame)], 1)
     for estimator, task, own in (
@@ -65,7 +78,12 @@ def test_a_tuned_threshold_decides_what_is_another_answer() -> None:
     table = Table.read(frame)
     model = make_model(fitted, table)
     assert (model.predict(table.rows).numpy() == fitted.predict(frame)).all()
-    options: dict[str, Any] = {"reference": frame[50:], "sanity": False, "progress": False, "controls": False}
+    options: dict[str, Any] = {
+        "reference": frame[50:],
+        "sanity": False,
+        "progress": False,
+        "controls": False,
+    }
     changes = standfast.neighbourhoods.TableChanges("any")
     metric = standfast.metrics.WorstCase(changes, event="misclassification", budget=40)
     found = standfast.evaluate(fitted, ["occlusion"], frame[:6], [metric], **options)

@@ -50,7 +50,9 @@ def test_both_stay_where_others_change() -> None:
     known = (moved["x"] - rows["x"]).drop_nulls().drop_nans()
     assert 0.2 < float(known.abs().max()) <= 0.5  # type: ignore[arg-type]
     model = make_model(Rule(), table)
-    worst = standfast.metrics.WorstCase(table.default_changes(), budget=40)(model, "occlusion", table.rows[:4])
+    worst = standfast.metrics.WorstCase(table.default_changes(), budget=40)(
+        model, "occlusion", table.rows[:4]
+    )
     assert table.decode(worst.inputs)["x"].is_nan()[0]
 
 
@@ -69,7 +71,9 @@ def test_a_column_with_nan_alone_loses_cells_to_nan() -> None:
 
 
 def test_nullable_floats_of_pandas_have_both_too() -> None:
-    cells = pd.arrays.FloatingArray(np.array([np.nan, 1.0, 2.0, 9.0]), np.array([False, False, True, False]))
+    cells = pd.arrays.FloatingArray(
+        np.array([np.nan, 1.0, 2.0, 9.0]), np.array([False, False, True, False])
+    )
     frame = pd.DataFrame({"x": cells})
     table = Table.read(frame)
     again = table.decode(table.encode(frame))

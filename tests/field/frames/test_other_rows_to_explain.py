@@ -37,20 +37,41 @@ OTHERS = {
     "a missing cell": ROW.assign(income=np.nan),
     "an unknown category": ROW.assign(job="pilot"),
     "another cell in constant columns": ROW.assign(
-        country="FR", active=False, grade=pd.Categorical(["high"], categories=["low", "mid", "high"], ordered=True)
+        country="FR",
+        active=False,
+        grade=pd.Categorical(["high"], categories=["low", "mid", "high"], ordered=True),
     ),
     "everything": ROW.assign(income=400.0, children=9, job="pilot", country="FR", active=False),
 }
-METRICS = ["worst_case:budget=30", "aopc:samples=3", "max_sensitivity:samples=6", "corruption_curve:samples=2"]
-EXPLAINERS = ["lime:samples=40", "kernel_shap:samples=40", "shapley_sampling:permutations=2", "occlusion"]
+METRICS = [
+    "worst_case:budget=30",
+    "aopc:samples=3",
+    "max_sensitivity:samples=6",
+    "corruption_curve:samples=2",
+]
+EXPLAINERS = [
+    "lime:samples=40",
+    "kernel_shap:samples=40",
+    "shapley_sampling:permutations=2",
+    "occlusion",
+]
 
 
 class Rule:
     """Probabilities that use each column."""
 
     def predict_proba(self, frame: pd.DataFrame) -> Any:
-        score = (frame["income"].fillna(30.0) - 50) / 10 + frame["children"] * 0.5 + frame["owner"] * 1.0
-        score = score - (frame["job"] == "nurse") * 1.2 + frame["active"] * 0.3 + (frame["country"] == "DE") * 0.2
+        score = (
+            (frame["income"].fillna(30.0) - 50) / 10
+            + frame["children"] * 0.5
+            + frame["owner"] * 1.0
+        )
+        score = (
+            score
+            - (frame["job"] == "nurse") * 1.2
+            + frame["active"] * 0.3
+            + (frame["country"] == "DE") * 0.2
+        )
         share = 1 / (1 + np.exp(-score.to_numpy(dtype=float)))
         return np.stack([1 - share, share], axis=1)
 
@@ -67,11 +88,17 @@ def evaluate(rows: pd.DataFrame, **options: Any) -> pd.DataFrame:
 
 @pytest.mark.parametrize("changes", ["default", "named"])
 def test_a_row_has_the_same_numbers_beside_any_others(changes: str) -> None:
-    given = {} if changes == "default" else {"neighbourhood": TableChanges({"income": 9, "children": 2})}
+    given = (
+        {}
+        if changes == "default"
+        else {"neighbourhood": TableChanges({"income": 9, "children": 2})}
+    )
     alone = evaluate(ROW, **given)
     assert alone.notna().mean() > 0.8
     for others in (OTHERS["a missing cell"], pd.concat(OTHERS.values())):
-        pd.testing.assert_series_equal(evaluate(pd.concat([ROW, others]), **given), alone, rtol=1e-12)
+        pd.testing.assert_series_equal(
+            evaluate(pd.concat([ROW, others]), **given), alone, rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -82,7 +109,10 @@ def test_other_rows_change_neither_what_may_change_nor_how_far(name: str) -> Non
     assert torch.equal(together.rows, alone.rows)
     assert torch.equal(together.encode(ROW), alone.encode(ROW))
     for changes in (TableChanges({"income": "any"}), TableChanges("20%")):
-        limits = [table.bind(changes).limit_parameters(table.encode(ROW), table.bounds) for table in (alone, together)]
+        limits = [
+            table.bind(changes).limit_parameters(table.encode(ROW), table.bounds)
+            for table in (alone, together)
+        ]
         assert torch.equal(limits[0].lower, limits[1].lower)
         assert torch.equal(limits[0].upper, limits[1].upper)
 
@@ -91,11 +121,17 @@ def test_a_change_reaches_the_range_of_the_reference_and_the_rows_own_value() ->
     highest = float(TRAIN["income"].max())
     beyond = ROW.assign(income=highest + 30)
     table = Table.read(TRAIN, pd.concat([ROW, beyond]))
-    region = table.bind(TableChanges({"income": 5})).around(table.encode(pd.concat([ROW, beyond])), table.bounds)
+    region = table.bind(TableChanges({"income": 5})).around(
+        table.encode(pd.concat([ROW, beyond])), table.bounds
+    )
     both = torch.arange(2)
-    up = table.decode(region.perturb(torch.full((2, 1), 5.0, dtype=torch.float64), both))["income"].tolist()
+    up = table.decode(region.perturb(torch.full((2, 1), 5.0, dtype=torch.float64), both))[
+        "income"
+    ].tolist()
     assert up == [highest, highest + 30]
-    down = table.decode(region.perturb(torch.full((2, 1), -5.0, dtype=torch.float64), both))["income"].tolist()
+    down = table.decode(region.perturb(torch.full((2, 1), -5.0, dtype=torch.float64), both))[
+        "income"
+    ].tolist()
     assert down == [highest - 5, highest + 25]
 
 

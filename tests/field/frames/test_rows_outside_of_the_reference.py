@@ -51,7 +51,9 @@ def test_values_outside_are_kept_or_refused() -> None:
     st.lists(st.one_of(st.none(), st.floats(-1e9, 1e9)), min_size=1, max_size=6),
     st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1, max_size=6),
 )
-def test_no_number_becomes_a_missing_cell(reference: list[float | None], cells: list[float | None]) -> None:
+def test_no_number_becomes_a_missing_cell(
+    reference: list[float | None], cells: list[float | None]
+) -> None:
     table = Table.read(pl.DataFrame({"x": pl.Series(reference, dtype=pl.Float64)}))
     frame = pl.DataFrame({"x": pl.Series(cells, dtype=pl.Float64)})
     with refused_by_name("x"):
@@ -68,7 +70,9 @@ TYPES: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("dtype", "cells", "said"), TYPES)
-def test_what_the_type_of_a_column_cannot_hold_is_refused(dtype: Any, cells: list[Any], said: str) -> None:
+def test_what_the_type_of_a_column_cannot_hold_is_refused(
+    dtype: Any, cells: list[Any], said: str
+) -> None:
     table = Table.read(pd.DataFrame({"x": pd.Series([1, 2, 3], dtype=dtype)}))
     with pytest.raises(ArgumentError, match=f"{said}.*'x'"):
         table.encode(pd.DataFrame({"x": cells}))
@@ -84,7 +88,9 @@ def test_moments_finer_than_microseconds_are_refused() -> None:
 
 
 def test_texts_where_the_reference_has_no_cell_are_refused() -> None:
-    table = Table.read(pd.DataFrame({"town": pd.Series([None, None], dtype=object), "x": [1.0, 2.0]}))
+    table = Table.read(
+        pd.DataFrame({"town": pd.Series([None, None], dtype=object), "x": [1.0, 2.0]})
+    )
     with pytest.raises(ArgumentError, match="'town'"):
         table.encode(pd.DataFrame({"town": ["Bonn"], "x": [1.0]}))
 
@@ -101,5 +107,8 @@ def test_a_change_leaves_a_row_below_the_reference_where_it_is() -> None:
     make_model(Rule(), table)
     changes = table.default_changes()
     region = changes.around(table.encode(low), table.bounds)
-    still = region.perturb(region.sample(1, region.streams(0))[0] * 0, np.zeros(1, dtype=int).tolist())  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    still = region.perturb(
+        region.sample(1, region.streams(0))[0] * 0, np.zeros(1, dtype=int).tolist()
+    )
     assert table.decode(still)["income"].tolist() == [-20.0]

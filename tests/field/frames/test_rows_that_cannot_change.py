@@ -18,7 +18,11 @@ LOANS = pd.DataFrame({"income": np.linspace(1000.0, 9000.0, 40), "children": np.
 #: 2% of fewer than 50 children is no child, and 2% of no income is nothing
 ROWS = pd.DataFrame({"income": [0.0, 3000.0, 0.0, 5000.0], "children": [3, 1, 0, 2]})
 STILL = [True, False, True, False]
-METRICS = ["worst_case:budget=20", "max_sensitivity:samples=5", "misinterpretation_probability:preset=quick"]
+METRICS = [
+    "worst_case:budget=20",
+    "max_sensitivity:samples=5",
+    "misinterpretation_probability:preset=quick",
+]
 CHANGES = TableChanges({"income": "2%", "children": "2%"})
 
 
@@ -28,7 +32,12 @@ class Rule:
     classes_ = np.array(["no", "yes"])
 
     def predict_proba(self, frame: pd.DataFrame) -> np.ndarray[Any, Any]:
-        score = frame["income"] / 3000 - 0.3 - frame["children"] + 0.5 * frame["income"] / 3000 * frame["children"]
+        score = (
+            frame["income"] / 3000
+            - 0.3
+            - frame["children"]
+            + 0.5 * frame["income"] / 3000 * frame["children"]
+        )
         yes = 1 / (1 + np.exp(-score.to_numpy(dtype=float)))
         return np.stack([1 - yes, yes], 1)
 
@@ -36,7 +45,12 @@ class Rule:
 def evaluate(
     metrics: list[Any], rows: pd.DataFrame = ROWS, neighbourhood: TableChanges | None = CHANGES
 ) -> standfast.Results:
-    options: dict[str, Any] = {"neighbourhood": neighbourhood, "sanity": False, "controls": False, "progress": False}
+    options: dict[str, Any] = {
+        "neighbourhood": neighbourhood,
+        "sanity": False,
+        "controls": False,
+        "progress": False,
+    }
     return standfast.evaluate(Rule(), "occlusion", rows, metrics, reference=LOANS, **options)
 
 
@@ -57,7 +71,9 @@ def test_reasons_of_such_rows_have_nothing_that_varies() -> None:
 
 def test_the_median_is_that_of_the_others() -> None:
     of_all = evaluate(METRICS[:1]).summary.metrics[0].rows[0]
-    of_others = evaluate(METRICS[:1], ROWS[[not still for still in STILL]]).summary.metrics[0].rows[0]
+    of_others = (
+        evaluate(METRICS[:1], ROWS[[not still for still in STILL]]).summary.metrics[0].rows[0]
+    )
     assert of_all.value == of_others.value
     assert (of_all.counts.counted, of_all.counts.unvaried) == (2, 2)
 
@@ -68,9 +84,21 @@ def test_where_no_row_can_change_nothing_is_judged() -> None:
     assert not results.verdict().show
 
 
-def list_identities(rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, everything_moves: bool) -> list[str]:
-    asked: dict[str, Any] = {"reference": LOANS, "neighbourhood": CHANGES, "sanity": False, "controls": False}
-    asked |= {"model": Rule(), "explainers": "occlusion", "metrics": METRICS[:1], "samples_per_job": 1}
+def list_identities(
+    rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, everything_moves: bool
+) -> list[str]:
+    asked: dict[str, Any] = {
+        "reference": LOANS,
+        "neighbourhood": CHANGES,
+        "sanity": False,
+        "controls": False,
+    }
+    asked |= {
+        "model": Rule(),
+        "explainers": "occlusion",
+        "metrics": METRICS[:1],
+        "samples_per_job": 1,
+    }
     with monkeypatch.context() as patched:
         if everything_moves:
             patched.setattr(TableChanges, "find_movable", Neighbourhood.find_movable)
@@ -86,7 +114,9 @@ def test_stored_jobs_of_such_rows_are_not_found_again(monkeypatch: pytest.Monkey
 
 
 def test_texts_without_a_word_that_could_be_another_one() -> None:
-    model = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    model = standfast.TextModel(
+        standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors()
+    )
     texts = ["a b c d", "a great film indeed"]
     rows = standfast.question.texts.encode_texts(model.split(texts))
     change = Typos(shortest=3)

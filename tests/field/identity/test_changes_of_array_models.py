@@ -65,7 +65,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "a partial": lambda module: partial(module.predict),
     "a lambda": lambda module: lambda rows: module.Rule().predict_proba(rows),
     "a step of a pipeline": lambda module: (
-        make_pipeline(FunctionTransformer(module.halve), LogisticRegression()).fit(ROWS, KIND).predict_proba
+        make_pipeline(FunctionTransformer(module.halve), LogisticRegression())
+        .fit(ROWS, KIND)
+        .predict_proba
     ),
 }
 
@@ -98,14 +100,20 @@ def test_the_users_module_counts_with_what_it_imports(function: str, folder: Pat
     before = plan(folder, MODULES, make)
     assert plan(folder, MODULES, make) == before
     assert not plan(folder, edit("arrays_of_mine.py", "EDGE = 9.0", "EDGE = 8.0"), make) & before
-    assert not plan(folder, edit("shared_arrays_of_mine.py", "np.exp(-z)", "np.exp(-z / 1)"), make) & before
+    assert (
+        not plan(folder, edit("shared_arrays_of_mine.py", "np.exp(-z)", "np.exp(-z / 1)"), make)
+        & before
+    )
     assert not plan(folder, edit("late_arrays_of_mine.py", "3.0", "3.00"), make) & before
     assert plan(folder, edit("other_arrays_of_mine.py", "1", "2"), make) == before
 
 
 #: how the estimator is made, and whether that is noticed; no input that is asked is near the edges
 MADE: dict[str, tuple[Callable[[Any], Any], bool]] = {
-    "an argument that acts on no input that is asked": (lambda module: module.Rule(edge=8.0).predict_proba, True),
+    "an argument that acts on no input that is asked": (
+        lambda module: module.Rule(edge=8.0).predict_proba,
+        True,
+    ),
     "a number of threads": (lambda module: module.Rule(n_jobs=2).predict_proba, False),
     "nothing": (lambda module: module.Rule().predict_proba, False),
 }

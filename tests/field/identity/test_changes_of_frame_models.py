@@ -98,7 +98,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def plan_module(folder: Path, texts: dict[str, str], make: Callable[[Any], Any], **options: Any) -> set[str]:
+def plan_module(
+    folder: Path, texts: dict[str, str], make: Callable[[Any], Any], **options: Any
+) -> set[str]:
     module = import_again(folder, texts, "rule_of_mine")
     try:
         return list_identities(plan_frame(make(module), FRAME[:4], FRAME, **options))
@@ -123,7 +125,10 @@ EDITS = {
         True,
     ),
     "a constant of its module": (edit("rule_of_mine.py", "LIMIT = 1.0", "LIMIT = 1.1"), True),
-    "a function that its module imports": (edit("shared_of_mine.py", "np.exp(-z)", "np.exp(-z / 1)"), True),
+    "a function that its module imports": (
+        edit("shared_of_mine.py", "np.exp(-z)", "np.exp(-z / 1)"),
+        True,
+    ),
     "its base in another module": (edit("shared_of_mine.py", "argmax(1)", "argmax(axis=1)"), True),
     "a module that it imports when it is called": (edit("late_of_mine.py", "1000", "1000.0"), True),
     "a module that it loads from a place": (edit("place_of_mine.py", "0.0", "0.00"), True),
@@ -146,7 +151,9 @@ def test_a_change_of_the_modules_of_an_estimator(change: str, folder: Path) -> N
 
 def search(module: Any) -> Any:
     """The user's function is a step within a pipeline within a search."""
-    steps = make_pipeline(FunctionTransformer(module.halve), DecisionTreeClassifier(max_depth=2, random_state=0))
+    steps = make_pipeline(
+        FunctionTransformer(module.halve), DecisionTreeClassifier(max_depth=2, random_state=0)
+    )
     return GridSearchCV(steps, {"decisiontreeclassifier__max_depth": [2]}, cv=2).fit(NUMBERS, KIND)
 
 
@@ -190,7 +197,9 @@ def fit_forest(**options: Any) -> Any:
 
 
 def fit_line(**options: Any) -> Any:
-    return make_pipeline(FunctionTransformer(np.log1p), LogisticRegression(**options)).fit(NUMBERS, KIND)
+    return make_pipeline(FunctionTransformer(np.log1p), LogisticRegression(**options)).fit(
+        NUMBERS, KIND
+    )
 
 
 #: an estimator of an installed package before and after, the explainer, and whether it is noticed
@@ -203,7 +212,12 @@ FITTED: dict[str, tuple[Callable[[], Any], Callable[[], Any], str, bool]] = {
         "tree_shap",
         True,
     ),
-    "the same forest by two threads": (fit_forest, lambda: fit_forest(n_jobs=2), "occlusion", False),
+    "the same forest by two threads": (
+        fit_forest,
+        lambda: fit_forest(n_jobs=2),
+        "occlusion",
+        False,
+    ),
     "another seed of a forest": (
         fit_forest,
         lambda: RandomForestClassifier(5, random_state=1).fit(NUMBERS, KIND),
@@ -212,14 +226,22 @@ FITTED: dict[str, tuple[Callable[[], Any], Callable[[], Any], str, bool]] = {
     ),
     "the same line again": (fit_line, fit_line, "occlusion", False),
     "another penalty": (fit_line, lambda: fit_line(C=0.01), "occlusion", True),
-    "words while it is fitted": (fit_line, lambda: fit_line(verbose=0, warm_start=True), "occlusion", False),
+    "words while it is fitted": (
+        fit_line,
+        lambda: fit_line(verbose=0, warm_start=True),
+        "occlusion",
+        False,
+    ),
 }
 
 
 @pytest.mark.parametrize("change", FITTED)
 def test_an_estimator_of_an_installed_package(change: str) -> None:
     first, second, explainer, noticed = FITTED[change]
-    before, after = (list_identities(plan_frame(make(), NUMBERS[:4], NUMBERS, explainer)) for make in (first, second))
+    before, after = (
+        list_identities(plan_frame(make(), NUMBERS[:4], NUMBERS, explainer))
+        for make in (first, second)
+    )
     assert (before != after) == noticed
 
 
@@ -227,7 +249,10 @@ def test_what_only_shows_values_changes_nothing(monkeypatch: pytest.MonkeyPatch)
     model = fit_line()
     before = list_identities(plan_frame(model, NUMBERS[:4], NUMBERS))
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    with np.printoptions(precision=2), pd.option_context("display.precision", 1, "display.max_rows", 2):
+    with (
+        np.printoptions(precision=2),
+        pd.option_context("display.precision", 1, "display.max_rows", 2),
+    ):
         assert list_identities(plan_frame(model, NUMBERS[:4], NUMBERS)) == before
 
 
@@ -250,7 +275,9 @@ def test_explainers_that_read_trees_count_by_their_maps(monkeypatch: pytest.Monk
     assert list_identities(plan_frame(grow(), NUMBERS[:4], NUMBERS, "tree_shap")) == before
 
 
-def test_a_model_of_frames_is_asked_for_every_category_and_for_copies_of_the_neighbourhood() -> None:
+def test_a_model_of_frames_is_asked_for_every_category_and_for_copies_of_the_neighbourhood() -> (
+    None
+):
     class Rule:
         classes_ = np.array(["no", "yes"])
 
@@ -273,6 +300,13 @@ def test_a_frame_of_numbers_alone_has_no_cells_to_ask_for() -> None:
     around = standfast.neighbourhoods.TableChanges({"income": "5%"})
     metric = standfast.metrics.MaxSensitivity(around, samples=2)
     found = standfast.evaluate(
-        grow(), "occlusion", NUMBERS[:4], {"m": metric}, reference=NUMBERS, sanity=False, controls=False, progress=False
+        grow(),
+        "occlusion",
+        NUMBERS[:4],
+        {"m": metric},
+        reference=NUMBERS,
+        sanity=False,
+        controls=False,
+        progress=False,
     )
     assert found.failures == []

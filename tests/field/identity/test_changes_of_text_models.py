@@ -63,9 +63,13 @@ def split_otherwise(tokenizer: Any) -> None:
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
 
 
-def plan(model: nn.Module | None = None, tokenizer: Any = None, around: Any = None, **options: Any) -> set[str]:
+def plan(
+    model: nn.Module | None = None, tokenizer: Any = None, around: Any = None, **options: Any
+) -> set[str]:
     reader = standfast.TextModel(
-        Bag().eval() if model is None else model, make_tokenizer() if tokenizer is None else tokenizer, **options
+        Bag().eval() if model is None else model,
+        make_tokenizer() if tokenizer is None else tokenizer,
+        **options,
     )
     return list_identities(plan_texts(reader, TEXTS, around))
 
@@ -82,7 +86,10 @@ TOKENIZERS: dict[str, tuple[Callable[[], Any], bool]] = {
     "a token more": (lambda: adjust(lambda t: t.add_tokens(["##zzz"])), True),
     "a special token more": (lambda: adjust(lambda t: t.add_special_tokens(["[NEW]"])), True),
     "how many tokens it reads": (lambda: adjust(lambda t: t.enable_truncation(64)), True),
-    "the token for padding": (lambda: adjust(lambda t: t.enable_padding(pad_id=0, pad_token="[UNK]")), True),
+    "the token for padding": (
+        lambda: adjust(lambda t: t.enable_padding(pad_id=0, pad_token="[UNK]")),
+        True,
+    ),
     "on which side it pads": (
         lambda: adjust(lambda t: t.enable_padding(direction="left", pad_id=1, pad_token="[PAD]")),
         False,
@@ -155,14 +162,18 @@ def test_a_change_of_a_vocabulary_of_whole_words(words: list[str], noticed: bool
     assert (plan(tokenizer=make_vectors(words)) != before) == noticed
 
 
-def test_a_tokenizer_of_transformers_counts_by_its_rules_and_not_by_where_it_is_from(tmp_path: Path) -> None:
+def test_a_tokenizer_of_transformers_counts_by_its_rules_and_not_by_where_it_is_from(
+    tmp_path: Path,
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         transformers = pytest.importorskip("transformers")
 
     def make(**options: Any) -> Any:
         special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
-        return transformers.PreTrainedTokenizerFast(tokenizer_object=make_tokenizer(), **special, **options)
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=make_tokenizer(), **special, **options
+        )
 
     before = plan(tokenizer=make())
     used = make()

@@ -48,7 +48,9 @@ def test_it_is_evaluated_and_has_an_identity(make: Callable[[], nn.Module]) -> N
     first, again = (standfast.Model(make(), bounds=(0.0, 1.0), device="cpu") for _ in range(2))
     digits = standfast.data.bundled("digits")[:2].inputs
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3)
-    results = standfast.evaluate(first, ["saliency"], digits, metric, sanity=False, controls=False, progress=False)
+    results = standfast.evaluate(
+        first, ["saliency"], digits, metric, sanity=False, controls=False, progress=False
+    )
     assert results.failures == []
     assert results.frame()["value"].is_finite().all()
     assert describe_model(first, {}) == describe_model(again, {})

@@ -91,12 +91,18 @@ def build():
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-def test_code_and_data_that_are_found_by_computed_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_and_data_that_are_found_by_computed_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What they change is seen in the answers."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "data").mkdir()
-    files = {"net_of_study.py": NETWORK, "plug_of_study.py": "FACTOR = 1.0\n", "data/factor.txt": "1.0"}
+    files = {
+        "net_of_study.py": NETWORK,
+        "plug_of_study.py": "FACTOR = 1.0\n",
+        "data/factor.txt": "1.0",
+    }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     write_study(tmp_path, '{function: "net_of_study:build"}')
@@ -132,7 +138,9 @@ def test_an_option_that_a_model_keeps_in_a_private_attribute(tmp_path: Path) -> 
     (tmp_path / "net_of_study.py").write_text(PRIVATE)
     identities = []
     for temperature in ("1.0", "1.0", "20.0"):
-        write_study(tmp_path, f'{{function: "net_of_study:build", options: {{temperature: {temperature}}}}}')
+        write_study(
+            tmp_path, f'{{function: "net_of_study:build", options: {{temperature: {temperature}}}}}'
+        )
         identities.append(list_identities(tmp_path))
     assert identities[0] == identities[1]
     assert not identities[1] & identities[2]

@@ -122,7 +122,9 @@ def test_a_module_imported_when_a_function_is_called_counts_before_and_after(
     assert "named_later" in read_own_modules()
 
 
-def test_modules_are_found_wherever_python_would_find_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_are_found_wherever_python_would_find_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As files, in packages, in folders that share a name on the path, and past what is no folder."""
     texts = {
         "beside/caller_on_path.py": """def call():
@@ -139,11 +141,14 @@ def test_modules_are_found_wherever_python_would_find_them(tmp_path: Path, monke
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    places = [str(tmp_path / place) for place in ("missing", "two/not_on_path.txt", "one", "two", "one")]
+    places = [
+        str(tmp_path / place) for place in ("missing", "two/not_on_path.txt", "one", "two", "one")
+    ]
     monkeypatch.setattr(sys, "path", [*places, *sys.path])
     monkeypatch.syspath_prepend(tmp_path / "beside")
     caller = importlib.import_module("caller_on_path")
-    monkeypatch.setattr(sys, "path", sys.path[1:])  # what lies beside the caller is not on the path any more
+    # what lies beside the caller is not on the path any more
+    monkeypatch.setattr(sys, "path", sys.path[1:])
     monkeypatch.setitem(sys.modules, "caller_on_path", caller)
     named = {name for name in read_own_modules() if "_on_path" in name}
     parts = {"package_on_path.inner", "shared_on_path.left", "shared_on_path.right"}
@@ -171,14 +176,19 @@ TYPED = {
     "a number": ("def f(x):\n    return x + 1", "def f(x):\n    return x + 2"),
     "a constant": ("P = 1\ndef f(x):\n    return x ** P", "P = 3\ndef f(x):\n    return x ** P"),
     "a pattern": (PATTERN, PATTERN.replace("'a'", "'b'")),
-    "a method": ("class f:\n    def g(self):\n        return 1", "class f:\n    def g(self):\n        return 2"),
+    "a method": (
+        "class f:\n    def g(self):\n        return 1",
+        "class f:\n    def g(self):\n        return 2",
+    ),
     "what a class encloses": (f"{ENCLOSED}f = make(1)", f"{ENCLOSED}f = make(2)"),
 }
 
 
 @pytest.mark.parametrize(("before", "after"), TYPED.values(), ids=TYPED)
 def test_code_without_a_text_counts_by_what_the_interpreter_knows(before: str, after: str) -> None:
-    first, again, second = (Description(make_module(text).f).digest for text in (before, before, after))
+    first, again, second = (
+        Description(make_module(text).f).digest for text in (before, before, after)
+    )
     assert first == again != second
 
 
@@ -237,10 +247,15 @@ neighbourhood: {table: {changes: {income: "5%", job: category}}}
 """
 
 
-def test_the_file_of_a_function_of_a_study_is_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_of_a_function_of_a_study_is_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     random = np.random.default_rng(0)
-    numbers = {"income": random.normal(3000, 500, 60).round(), "debt": random.normal(2000, 500, 60).round()}
+    numbers = {
+        "income": random.normal(3000, 500, 60).round(),
+        "debt": random.normal(2000, 500, 60).round(),
+    }
     frame = pd.DataFrame({**numbers, "job": random.choice(["clerk", "nurse", "farmer"], 60)})
     frame.loc[:3, "job"] = ["clerk", "nurse", "clerk", "nurse"]
     frame.to_csv(tmp_path / "rows.csv", index=False)

@@ -14,7 +14,8 @@ import standfast
 from standfast.study.guard import Guard, TorchFunctions
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # while torch compiles
+    # while torch compiles
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
     pytest.mark.filterwarnings("ignore:.*torch.jit.* is deprecated:DeprecationWarning"),
 ]
@@ -44,7 +45,9 @@ def measure(module: nn.Module) -> list[float]:
     model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
     explainers = ["saliency", "input_x_gradient"]
-    results = standfast.evaluate(model, explainers, INPUTS, metric, sanity=False, controls=False, progress=False)
+    results = standfast.evaluate(
+        model, explainers, INPUTS, metric, sanity=False, controls=False, progress=False
+    )
     assert results.failures == []
     return results.frame()["value"].to_list()
 
@@ -60,7 +63,9 @@ def test_a_mode_that_an_explainer_leaves_is_undone(form: str) -> None:
     guard = Guard(standfast.Model(module, bounds=(0.0, 1.0), device="cpu"), INPUTS[:1])
     assert guard.clean_up("none")
     module.train()
-    with pytest.warns(UserWarning, match=r"explainer 'culprit' has changed the model \(mode\); this was undone"):
+    with pytest.warns(
+        UserWarning, match=r"explainer 'culprit' has changed the model \(mode\); this was undone"
+    ):
         assert guard.clean_up("culprit")
     assert not any(part.training for part in module.modules())
     with warnings.catch_warnings():

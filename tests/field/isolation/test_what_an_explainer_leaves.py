@@ -93,7 +93,9 @@ def evaluate(explainers: dict[str, Any]) -> tuple[dict[str, list[float]], list[s
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.05), samples=3)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        results = standfast.evaluate(model, explainers, digits, metric, sanity=False, controls=False)
+        results = standfast.evaluate(
+            model, explainers, digits, metric, sanity=False, controls=False
+        )
     frame = results.samples.sort("sample")
     names = frame["explainer"].unique().to_list()
     values = {name: frame.filter(frame["explainer"] == name)["value"].to_list() for name in names}
@@ -112,7 +114,9 @@ def evaluate(explainers: dict[str, Any]) -> tuple[dict[str, list[float]], list[s
     ],
 )
 @pytest.mark.usefixtures("torch_as_before")
-def test_others_have_the_numbers_that_they_have_alone(culprit: Callable[..., Tensor], changed: str) -> None:
+def test_others_have_the_numbers_that_they_have_alone(
+    culprit: Callable[..., Tensor], changed: str
+) -> None:
     others = {"saliency": "saliency", "input_x_gradient": "input_x_gradient"}
     alone, _ = evaluate(others)
     together, warned = evaluate({"culprit": culprit, **others})
@@ -124,7 +128,14 @@ def test_others_have_the_numbers_that_they_have_alone(culprit: Callable[..., Ten
 
 def test_bundled_explainers_leave_nothing() -> None:
     functions = TorchFunctions(make_network())
-    evaluate({"integrated_gradients": "integrated_gradients", "lrp": "lrp", "deeplift": "deeplift", "lime": "lime"})
+    evaluate(
+        {
+            "integrated_gradients": "integrated_gradients",
+            "lrp": "lrp",
+            "deeplift": "deeplift",
+            "lime": "lime",
+        }
+    )
     assert functions.restore() == []
 
 
@@ -159,11 +170,15 @@ def test_an_explainer_that_changes_another_model_is_noticed_before_its_jobs() ->
                 second[3].weight.mul_(-1)  # type: ignore[operator, union-attr]
         return inputs
 
-    models = {name: standfast.Model(net, bounds=(0.0, 1.0)) for name, net in (("a", first), ("b", second))}
+    models = {
+        name: standfast.Model(net, bounds=(0.0, 1.0)) for name, net in (("a", first), ("b", second))
+    }
     options: dict[str, Any] = {"controls": False, "sanity": False, "progress": False}
     rows = torch.rand(4, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = standfast.evaluate(models, {"meddle": meddle}, rows, ["aopc"], **options)
     assert found.samples["model"].unique().to_list() == ["a"]
-    assert [(failure["model"], failure["explainer"]) for failure in found.failures] == [("b", "meddle")]
+    assert [(failure["model"], failure["explainer"]) for failure in found.failures] == [
+        ("b", "meddle")
+    ]

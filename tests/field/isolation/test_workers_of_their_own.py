@@ -70,7 +70,11 @@ def make_grid(names: list[str]) -> Grid:
         {"noise": Samples(inputs)},
         {"net": LoadedModel(model)},
         {name: own[name] if name in own else get(name) for name in names},
-        {"worst": WorstCase(standfast.LinfBall(0.1), search="random", budget=20, similarity="cosine")},
+        {
+            "worst": WorstCase(
+                standfast.LinfBall(0.1), search="random", budget=20, similarity="cosine"
+            )
+        },
         samples_per_job=2,
         device="cpu",
         paths=(str(Path(__file__).parent),),
@@ -106,7 +110,11 @@ def test_two_workers_give_others_the_numbers_that_they_have_alone(
     for name, values in alone.items():
         assert read_values(results, name) == values
     assert read_values(results, "poison") != alone["saliency"]
-    assert results.manifest["environment"]["isolated"] == {"poison": True, "poison again": True, "victim": True}
+    assert results.manifest["environment"]["isolated"] == {
+        "poison": True,
+        "poison again": True,
+        "victim": True,
+    }
 
 
 def test_one_process_does_bundled_explainers_first_and_says_that_others_share_it(
@@ -128,7 +136,9 @@ def test_one_process_does_bundled_explainers_first_and_says_that_others_share_it
     assert again.manifest["environment"]["isolated"] == {"poison": False, "victim": False}
 
 
-@pytest.mark.parametrize("environment", [{}, {"isolated": [1]}, {"isolated": {"victim": "yes"}}, None])
+@pytest.mark.parametrize(
+    "environment", [{}, {"isolated": [1]}, {"isolated": {"victim": "yes"}}, None]
+)
 def test_of_jobs_of_which_nothing_is_known_it_does_not_say_that_they_were_isolated(
     environment: dict[str, Any] | None, tmp_path: Path
 ) -> None:
@@ -164,7 +174,9 @@ class OfPlugIn:
         return inputs
 
 
-@pytest.mark.parametrize("function", [take_power, lambda module, inputs, targets: inputs, OfPlugIn()])
+@pytest.mark.parametrize(
+    "function", [take_power, lambda module, inputs, targets: inputs, OfPlugIn()]
+)
 def test_code_of_others_is_isolated(function: Any) -> None:
     assert not Description(from_callable(function)).bundled
     assert not Description(get("randomised", explainer=from_callable(function))).bundled

@@ -27,11 +27,15 @@ def evaluate_sure_model(inputs: torch.Tensor) -> Results:
         network[1].bias.copy_(torch.tensor([3.0, 0, 0]))
     model = standfast.Model(network, bounds=(0.0, 1.0), device="cpu")
     explainers = ["saliency", "input_x_gradient"]
-    return standfast.evaluate(model, explainers, inputs, ["c_eval"], sanity=False, controls=(), progress=False)
+    return standfast.evaluate(
+        model, explainers, inputs, ["c_eval"], sanity=False, controls=(), progress=False
+    )
 
 
 def test_c_eval_finds_no_change_of_the_class() -> None:
-    results = evaluate_sure_model(torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(0)))
+    results = evaluate_sure_model(
+        torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    )
     frame = results.frame()
     assert frame["status"].to_list() == ["ok"] * 6
     assert frame["value"].to_list() == [None] * 6
@@ -49,10 +53,20 @@ def test_an_option_of_quantus_does_not_fit(tmp_path: Path) -> None:
     model = standfast.Model(network, bounds=(0.0, 1.0), device="cpu")
     metric = standfast.metrics.get("quantus:FaithfulnessCorrelation")
     rows = torch.rand(4, 7)
-    results = standfast.evaluate(model, ["saliency"], rows, [metric], sanity=False, controls=(), progress=False)
+    results = standfast.evaluate(
+        model, ["saliency"], rows, [metric], sanity=False, controls=(), progress=False
+    )
     reason = "'subset_size' must be smaller than input size. [224 >= 7]"
-    assert f"Not counted for saliency: 4 samples with NaN or infinity: ValueError: {reason}" in read_words(results)
-    page = results.to_html(tmp_path / "report.html").read_text().replace("&#39;", "'").replace("&gt;", ">")
+    assert (
+        f"Not counted for saliency: 4 samples with NaN or infinity: ValueError: {reason}"
+        in read_words(results)
+    )
+    page = (
+        results.to_html(tmp_path / "report.html")
+        .read_text()
+        .replace("&#39;", "'")
+        .replace("&gt;", ">")
+    )
     assert f"<li>quantus:FaithfulnessCorrelation: ValueError: {reason}</li>" in page
 
 
@@ -69,7 +83,9 @@ def test_a_cell_with_a_number_needs_no_reason(builder: Builder) -> None:
     builder.worst("random", GOOD, status=skipped)
     builder.extra["controls"] = ["random"]
     results = builder.found()
-    sentences = [sentence for sentence in read_words(results).split(". ") if "Not counted" in sentence]
+    sentences = [
+        sentence for sentence in read_words(results).split(". ") if "Not counted" in sentence
+    ]
     assert len(sentences) == 1
     assert "Not counted for constant: 12 samples whose map has nothing to compare" in sentences[0]
     long = read_words(results, verbose=True)
@@ -78,6 +94,11 @@ def test_a_cell_with_a_number_needs_no_reason(builder: Builder) -> None:
 
 
 def test_one_of_several_reasons_is_said(builder: Builder) -> None:
-    builder.worst("a", GOOD, status=["nonfinite"] * 12, more={"failure": ["first"] * 5 + ["second"] * 4 + [None] * 3})
+    builder.worst(
+        "a",
+        GOOD,
+        status=["nonfinite"] * 12,
+        more={"failure": ["first"] * 5 + ["second"] * 4 + [None] * 3},
+    )
     words = read_words(builder.found())
     assert "12 samples with NaN or infinity: first (and 1 other reason)" in words

@@ -20,7 +20,9 @@ ROWS = torch.tensor([[0.6, 0.3, 0.1]])
 
 def make_model(weight: float) -> standfast.Model:
     layer = nn.Linear(3, 2)
-    layer.load_state_dict({"weight": torch.tensor([[0.0, 0, 0], [weight, -2, 1]]), "bias": torch.zeros(2)})
+    layer.load_state_dict(
+        {"weight": torch.tensor([[0.0, 0, 0], [weight, -2, 1]]), "bias": torch.zeros(2)}
+    )
     return standfast.Model(layer, bounds=(0.0, 1.0), device="cpu")
 
 
@@ -46,8 +48,12 @@ def test_a_card_has_the_digests_of_its_manifest(tmp_path: Path) -> None:
     (model,) = given["models"].values()
     assert digests["model"] == model["digest"]
     assert digests["data"] == tensor_digest(ROWS)
-    assert digests["retrained models"] == digest([about["digest"] for about in again["models"].values()])
-    assert digests["software"].startswith(f"standfast {importlib.metadata.version('standfast')}, python 3.")
+    assert digests["retrained models"] == digest(
+        [about["digest"] for about in again["models"].values()]
+    )
+    assert digests["software"].startswith(
+        f"standfast {importlib.metadata.version('standfast')}, python 3."
+    )
     assert f"torch {torch.__version__}" in digests["software"]
     page = found.to_html(tmp_path / "card.html").read_text()
     footer = page[page.index("<footer>") :]

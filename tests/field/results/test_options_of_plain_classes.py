@@ -13,4 +13,6 @@ from standfast.evidence.repetition import _find_changes
 def test_what_is_stored_of_an_explainer_may_be_anything(stored: Any) -> None:
     manifest = {"explainers": {"own": stored}}
     assert _find_changes(manifest, manifest) == ()
-    assert _find_changes(manifest, {"explainers": {"own": "own:Other"}}) == ("explainers 'own': other options",)
+    assert _find_changes(manifest, {"explainers": {"own": "own:Other"}}) == (
+        "explainers 'own': other options",
+    )

@@ -24,7 +24,13 @@ def explain(explainer: Any, **options: Any) -> standfast.reason_cards.ReasonCard
     layer = nn.Linear(4, 2)
     layer.load_state_dict({"weight": torch.tensor([[0.0] * 4, WEIGHTS]), "bias": torch.zeros(2)})
     model = standfast.Model(layer, bounds=(0.0, 1.0), device="cpu")
-    fields: dict[str, Any] = {"top": 2, "draws": 50, "measurement": LinfBall(0.01), "progress": False, **options}
+    fields: dict[str, Any] = {
+        "top": 2,
+        "draws": 50,
+        "measurement": LinfBall(0.01),
+        "progress": False,
+        **options,
+    }
     return standfast.reasons(model, explainer, ROWS, **fields)
 
 
@@ -40,7 +46,13 @@ def test_an_explainer_that_declares_none_does_not_speak_for_the_answer(tmp_path:
     page = found.to_html(tmp_path / "card.html").read_text()
     assert 'class="size"' in page
     assert not any(
-        text in page for text in ('rect class="for"', 'rect class="against"', "red, to the right", "with its sign")
+        text in page
+        for text in (
+            'rect class="for"',
+            'rect class="against"',
+            "red, to the right",
+            "with its sign",
+        )
     )
 
 
@@ -48,7 +60,10 @@ def test_an_explainer_with_signs_speaks_for_and_against(tmp_path: Path) -> None:
     found = explain("input_x_gradient")
     words = describe_card(found.card())
     assert found.card().has_signs is True
-    assert [reason.speaks.split()[3:5] for reason in words.holding] == [["speaks", "for"], ["speaks", "against"]]
+    assert [reason.speaks.split()[3:5] for reason in words.holding] == [
+        ["speaks", "for"],
+        ["speaks", "against"],
+    ]
     assert "with the same sign" in words.summary
     assert 'rect class="against"' in found.to_html(tmp_path / "card.html").read_text()
 
@@ -92,7 +107,9 @@ def test_an_explainer_that_never_shows_what_speaks_against_is_noted() -> None:
     assert not any("no signs" in note for note in card.notes)
 
 
-def test_results_that_were_stored_without_a_declaration_are_judged_by_what_is_seen(tmp_path: Path) -> None:
+def test_results_that_were_stored_without_a_declaration_are_judged_by_what_is_seen(
+    tmp_path: Path,
+) -> None:
     explain("saliency", out=tmp_path / "cards")
     path = tmp_path / "cards" / "given" / "manifest.json"
     content = json.loads(path.read_text())

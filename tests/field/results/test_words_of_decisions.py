@@ -28,7 +28,10 @@ RULE = "P(default) > 0.35"
         (f" declined ,else  approved :{RULE} ", ("approved", "declined")),
         (f"Declined, Else Approved: {RULE}", ("Approved", "Declined")),
         (f"sent, elsewhere: {RULE}", ("not sent, elsewhere", "sent, elsewhere")),
-        ("see below: declined: P(a: P(b) > 1) < 0.5", ("not see below: declined", "see below: declined")),
+        (
+            "see below: declined: P(a: P(b) > 1) < 0.5",
+            ("not see below: declined", "see below: declined"),
+        ),
     ],
 )
 def test_a_rule_says_what_its_sides_are_called(text: str, answers: tuple[str, str]) -> None:
@@ -56,7 +59,9 @@ def test_names_of_sides_are_no_part_of_what_a_job_is_known_by() -> None:
         (RULE, {"made": 3}, "what a side is called"),
     ],
 )
-def test_a_side_without_a_name_is_one_clear_sentence(text: str, options: dict[str, Any], message: str) -> None:
+def test_a_side_without_a_name_is_one_clear_sentence(
+    text: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ArgumentError) as error:
         Decision(text, **options)
     assert message in str(error.value)
@@ -73,14 +78,20 @@ def applicants() -> Any:
     """A classifier that declines some applicants, and the applicants."""
     pd = pytest.importorskip("pandas")
     linear_model = pytest.importorskip("sklearn.linear_model")
-    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(80, 3)), columns=["income", "debt", "age"])
-    labels = np.where(frame["income"] * 3 - frame["debt"] * 2 + frame["age"] > 0, "repaid", "default")
+    frame = pd.DataFrame(
+        np.random.default_rng(0).normal(size=(80, 3)), columns=["income", "debt", "age"]
+    )
+    labels = np.where(
+        frame["income"] * 3 - frame["debt"] * 2 + frame["age"] > 0, "repaid", "default"
+    )
     return linear_model.LogisticRegression().fit(frame, labels), frame, labels
 
 
 def explain(model: Any, inputs: Any, **options: Any) -> standfast.reason_cards.ReasonCards:
     explainer = options.pop("explainer", "kernel_shap:samples=64")
-    return standfast.reasons(model, explainer, inputs, draws=3, top=1, alone=False, progress=False, **options)
+    return standfast.reasons(
+        model, explainer, inputs, draws=3, top=1, alone=False, progress=False, **options
+    )
 
 
 def test_a_card_calls_the_decision_as_its_user_does(applicants: Any, tmp_path: Path) -> None:
@@ -105,18 +116,24 @@ def test_sides_of_a_threshold_have_the_names_of_the_classes(applicants: Any) -> 
     if not hasattr(selection, "FixedThresholdClassifier"):
         pytest.skip("this scikit-learn has no classifiers with thresholds of their own")
     model, frame, labels = applicants
-    strict = selection.FixedThresholdClassifier(model, threshold=0.8, pos_label="repaid").fit(frame, labels)
+    strict = selection.FixedThresholdClassifier(model, threshold=0.8, pos_label="repaid").fit(
+        frame, labels
+    )
     cards = explain(strict, frame.iloc[:4], reference=frame)
     assert [card.answer for card in cards] == strict.predict(frame.iloc[:4]).tolist()
 
 
-def explain_linear(task: Task, weight: list[list[float]], **options: Any) -> standfast.reason_cards.ReasonCards:
+def explain_linear(
+    task: Task, weight: list[list[float]], **options: Any
+) -> standfast.reason_cards.ReasonCards:
     """The card of one row by a linear layer."""
     layer = nn.Linear(2, len(weight))
     layer.load_state_dict({"weight": torch.tensor(weight), "bias": torch.zeros(len(weight))})
     model = standfast.Model(layer, bounds=(0.0, 1.0), task=task, device="cpu")
     inputs = options.pop("inputs", torch.tensor([[0.6, 0.3]]))
-    return explain(model, inputs, explainer="input_x_gradient", measurement=LinfBall(0.01), **options)
+    return explain(
+        model, inputs, explainer="input_x_gradient", measurement=LinfBall(0.01), **options
+    )
 
 
 def name_rows(*classes: str) -> standfast.data.Dataset:
@@ -133,7 +150,9 @@ def test_sides_of_one_number_have_the_names_of_the_data() -> None:
 @pytest.mark.parametrize(("target", "label"), [(None, "cat"), (2, "dog")])
 def test_a_card_names_the_label_that_is_explained(target: int | None, label: str) -> None:
     weight = [[-3.0, 1.0], [5.0, 1.0], [2.0, 1.0]]
-    named = explain_linear(MultiLabel(), weight, inputs=name_rows("bird", "cat", "dog"), targets=target)
+    named = explain_linear(
+        MultiLabel(), weight, inputs=name_rows("bird", "cat", "dog"), targets=target
+    )
     number = ["bird", "cat", "dog"].index(label)
     share = torch.tensor(weight[number]).dot(torch.tensor([0.6, 0.3])).sigmoid().item()
     assert f"Decision: label {label} (probability {100 * share:.0f}%)" in named.to_text()

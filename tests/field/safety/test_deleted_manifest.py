@@ -24,7 +24,9 @@ def make_grid(radius: float = 0.1) -> Grid:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
-    samples = Samples(torch.rand(24, 1, 4, 4, generator=torch.Generator().manual_seed(1)), None, (0.0, 1.0))
+    samples = Samples(
+        torch.rand(24, 1, 4, 4, generator=torch.Generator().manual_seed(1)), None, (0.0, 1.0)
+    )
     return Grid(
         data={"x": samples},
         models={"m": LoadedModel(model)},
@@ -58,14 +60,18 @@ def test_finished_jobs_are_found_without_the_manifest(results: Path) -> None:
 
 def test_the_advice_is_to_delete_it_where_that_is_true(results: Path) -> None:
     (results / "manifest.json").write_text("{")
-    with pytest.raises(DamagedFileError, match="Delete it and run the study again: finished jobs are kept"):
+    with pytest.raises(
+        DamagedFileError, match="Delete it and run the study again: finished jobs are kept"
+    ):
         Store(results).manifest()
     (results / "manifest.json").unlink()
     assert count_earlier(results) == (5, 5)
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"schema": 2, "sizes": 3}'])
-def test_the_advice_is_to_restore_it_where_nothing_tells_the_sizes(results: Path, content: str | None) -> None:
+def test_the_advice_is_to_restore_it_where_nothing_tells_the_sizes(
+    results: Path, content: str | None
+) -> None:
     (results / "manifest.json").write_text("{")
     if content is None:
         (results / "sizes.json").unlink()

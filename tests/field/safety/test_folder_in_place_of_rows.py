@@ -17,7 +17,9 @@ def test_results_are_read_and_the_folder_is_named(tmp_path: Path) -> None:
     model = standfast.Model(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu")
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
     options = {"sanity": False, "controls": False, "progress": False}
-    before = standfast.evaluate(model, ["saliency"], torch.rand(3, 4), metric, out=tmp_path, **options)
+    before = standfast.evaluate(
+        model, ["saliency"], torch.rand(3, 4), metric, out=tmp_path, **options
+    )
     rows = tmp_path / "compact" / "jobs.parquet"
     rows.unlink(missing_ok=True)
     rows.mkdir(parents=True)

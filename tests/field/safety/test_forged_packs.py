@@ -43,7 +43,9 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "pack"
 
 
-def forge(pack: Path, to: Path, change: Callable[[dict[str, bytes], dict[str, Any]], object]) -> dict[str, str]:
+def forge(
+    pack: Path, to: Path, change: Callable[[dict[str, bytes], dict[str, Any]], object]
+) -> dict[str, str]:
     """The problems of a copy in which the contents of files, or of `evidence.json`, were changed and sealed again."""
     shutil.copytree(pack, to)
     about = json.loads((pack / "evidence.json").read_text())
@@ -53,8 +55,12 @@ def forge(pack: Path, to: Path, change: Callable[[dict[str, bytes], dict[str, An
         (to / name).unlink()
     for name, content in contents.items():
         (to / name).write_bytes(content)
-    about["files"] = {n: {"sha256": hashlib.sha256(c).hexdigest(), "bytes": len(c)} for n, c in contents.items()}
-    (to / "evidence.json").write_bytes(_seal({key: value for key, value in about.items() if key != "seal"}))
+    about["files"] = {
+        n: {"sha256": hashlib.sha256(c).hexdigest(), "bytes": len(c)} for n, c in contents.items()
+    }
+    (to / "evidence.json").write_bytes(
+        _seal({key: value for key, value in about.items() if key != "seal"})
+    )
     return verify_pack(to).problems
 
 
@@ -94,23 +100,41 @@ def drop_a_row(contents: dict[str, bytes], about: dict[str, Any]) -> None:
 FORGERIES: dict[str, tuple[Callable[[dict[str, bytes], dict[str, Any]], object], str]] = {
     "outcome": (lambda contents, about: about.update(outcome="pass"), "evidence.json"),
     "no outcome": (lambda contents, about: about.update(outcome=None), "evidence.json"),
-    "digests of models": (lambda contents, about: about["results"].update(models={"lenet": "0"}), "evidence.json"),
-    "number of failed jobs": (lambda contents, about: about["results"].update(failed=7), "evidence.json"),
+    "digests of models": (
+        lambda contents, about: about["results"].update(models={"lenet": "0"}),
+        "evidence.json",
+    ),
+    "number of failed jobs": (
+        lambda contents, about: about["results"].update(failed=7),
+        "evidence.json",
+    ),
     "values of samples": (change_value, "samples.parquet"),
     "a sample": (drop_a_sample, "samples.parquet"),
-    "no samples": (lambda contents, about: contents.update({"samples.parquet": b""}), "samples.parquet"),
-    "no file of samples": (lambda contents, about: contents.pop("samples.parquet"), "samples.parquet"),
+    "no samples": (
+        lambda contents, about: contents.update({"samples.parquet": b""}),
+        "samples.parquet",
+    ),
+    "no file of samples": (
+        lambda contents, about: contents.pop("samples.parquet"),
+        "samples.parquet",
+    ),
     "a word of the summary": (change_verdict, "summary.csv"),
     "a number of the summary": (change_median, "summary.csv"),
     "a row of the summary": (drop_a_row, "summary.csv"),
-    "no text in the summary": (lambda contents, about: contents.update({"summary.csv": b"\xff"}), "summary.csv"),
+    "no text in the summary": (
+        lambda contents, about: contents.update({"summary.csv": b"\xff"}),
+        "summary.csv",
+    ),
     "no file of the summary": (lambda contents, about: contents.pop("summary.csv"), "summary.csv"),
 }
 
 
 @pytest.mark.parametrize(("change", "file"), FORGERIES.values(), ids=FORGERIES)
 def test_what_contradicts_the_jobs_is_found(
-    change: Callable[[dict[str, bytes], dict[str, Any]], object], file: str, pack: Path, tmp_path: Path
+    change: Callable[[dict[str, bytes], dict[str, Any]], object],
+    file: str,
+    pack: Path,
+    tmp_path: Path,
 ) -> None:
     assert list(forge(pack, tmp_path / "pack", change)) == [file]
 
@@ -127,16 +151,25 @@ def test_the_order_of_columns_and_the_last_bits_are_no_forgery(pack: Path, tmp_p
         rows = read_rows(contents)
         contents["samples.parquet"] = write_rows(rows.select(reversed(rows.columns)))
         table = pl.read_csv(io.BytesIO(contents["summary.csv"]))
-        contents["summary.csv"] = table.with_columns(pl.col("value") * (1 + 1e-13)).write_csv().encode()
+        contents["summary.csv"] = (
+            table.with_columns(pl.col("value") * (1 + 1e-13)).write_csv().encode()
+        )
 
     assert forge(pack, tmp_path / "pack", change) == {}
 
 
 def test_what_needs_arrays_is_said(tmp_path: Path) -> None:
-    study = {**STUDY, "samples": 4, "metrics": [{"corruption_curve": {"samples": 2}}, "seed_agreement"]}
+    study = {
+        **STUDY,
+        "samples": 4,
+        "metrics": [{"corruption_curve": {"samples": 2}}, "seed_agreement"],
+    }
     study.pop("requirements")
     standfast.run_study(study, tmp_path / "results", progress=False)
-    small, whole = (make_pack(tmp_path / "results", tmp_path / name, name == "whole") for name in ("small", "whole"))
+    small, whole = (
+        make_pack(tmp_path / "results", tmp_path / name, name == "whole")
+        for name in ("small", "whole")
+    )
     assert (small.fine, len(small.uncheckable)) == (True, 1)
     assert small.uncheckable[0].startswith("corruption_curve")
     assert (whole.fine, whole.uncheckable) == (True, ())

@@ -57,7 +57,11 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 class Bag(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.head = nn.Embedding(5161, 8), nn.Linear(8, 2)  # as many as `word_vectors` has
+        # as many as `word_vectors` has
+        self.words, self.head = (
+            nn.Embedding(5161, 8),
+            nn.Linear(8, 2),
+        )
 
     def forward(self, ids: Tensor, present: Tensor) -> Tensor:
         return self.head((self.words(ids) * present[..., None]).sum(1))
@@ -96,7 +100,9 @@ def test_long_words_stay_and_others_change() -> None:
     rows = encode(f"nice {PICTURE} film")
     region = Typos(rate=0.5).around(rows)
     points = torch.full((1, 3), 0.99, dtype=torch.float64)
-    changed = [decode_word(code).text for code in region.perturb(points, torch.tensor([0]))[0].tolist()]
+    changed = [
+        decode_word(code).text for code in region.perturb(points, torch.tensor([0]))[0].tolist()
+    ]
     assert changed[1] == PICTURE
     assert changed[0] != "nice"
     assert changed[2] != "film"
@@ -136,7 +142,10 @@ def test_rows_that_one_long_text_makes_wide_are_refused() -> None:
     words = split_words("a dull film")
     with pytest.raises(ArgumentError) as error:
         encode_texts([words * 20_000, *[words] * 2_500])  # 1.2 GB for 0.6 million letters
-    assert (error.value.argument, error.value.got) == ("texts", "2,501 texts, of which one has 60,000 words")
+    assert (error.value.argument, error.value.got) == (
+        "texts",
+        "2,501 texts, of which one has 60,000 words",
+    )
     assert encode_texts([words * 200, *[words] * 2_500]).shape == (2_501, 600)
 
 

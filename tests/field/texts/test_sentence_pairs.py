@@ -34,7 +34,9 @@ PAIRS: dict[str, list[Any]] = {
 def test_pairs_are_refused_with_the_way_that_takes_them(pairs: list[Any]) -> None:
     torch.manual_seed(0)
     model = standfast.TextModel(Bag(), standfast.data.word_vectors(), device="cpu")
-    with pytest.raises(ArgumentError, match=r"no pairs of sentences \(TransformersText\(model\)\.embed") as error:
+    with pytest.raises(
+        ArgumentError, match=r"no pairs of sentences \(TransformersText\(model\)\.embed"
+    ) as error:
         model.logits(pairs)
     assert "token_types" in str(error.value)
     with pytest.raises(ArgumentError, match="no pairs of sentences"):

@@ -63,7 +63,9 @@ def test_the_rest_is_evaluated_as_without_them(model: Any) -> None:
     assert not found.failures
     long = [text for place, text in enumerate(TEXTS) if place not in SHORT]
     alone = standfast.evaluate(model, EXPLAINERS, long, make_metrics(), progress=False)
-    frame, expected = (each.samples.filter(each.samples["metric"] != "sanity") for each in (found, alone))
+    frame, expected = (
+        each.samples.filter(each.samples["metric"] != "sanity") for each in (found, alone)
+    )
     skipped = frame.filter(frame["sample"].is_in(SHORT))
     assert set(skipped["status"]) == {"degenerate"}
     assert skipped["value"].null_count() == len(skipped)
@@ -76,7 +78,9 @@ def test_the_rest_is_evaluated_as_without_them(model: Any) -> None:
 
 
 def test_the_checks_of_explainers_and_the_report(model: Any, tmp_path: Path) -> None:
-    found = standfast.evaluate(model, ["occlusion", "kernel_shap:samples=20"], TEXTS, "aopc", progress=False)
+    found = standfast.evaluate(
+        model, ["occlusion", "kernel_shap:samples=20"], TEXTS, "aopc", progress=False
+    )
     assert not found.failures  # the checks compare samples with each other, and are one job for all
     assert found.sanity
     assert "3 samples whose map has nothing to compare" in found.to_text(verbose=True)
@@ -85,9 +89,13 @@ def test_the_checks_of_explainers_and_the_report(model: Any, tmp_path: Path) -> 
 
 
 def test_texts_that_are_all_short(model: Any) -> None:
-    with pytest.raises(ArgumentError, match="a text of at least 3 words, which .*, got texts of at most 2"):
+    with pytest.raises(
+        ArgumentError, match="a text of at least 3 words, which .*, got texts of at most 2"
+    ):
         standfast.evaluate(model, "occlusion", ["great", "dull film"], "aopc", progress=False)
-    assert [len(pairs) for pairs in standfast.explain(model, "occlusion", ["great", "dull film"])] == [1, 2]
+    assert [
+        len(pairs) for pairs in standfast.explain(model, "occlusion", ["great", "dull film"])
+    ] == [1, 2]
 
 
 def test_a_metric_alone(model: Any) -> None:

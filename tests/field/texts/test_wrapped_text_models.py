@@ -22,7 +22,8 @@ class Decoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, 8)
-        self.positions = nn.Embedding(8, 8)  # a second layer of embeddings, so that the first one must be told
+        # a second layer of embeddings, so that the first one must be told
+        self.positions = nn.Embedding(8, 8)
         self.head = nn.Linear(8, 2)
         self.config = SimpleNamespace(id2label={0: "dull", 1: "great"}, max_position_embeddings=64)
 
@@ -74,13 +75,17 @@ def test_a_wrapper_changes_no_logits(wrap: Any) -> None:
     wrapped = standfast.TextModel(wrap(network), vocabulary, device="cpu")
     ids = [torch.tensor([vocabulary.find_words(text)[0]]) for text in TEXTS]
     with torch.no_grad():
-        expected = torch.cat([network(row, attention_mask=torch.ones_like(row)).logits for row in ids])
+        expected = torch.cat(
+            [network(row, attention_mask=torch.ones_like(row)).logits for row in ids]
+        )
     assert torch.allclose(wrapped.logits(TEXTS), expected, atol=1e-5)
     assert wrapped.classes == alone.classes == ("dull", "great")
     (map_of_wrapped,) = standfast.explain(wrapped, "saliency", TEXTS[:1], 1)
     (map_of_network,) = standfast.explain(alone, "saliency", TEXTS[:1], 1)
     assert [word for word, _ in map_of_wrapped] == TEXTS[0].split()
-    assert [value for _, value in map_of_wrapped] == pytest.approx([value for _, value in map_of_network], abs=1e-6)
+    assert [value for _, value in map_of_wrapped] == pytest.approx(
+        [value for _, value in map_of_network], abs=1e-6
+    )
 
 
 def test_how_the_mask_is_given() -> None:
@@ -118,7 +123,9 @@ def test_gpt2_compiled_and_in_an_adapter() -> None:
     raw = tokenizers.Tokenizer(tokenizers.models.BPE())
     raw.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=400, special_tokens=["<end>"], initial_alphabet=alphabet)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=400, special_tokens=["<end>"], initial_alphabet=alphabet
+    )
     raw.train_from_iterator(TEXTS * 5, trainer)
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=raw, eos_token="<end>", pad_token="<end>", model_max_length=64

@@ -78,18 +78,28 @@ def explainer(name: str) -> Explainer:
 #: counts that change nothing in the example of a metric, and why
 IDLE = {
     ("attribution_attack", "restarts"): "the best of more restarts may be the same",
-    ("data_sensitivity_consistency", "resamples"): "of the interval of a whole data set, in the report",
-    ("parameter_sensitivity_consistency", "resamples"): "of the interval of a whole data set, in the report",
+    (
+        "data_sensitivity_consistency",
+        "resamples",
+    ): "of the interval of a whole data set, in the report",
+    (
+        "parameter_sensitivity_consistency",
+        "resamples",
+    ): "of the interval of a whole data set, in the report",
 }
 
 
 def counts(kind: Any) -> list[str]:
     """Options that are whole numbers of things to do: not seeds, not switches."""
     fields = [f.name for f in dataclasses.fields(kind) if f.init]
-    return [name for name in fields if type(getattr(kind, name)) is int and name not in ("seed", "norm")]
+    return [
+        name for name in fields if type(getattr(kind, name)) is int and name not in ("seed", "norm")
+    ]
 
 
-@pytest.mark.parametrize(("name", "option"), [(name, option) for name in METRICS for option in counts(example(name))])
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option) for name in METRICS for option in counts(example(name))]
+)
 def test_no_count_of_a_metric_is_ignored(name: str, option: str) -> None:
     one = example(name)
     if (name, option) in IDLE or not one.has_effect(option, one.options()):
@@ -99,7 +109,9 @@ def test_no_count_of_a_metric_is_ignored(name: str, option: str) -> None:
     for metric in (one, two):
         watched = Watched()
         result = metric(model(watched.module), "input_x_gradient", inputs())
-        numbers = {n: v.tolist() for n, v in vars(result).items() if isinstance(v, Tensor) and v.ndim == 1}
+        numbers = {
+            n: v.tolist() for n, v in vars(result).items() if isinstance(v, Tensor) and v.ndim == 1
+        }
         found.append((sum(watched.rows), repr(numbers)))
     assert found[0] != found[1]
 
@@ -141,7 +153,8 @@ def test_a_metric_in_a_neighbourhood_looks_both_ways(name: str) -> None:
     watched, x = Watched(keep=True), torch.full((1, 1, 8, 8), 0.5)
     metric(model(watched.module), "input_x_gradient", x)
     first = torch.cat(watched.seen)[:, 0]
-    steps = (first - 0.5)[(first != 0.5).flatten(1).any(1)][:10]  # the first draws; later ones follow the event
+    # the first draws; later ones follow the event
+    steps = (first - 0.5)[(first != 0.5).flatten(1).any(1)][:10]
     assert len(steps) == 10
     assert_two_sided(steps.flatten(), 640)
 
@@ -196,7 +209,9 @@ def test_a_perturbed_input_that_flips_does_not_either(name: str) -> None:
 
         def forward(self, x: Tensor) -> Tensor:
             out = self.net(x)
-            return torch.cat([out[:, :2] + 50 * (x.flatten(1).mean(1, keepdim=True) - 0.5), out[:, 2:]], 1)
+            return torch.cat(
+                [out[:, :2] + 50 * (x.flatten(1).mean(1, keepdim=True) - 0.5), out[:, 2:]], 1
+            )
 
     metric, network, x = example(name), model(Fickle()), inputs()
     result = metric(network, "input_x_gradient", x)

@@ -35,13 +35,22 @@ with warnings.catch_warnings():
     quantus = pytest.importorskip("quantus")
 
 #: small settings, where a metric has such an option
-SMALL = {"nr_samples": 3, "nr_runs": 4, "subset_size": 8, "patch_size": 4, "nr_steps": 4, "n_perturb_samples": 3}
+SMALL = {
+    "nr_samples": 3,
+    "nr_runs": 4,
+    "subset_size": 8,
+    "patch_size": 4,
+    "nr_steps": 4,
+    "n_perturb_samples": 3,
+}
 NAMES = peer_names("captum") + peer_names("quantus")
 
 
 def small(name: str, **more: Any) -> PeerMetric:
     known = {field.name for field in dataclasses.fields(peer_class(name))}
-    metric = standfast.metrics.get(name, **{key: value for key, value in SMALL.items() if key in known}, **more)
+    metric = standfast.metrics.get(
+        name, **{key: value for key, value in SMALL.items() if key in known}, **more
+    )
     assert isinstance(metric, PeerMetric)
     return metric
 
@@ -110,8 +119,12 @@ def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
 def test_captum_has_its_own_values() -> None:
     network, x = model(), rand()
     module = network.module.eval()
-    sensitivity = standfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
-    infidelity = standfast.metrics.get("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
+    sensitivity = standfast.metrics.get(
+        "captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7
+    )
+    infidelity = standfast.metrics.get(
+        "captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True
+    )
     found = [metric(network, "input_x_gradient", x).value for metric in (sensitivity, infidelity)]
 
     def explain(inputs: Any) -> tuple[Tensor]:
@@ -131,17 +144,21 @@ def test_captum_has_its_own_values() -> None:
         assert found[0][row].item() == pytest.approx(float(largest), rel=1e-5)
         maps = torch.as_tensor(gradient(module, one, target))
         settings = {"target": target, "n_perturb_samples": 7, "normalize": True}
-        lost = alone(one, partial(captum.metrics.infidelity, module, perturb, one, maps, **settings))
+        lost = alone(
+            one, partial(captum.metrics.infidelity, module, perturb, one, maps, **settings)
+        )
         assert found[1][row].item() == pytest.approx(float(lost), rel=1e-5)
 
 
 def test_ours_and_captum_s_max_sensitivity_are_the_same_number() -> None:
     """Away from the bounds both draw from the whole ball, and a sample's stream begins with the same numbers."""
     network, x = model(), rand() * 0.6 + 0.2
-    theirs = standfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10)(
+    theirs = standfast.metrics.get(
+        "captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10
+    )(network, "saliency", x)
+    ours = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=10, normalise=True)(
         network, "saliency", x
     )
-    ours = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=10, normalise=True)(network, "saliency", x)
     assert torch.allclose(theirs.value, ours.value.double(), rtol=1e-5)
 
 
@@ -149,7 +166,9 @@ def test_ours_and_captum_s_max_sensitivity_are_the_same_number() -> None:
 def test_every_metric_meets_the_contract(name: str) -> None:
     """Batch size, order and the other samples do not matter; generators, inputs and the module stay unchanged."""
     metric, x, network = small(name), rand(), model()
-    before, states = x.clone(), (torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate())  # noqa: NPY002
+    before = x.clone()
+    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002
+    states = (torch.random.get_rng_state(), numpy_state, random.getstate())
     whole = metric(network, "input_x_gradient", x)
     assert torch.equal(metric(model(batch_size=16), "input_x_gradient", x).value, whole.value)
     assert torch.equal(metric(network, "input_x_gradient", x.flip(0)).value.flip(0), whole.value)
@@ -184,7 +203,9 @@ def test_evaluations_are_counted() -> None:
     for name, wanted in counts.items():
         assert small(name)(network, "saliency", x).model_evaluations.tolist() == [wanted] * 2, name
     # not the rows of a batch that was padded, nor an explainer's steps
-    steps = small("quantus:MaxSensitivity")(network, standfast.explainers.get("integrated_gradients", steps=4), x)
+    steps = small("quantus:MaxSensitivity")(
+        network, standfast.explainers.get("integrated_gradients", steps=4), x
+    )
     assert steps.model_evaluations.tolist() == [4, 4]
 
 
@@ -192,8 +213,12 @@ def test_seeds_matter_and_nothing_else() -> None:
     network, x, metric = model(), rand(), small("quantus:MaxSensitivity")
     first = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).value
     np.random.seed(5)  # noqa: NPY002
-    assert torch.equal(metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).value, first)
-    assert not torch.equal(metric(network, "saliency", x, generator=torch.Generator().manual_seed(2)).value, first)
+    assert torch.equal(
+        metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).value, first
+    )
+    assert not torch.equal(
+        metric(network, "saliency", x, generator=torch.Generator().manual_seed(2)).value, first
+    )
 
 
 def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
@@ -229,7 +254,10 @@ def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
         raise ValueError("not this one")
 
     metric = standfast.metrics.get(
-        "quantus:MaxSensitivity", nr_samples=2, similarity_func=lambda a, b: a - b, norm_denominator=refuse
+        "quantus:MaxSensitivity",
+        nr_samples=2,
+        similarity_func=lambda a, b: a - b,
+        norm_denominator=refuse,
     )
     assert metric(model, "saliency", x[2:], y[2:]).failure == (None, "ValueError: not this one")
 
@@ -250,7 +278,9 @@ def test_errors_of_the_user_s_explainer_and_of_a_peer_that_does_not_run_are_erro
         return a.shap  # type: ignore[attr-defined]
 
     metric = standfast.metrics.get("quantus:MaxSensitivity", similarity_func=typo)
-    with pytest.raises(standfast.StandfastError, match="quantus:MaxSensitivity of quantus .* does not run"):
+    with pytest.raises(
+        standfast.StandfastError, match="quantus:MaxSensitivity of quantus .* does not run"
+    ):
         metric(network, "saliency", x)
     with pytest.raises(standfast.ModelError, match="float32"):
         double = standfast.Model(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
@@ -261,15 +291,26 @@ def test_several_numbers_for_a_sample() -> None:
     network, x = model(), rand(count=1)
     module, target = network.module.eval(), network.predict(x).numpy()
     curve = quantus.RegionPerturbation(patch_size=4, disable_warnings=True)(
-        module, x.numpy(), target, gradient(module, x.numpy(), target), explain_func=gradient, channel_first=True
+        module,
+        x.numpy(),
+        target,
+        gradient(module, x.numpy(), target),
+        explain_func=gradient,
+        channel_first=True,
     )[0]
     wanted = {"mean": float(np.mean(curve)), "last": float(curve[-1]), "max": float(np.max(curve))}
     for how, value in wanted.items():
         metric = standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=how)
         assert metric(network, "input_x_gradient", x).value.item() == pytest.approx(value, rel=1e-4)
-    with pytest.raises(standfast.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers"):
-        standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(network, "saliency", x)
-    assert standfast.metrics.get("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
+    with pytest.raises(
+        standfast.ArgumentError,
+        match="reduce: expected mean, last or max, because .* has 4 numbers",
+    ):
+        standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(
+            network, "saliency", x
+        )
+    # drops, most relevant first
+    assert standfast.metrics.get("quantus:RegionPerturbation").direction == "higher"
     assert standfast.metrics.get("quantus:RegionPerturbation", order="lerf").direction == "lower"
 
 
@@ -278,17 +319,33 @@ def test_names_and_options_are_checked() -> None:
     assert not standfast.metrics.metrics.is_from_package("max_sensitivity")
     with pytest.raises(standfast.ArgumentError, match="did you mean 'MaxSensitivity'"):
         standfast.metrics.get("quantus:MaxSensitivit")
-    with pytest.raises(standfast.ArgumentError, match="option of quantus:MaxSensitivity: .*did you mean 'nr_samples'"):
+    with pytest.raises(
+        standfast.ArgumentError,
+        match="option of quantus:MaxSensitivity: .*did you mean 'nr_samples'",
+    ):
         standfast.metrics.get("quantus:MaxSensitivity", nr_sample=3)
-    with pytest.raises(standfast.ArgumentError, match="package: expected one of captum, quantus, got 'quantos'"):
+    with pytest.raises(
+        standfast.ArgumentError, match="package: expected one of captum, quantus, got 'quantos'"
+    ):
         peer_class("quantos:MaxSensitivity")
-    with pytest.raises(standfast.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"):
+    with pytest.raises(
+        standfast.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"
+    ):
         standfast.metrics.get("quantus:MaxSensitivity", nr_samples=0)
-    with pytest.raises(standfast.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1"):
+    with pytest.raises(
+        standfast.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1"
+    ):
         standfast.metrics.get("captum:infidelity", n_perturb_samples=0)
-    with pytest.raises(standfast.ArgumentError, match="similarity_func: expected one of .*, got 'corelation_spearman'"):
-        standfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")
-    by_name = standfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman")
+    with pytest.raises(
+        standfast.ArgumentError,
+        match="similarity_func: expected one of .*, got 'corelation_spearman'",
+    ):
+        standfast.metrics.get(
+            "quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman"
+        )
+    by_name = standfast.metrics.get(
+        "quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman"
+    )
     assert by_name.options()["similarity_func"] == "correlation_spearman"
     for name, why in (("Consistency", "compares samples"), ("PointingGame", "needs a mask")):
         with pytest.raises(standfast.ArgumentError, match=f"{name}, which {why}"):
@@ -327,7 +384,9 @@ controls: false
 def write(folder: Path, per_job: int = 2) -> Path:
     file = folder / "study.yaml"
     file.write_text(
-        STUDY.format(per_job=per_job).replace("quantus:MaxSensitivity,", "{quantus:MaxSensitivity: {nr_samples: 4}},")
+        STUDY.format(per_job=per_job).replace(
+            "quantus:MaxSensitivity,", "{quantus:MaxSensitivity: {nr_samples: 4}},"
+        )
     )
     return file
 
@@ -335,10 +394,18 @@ def write(folder: Path, per_job: int = 2) -> Path:
 def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     file = write(tmp_path)
     study = load_study(file)
-    names = ["quantus:MaxSensitivity", "quantus:LocalLipschitzEstimate", "captum:sensitivity_max", "captum:infidelity"]
+    names = [
+        "quantus:MaxSensitivity",
+        "quantus:LocalLipschitzEstimate",
+        "captum:sensitivity_max",
+        "captum:infidelity",
+    ]
     assert list(study.metrics) == [*names, "max_sensitivity"]
     assert (
-        study.plain()["metrics"]["quantus:LocalLipschitzEstimate"]["quantus:LocalLipschitzEstimate"]["nr_samples"] == 5
+        study.plain()["metrics"]["quantus:LocalLipschitzEstimate"][
+            "quantus:LocalLipschitzEstimate"
+        ]["nr_samples"]
+        == 5
     )
     assert study_from(study.plain()).plain() == study.plain()
     found = standfast.run_study(file, out=tmp_path / "results", progress=False)
@@ -347,7 +414,9 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     assert frame.height == 2 * 2 * 5
     theirs = frame.filter(frame["label"].is_in(names))
     assert theirs["value"].is_finite().all()
-    again = standfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).samples
+    again = standfast.run_study(
+        write(tmp_path, per_job=1), out=tmp_path / "others", progress=False
+    ).samples
     order = ["label", "explainer", "sample"]
     assert (
         theirs.sort(order)["value"].to_list()
@@ -355,7 +424,9 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     )
 
 
-def test_the_version_of_the_package_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_version_of_the_package_is_part_of_the_identity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     metric = standfast.metrics.get("captum:infidelity")
     before = Description(metric).digest
     assert Description(standfast.metrics.get("captum:infidelity", noise=0.2)).digest != before
@@ -374,6 +445,8 @@ def test_the_page_about_both_runs() -> None:
         warnings.filterwarnings("ignore", category=UserWarning, module=r"(captum|quantus)(\.|$)")
         for _, block in code[1:]:
             exec(block, namespace)
-    assert all(len(values) == 2 for values in namespace["found"].samples.partition_by("label", "explainer"))
+    assert all(
+        len(values) == 2 for values in namespace["found"].samples.partition_by("label", "explainer")
+    )
     assert namespace["together"]["worst case"].result.status == ("ok", "ok")
     assert len(namespace["scores"]["Input x Gradient"]["worst case"]) == 2

@@ -21,7 +21,11 @@ from torch import Tensor, nn
 
 import standfast
 from conftest import small_net
-from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
+from standfast.metrics.coarse_to_fine.corruption_curve import (
+    FRACTIONS,
+    CorruptionCurve,
+    CorruptionCurveResult,
+)
 from standfast.metrics.coarse_to_fine.replacement import (
     count_replaced,
     draw_normal,
@@ -82,7 +86,12 @@ def replacements(metric: CorruptionCurve, x: Tensor, model: standfast.Model, see
 
 
 def slowly(
-    model: standfast.Model, metric: CorruptionCurve, x: Tensor, relevance: Tensor, noise: Tensor, order: str
+    model: standfast.Model,
+    metric: CorruptionCurve,
+    x: Tensor,
+    relevance: Tensor,
+    noise: Tensor,
+    order: str,
 ) -> tuple[list[float], list[float]]:
     """Drops and shares of one input `(...)` at each k, from the formula of App. A.1, copy by copy."""
 
@@ -97,7 +106,9 @@ def slowly(
     channels: tuple[Any, ...] = ()
     if metric.unit == "pixel" and x.ndim > 1:
         channels = (slice(None),)
-        value = {p: float(relevance[(*channels, *p)].double().sum()) for p in np.ndindex(*x.shape[1:])}
+        value = {
+            p: float(relevance[(*channels, *p)].double().sum()) for p in np.ndindex(*x.shape[1:])
+        }
     positive = [place for place, r in value.items() if r > 0]
     positive.sort(key=lambda place: -value[place] if order == "top" else value[place])
     drops, shares = [], []
@@ -124,7 +135,9 @@ def slowly(
         CorruptionCurve(fractions=FEW, samples=2),
         CorruptionCurve(fractions=(0.05, 0.5), samples=2, mean=0.4, sd=0.3, unit="pixel"),
         CorruptionCurve(fractions=FEW, replacement="constant", baseline=0.25, order=("bottom",)),
-        partial(CorruptionCurve, fractions=(0.3, 1.0), samples=3, order=("top",), replacement="sample"),
+        partial(
+            CorruptionCurve, fractions=(0.3, 1.0), samples=3, order=("top",), replacement="sample"
+        ),
     ],
     ids=["default", "pixels", "constant, bottom", "sample, top"],
 )
@@ -158,8 +171,11 @@ def test_every_copy_is_looked_at_once() -> None:
         counts = set(shares[row].tolist()) - {0}
         assert max(counts) == found.positive[row]
         assert found.model_evaluations[row] == 1 + 3 * (2 * len(counts) - 1)
-    assert torch.equal(found.drop_top[:, -1], found.drop_bottom[:, -1])  # all positive positions, in either order
-    few = CorruptionCurve(fractions=(0.05, 0.9), samples=3, order=("bottom",))(network, "input_x_gradient", x)
+    # all positive positions, in either order
+    assert torch.equal(found.drop_top[:, -1], found.drop_bottom[:, -1])
+    few = CorruptionCurve(fractions=(0.05, 0.9), samples=3, order=("bottom",))(
+        network, "input_x_gradient", x
+    )
     assert (few.drop_bottom[:, 0] == 0).all()  # 5% of at most 12 are none
     assert few.model_evaluations.tolist() == [4] * 20
     full = model((1, 20, 20))
@@ -170,7 +186,9 @@ def test_every_copy_is_looked_at_once() -> None:
 
 def test_copies_are_nested_and_both_orders_share_their_noise() -> None:
     x = inputs((20,), 1)
-    maps = torch.linspace(-0.3, 1.0, 20)[torch.randperm(20, generator=torch.Generator().manual_seed(0))][None]
+    maps = torch.linspace(-0.3, 1.0, 20)[
+        torch.randperm(20, generator=torch.Generator().manual_seed(0))
+    ][None]
     model, seen = watched((20,))
     metric = CorruptionCurve(fractions=(0.2, 0.5, 1.0), samples=1)
     found = metric(model, given(x, maps), x)
@@ -178,8 +196,15 @@ def test_copies_are_nested_and_both_orders_share_their_noise() -> None:
     changed = copies != x
     count = int(found.positive)
     fields = replacements(metric, x, model, 0)[0]
-    assert torch.equal(copies, torch.where(changed, fields, x))  # each entry is one or the other, to the last bit
-    assert changed.sum(1).tolist() == [int(0.2 * count), int(0.5 * count), count, int(0.2 * count), int(0.5 * count)]
+    # each entry is one or the other, to the last bit
+    assert torch.equal(copies, torch.where(changed, fields, x))
+    assert changed.sum(1).tolist() == [
+        int(0.2 * count),
+        int(0.5 * count),
+        count,
+        int(0.2 * count),
+        int(0.5 * count),
+    ]
     for small, large in ((0, 1), (1, 2), (3, 4), (4, 2)):
         assert (changed[small] <= changed[large]).all()
         assert torch.equal(copies[small][changed[small]], copies[large][changed[small]])
@@ -198,7 +223,8 @@ def test_input_x_gradient_loses_most_of_all_choices_of_a_linear_model() -> None:
     for _ in range(5):
         weights, x = torch.randn(12, generator=generator), torch.randn(1, 12, generator=generator)
         owed = weights * x[0]
-        weights = weights * torch.where(owed.sum() + 0.5 > 0, 1.0, -1.0)  # so that the first class is predicted
+        # so that the first class is predicted
+        weights = weights * torch.where(owed.sum() + 0.5 > 0, 1.0, -1.0)
         owed = (weights * x[0]).double().numpy()
         model = linear(weights, 4.0)
         found = metric(model, "input_x_gradient", x)
@@ -218,7 +244,10 @@ def test_the_expected_drop_under_normal_noise_by_quadrature() -> None:
     weights = torch.randn(16, generator=generator).sign() * 0.7
     x = torch.randn(1, 16, generator=generator)
     x = x * (weights * x).sum().sign()
-    model, metric = linear(weights), CorruptionCurve(fractions=(0.3, 0.6, 1.0), samples=6000, mean=0.2, sd=1.5)
+    model, metric = (
+        linear(weights),
+        CorruptionCurve(fractions=(0.3, 0.6, 1.0), samples=6000, mean=0.2, sd=1.5),
+    )
     found = metric(model, "input_x_gradient", x)
     owed = (weights * x[0]).double()
     positive = owed[owed > 0]
@@ -230,10 +259,19 @@ def test_the_expected_drop_under_normal_noise_by_quadrature() -> None:
         where = where if order == "top" else where.flip(0)
         for k in metric.fractions:
             count = int(k * len(positive))
-            mean = owed.sum() + 0.5 - ranked[:count].sum() + 0.2 * weights[where[:count]].double().sum()
+            mean = (
+                owed.sum()
+                + 0.5
+                - ranked[:count].sum()
+                + 0.2 * weights[where[:count]].double().sum()
+            )
             spread = 1.5 * weights[where[:count]].double().norm()
-            score = (mass * scipy.special.expit(mean.item() + spread.item() * points)).sum() / mass.sum()
-            exact.setdefault(order, []).append(1 - score / scipy.special.expit(owed.sum().item() + 0.5))
+            score = (
+                mass * scipy.special.expit(mean.item() + spread.item() * points)
+            ).sum() / mass.sum()
+            exact.setdefault(order, []).append(
+                1 - score / scipy.special.expit(owed.sum().item() + 0.5)
+            )
     error = 4 * 0.5 / 6000**0.5 / scipy.special.expit(owed.sum().item() + 0.5)
     np.testing.assert_allclose(found.drop_top[0].numpy(), exact["top"], atol=error)
     np.testing.assert_allclose(found.drop_bottom[0].numpy(), exact["bottom"], atol=error)
@@ -244,16 +282,23 @@ def test_the_expected_drop_under_normal_noise_by_quadrature() -> None:
 def test_the_standard_error_is_that_of_the_areas_of_single_draws() -> None:
     network, x = model((12,)), inputs((12,), 2)
     metric = CorruptionCurve(fractions=FEW, samples=4)
-    found, maps = metric(network, "input_x_gradient", x), standfast.explainers.get("input_x_gradient")(network, x)
+    found, maps = (
+        metric(network, "input_x_gradient", x),
+        standfast.explainers.get("input_x_gradient")(network, x),
+    )
     noise = replacements(metric, x, network, 0)
     for row in range(2):
         areas = []
         for draw in range(4):
-            drops, shares = slowly(network, metric, x[row], maps[row], noise[row, draw : draw + 1], "top")
+            drops, shares = slowly(
+                network, metric, x[row], maps[row], noise[row, draw : draw + 1], "top"
+            )
             areas.append(scipy.integrate.trapezoid([0, *drops, drops[-1]], [0, *shares, 1]))
         assert found.area_top[row].item() == pytest.approx(np.mean(areas), abs=3e-6)
         assert found.std_error[row].item() == pytest.approx(scipy.stats.sem(areas), rel=1e-4)
-    bottom = CorruptionCurve(fractions=FEW, samples=4, order=("bottom",))(network, "input_x_gradient", x)
+    bottom = CorruptionCurve(fractions=FEW, samples=4, order=("bottom",))(
+        network, "input_x_gradient", x
+    )
     assert torch.isfinite(bottom.std_error).all()
     assert CorruptionCurve(samples=1)(network, "saliency", x).std_error.isnan().all()
 
@@ -283,7 +328,9 @@ def test_draw_normals_are_normal_and_independent() -> None:
     network = model((3, 4, 4))  # with infinite bounds
     three = make_gaussian_fields(network, x, (0.0, 10.0, -5.0), (1.0, 0.1, 2.0))(x, keys[:2, 0])
     one = make_gaussian_fields(network, x)(x, keys[:2, 0])
-    np.testing.assert_allclose(one.flatten(1)[:, :9], draw_normal(keys[:2, 0], 48)[:, :9], rtol=1e-6)
+    np.testing.assert_allclose(
+        one.flatten(1)[:, :9], draw_normal(keys[:2, 0], 48)[:, :9], rtol=1e-6
+    )
     torch.testing.assert_close(three[:, 1], 10 + 0.1 * one[:, 1])
     torch.testing.assert_close(three[:, 2], -5 + 2 * one[:, 2])
 
@@ -292,7 +339,9 @@ def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
     network, seen = watched((1, 6, 7), (0.0, 1.0))
     x = inputs((1, 6, 7))
     standard = CorruptionCurve(samples=4, mean=0.0, sd=1.0)
-    with pytest.warns(UserWarning, match=r"replacement: 66% of this noise lies outside of the bounds \[0, 1\]"):
+    with pytest.warns(
+        UserWarning, match=r"replacement: 66% of this noise lies outside of the bounds \[0, 1\]"
+    ):
         found = standard(network, "saliency", x)
     copies = torch.cat(seen)
     assert copies.amin() == 0
@@ -304,18 +353,29 @@ def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
     assert torch.equal(fitting.drop_top, same.drop_top)
     wide = standard(model((1, 6, 7)), "saliency", x)
     assert wide.clipped.tolist() == [0, 0, 0]
-    assert CorruptionCurve(replacement="constant")(network, "saliency", x).clipped.tolist() == [0, 0, 0]
-    details = presentation_of(CorruptionCurve.name).details(found.frame(), CorruptionCurve().options())
+    assert CorruptionCurve(replacement="constant")(network, "saliency", x).clipped.tolist() == [
+        0,
+        0,
+        0,
+    ]
+    details = presentation_of(CorruptionCurve.name).details(
+        found.frame(), CorruptionCurve().options()
+    )
     (clipped,) = (each.value for each in details if "clipped" in each.label)
     assert 60 < clipped < 70
 
 
 def test_noise_has_the_scale_of_each_channels_bounds() -> None:
     """In double precision; a channel without bounds has the paper's noise."""
-    ends = torch.tensor([[[-1.0], [0.0], [-math.inf]], [[3.0], [255.0], [math.inf]]], dtype=torch.float64)
+    ends = torch.tensor(
+        [[[-1.0], [0.0], [-math.inf]], [[3.0], [255.0], [math.inf]]], dtype=torch.float64
+    )
     model = standfast.Model(nn.Flatten(), (ends[0], ends[1]), device="cpu")
     centre, scale = resolve_noise(model, torch.zeros(2, 3, 5, dtype=torch.float64), None, None)
-    assert (centre.flatten().tolist(), scale.flatten().tolist()) == ([1.0, 127.5, 0.0], [1.0, 63.75, 1.0])
+    assert (centre.flatten().tolist(), scale.flatten().tolist()) == (
+        [1.0, 127.5, 0.0],
+        [1.0, 63.75, 1.0],
+    )
     centre, scale = resolve_noise(model, torch.zeros(2, 3, 5), 0.5, (1.0, 2.0, 3.0))
     assert (centre.item(), scale.flatten().tolist()) == (0.5, [1.0, 2.0, 3.0])
 
@@ -324,7 +384,9 @@ def test_replacements_are_those_of_reference_inputs() -> None:
     model, seen = watched((9,), (0.0, 9.0))
     x = inputs((9,), 2)
     references = torch.arange(2.0, 7.0)[:, None].expand(5, 9).contiguous()
-    metric = CorruptionCurve(fractions=(0.5, 1.0), samples=60, replacement="sample", background=references)
+    metric = CorruptionCurve(
+        fractions=(0.5, 1.0), samples=60, replacement="sample", background=references
+    )
     metric(model, given(x, torch.ones(2, 9)), x)
     copies = torch.cat(seen[1:])
     drawn = [row[row >= 2].unique().tolist() for row in copies]
@@ -358,7 +420,9 @@ def test_no_positive_relevance_is_flagged_and_counts_as_no_drop() -> None:
     assert nothing.auc_top == nothing.auc_bottom == 0
     assert nothing.skewness.tolist() == [0] * 11
     assert nothing.flat.all()
-    *_, without = presentation_of(CorruptionCurve.name).details(found.frame(), CorruptionCurve().options())
+    *_, without = presentation_of(CorruptionCurve.name).details(
+        found.frame(), CorruptionCurve().options()
+    )
     assert (without.value, without.total) == (2, 4)
 
 
@@ -406,7 +470,9 @@ def test_pixels_go_with_all_their_channels() -> None:
     x = inputs((3, 5, 5), 1)
     maps = torch.zeros(1, 3, 5, 5)
     maps[0, :, 2, 3], maps[0, 0, 0, 0], maps[0, :, 4, 4] = torch.tensor([5.0, -1.0, 2.0]), 1.0, -1.0
-    found = CorruptionCurve(fractions=(0.5, 1.0), samples=1, order=("top",), unit="pixel")(model, given(x, maps), x)
+    found = CorruptionCurve(fractions=(0.5, 1.0), samples=1, order=("top",), unit="pixel")(
+        model, given(x, maps), x
+    )
     changed = (seen[-1][:2] != x).sum(1)
     assert found.positive.tolist() == [2]
     assert found.corrupted_share.tolist() == [[1 / 25, 2 / 25]]
@@ -428,7 +494,9 @@ def test_a_result_has_the_numbers_of_its_summary() -> None:
     for name in ("auc_top", "auc_bottom", "f1", "auc_skewness", "auc_kurtosis"):
         assert np.isfinite(whole.interval(name)).all()
     # those that a study stores, so that both have the same numbers to the last bit
-    assert found.curves().fractions.tolist() == found.tensors()["fractions"][0].tolist() == list(FEW)
+    assert (
+        found.curves().fractions.tolist() == found.tensors()["fractions"][0].tolist() == list(FEW)
+    )
     np.testing.assert_allclose(whole.skewness, scipy.stats.skew(top))
     np.testing.assert_allclose(whole.kurtosis, scipy.stats.kurtosis(top))
     np.testing.assert_array_equal(whole.share_above, (top >= 0.05).mean(0))
@@ -440,10 +508,18 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
 ) -> None:
     metric, x = CorruptionCurve(fractions=FEW, replacement="constant"), digits[:5].inputs
     done = standfast.evaluate(
-        lenet, ["saliency", "random"], x, [metric], samples_per_job=2, progress=False, controls=False
+        lenet,
+        ["saliency", "random"],
+        x,
+        [metric],
+        samples_per_job=2,
+        progress=False,
+        controls=False,
     )
     assert done.failures == []
-    assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame("corruption_curve").columns)
+    assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(
+        done.frame("corruption_curve").columns
+    )
     (view,) = done.list_metric_results("corruption_curve")
     names = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
     stored = Curves.from_stored(each.arrays for each in view.lines("saliency", names, 100))
@@ -459,7 +535,11 @@ def test_options_that_leave_the_value_as_it_is() -> None:
     options = CorruptionCurve().options()
     del options["preset"]
     idle = {
-        kind: {name for name in options if not CorruptionCurve.has_effect(name, {**options, "replacement": kind})}
+        kind: {
+            name
+            for name in options
+            if not CorruptionCurve.has_effect(name, {**options, "replacement": kind})
+        }
         for kind in ("constant", "gaussian", "sample")
     }
     assert idle["constant"] == {"mean", "sd", "background", "samples"}
@@ -472,16 +552,28 @@ def test_options_that_leave_the_value_as_it_is() -> None:
 
 def test_errors_of_options() -> None:
     assert_refused(CorruptionCurve, fractions=[(), (0.0, 0.5), (0.5, 0.5), (0.5, 1.1), 0.5])
-    assert_refused(CorruptionCurve, order=[(), ("top", "top"), "most"], replacement=["blur"], samples=[0], mean=["0"])
-    assert_refused(CorruptionCurve, sd=[float("nan"), (1.0, 0.0)], baseline=[float("inf")], unit=["row"])
+    assert_refused(
+        CorruptionCurve,
+        order=[(), ("top", "top"), "most"],
+        replacement=["blur"],
+        samples=[0],
+        mean=["0"],
+    )
+    assert_refused(
+        CorruptionCurve, sd=[float("nan"), (1.0, 0.0)], baseline=[float("inf")], unit=["row"]
+    )
     assert_refused(CorruptionCurve, background=[torch.ones(2, 3)])
-    with pytest.raises(standfast.ArgumentError, match="background: expected reference inputs .*, got None"):
+    with pytest.raises(
+        standfast.ArgumentError, match="background: expected reference inputs .*, got None"
+    ):
         CorruptionCurve(replacement="sample")
 
 
 def test_errors_of_the_call() -> None:
     def measure(**options: Any) -> CorruptionCurveResult:
-        return CorruptionCurve(**options)(model((2, 17), bounds=(0.0, 1.0)), "saliency", inputs((2, 17)))
+        return CorruptionCurve(**options)(
+            model((2, 17), bounds=(0.0, 1.0)), "saliency", inputs((2, 17))
+        )
 
     assert_refused(measure, mean=[(0.0, 1.0, 2.0)], sd=[(1.0,)])
     assert_refused(partial(measure, replacement="constant"), baseline=[2.0])

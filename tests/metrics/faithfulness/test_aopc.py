@@ -23,7 +23,9 @@ from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 
 
-def model(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = (0.0, 1.0)) -> standfast.Model:
+def model(
+    shape: tuple[int, ...], batch_size: int = 64, bounds: Any = (0.0, 1.0)
+) -> standfast.Model:
     return standfast.Model(small_net(shape), bounds, device="cpu", batch_size=batch_size)
 
 
@@ -56,7 +58,11 @@ def uniform_noise(x: torch.Tensor, seed: int, draws: int, bounds: Any) -> torch.
 
 
 def slowly(
-    model: standfast.Model, metric: AOPC, x: torch.Tensor, maps: torch.Tensor, noise: np.ndarray[Any, Any] | None
+    model: standfast.Model,
+    metric: AOPC,
+    x: torch.Tensor,
+    maps: torch.Tensor,
+    noise: np.ndarray[Any, Any] | None,
 ) -> tuple[np.ndarray[Any, Any], float]:
     """Samek et al.'s sum for one input `(1, ...)`, copy by copy; noise `(draws, ...)`, None for a constant."""
     spatial = x.shape[2:] if x.ndim > 2 else x.shape[1:]
@@ -67,8 +73,13 @@ def slowly(
     for place in itertools.product(*(range(n) for n in spatial)):
         regions.setdefault(tuple(p // side for p in place), []).append(place)
     everything = (slice(None),) if x.ndim > 2 else ()
-    relevance = {cell: sum(float(value[(*everything, *p)].sum()) for p in places) for cell, places in regions.items()}
-    order = sorted(regions, key=lambda cell: -relevance[cell] if metric.order == "top" else relevance[cell])
+    relevance = {
+        cell: sum(float(value[(*everything, *p)].sum()) for p in places)
+        for cell, places in regions.items()
+    }
+    order = sorted(
+        regions, key=lambda cell: -relevance[cell] if metric.order == "top" else relevance[cell]
+    )
 
     def f(copy: np.ndarray[Any, Any]) -> float:
         logits = model.logits(torch.from_numpy(copy)[None])[0].double().numpy()
@@ -125,21 +136,31 @@ def test_the_order_by_input_x_gradient_is_the_best_of_all_for_a_linear_model() -
     for _ in range(4):
         weights, x = torch.randn(6, generator=generator), torch.rand(1, 6, generator=generator)
         owed = (weights * x[0]).double().numpy()
-        every = [sum(np.cumsum(owed[list(order)])) / 7 for order in itertools.permutations(range(6))]
+        every = [
+            sum(np.cumsum(owed[list(order)])) / 7 for order in itertools.permutations(range(6))
+        ]
         model = linear(weights)
         most, least = (
-            AOPC(region=1, steps=6, order=order, replacement="constant", score="logit")(model, "input_x_gradient", x)  # type: ignore[arg-type]
+            # type: ignore[arg-type]
+            AOPC(region=1, steps=6, order=order, replacement="constant", score="logit")(
+                model, "input_x_gradient", x
+            )
             for order in ("top", "bottom")
         )
         assert len(every) == 720
         assert most.value.item() == pytest.approx(max(every), abs=1e-5)
         assert least.value.item() == pytest.approx(min(every), abs=1e-5)
-        np.testing.assert_allclose(most.curve[0, 1:].numpy(), np.cumsum(np.sort(owed)[::-1]), atol=1e-5)
+        np.testing.assert_allclose(
+            most.curve[0, 1:].numpy(), np.cumsum(np.sort(owed)[::-1]), atol=1e-5
+        )
 
 
 def test_uniform_replacement_of_a_linear_model_has_a_known_mean_and_error() -> None:
     generator = torch.Generator().manual_seed(4)
-    weights, x = torch.randn(10, generator=generator), 2 * torch.rand(400, 10, generator=generator) - 1
+    weights, x = (
+        torch.randn(10, generator=generator),
+        2 * torch.rand(400, 10, generator=generator) - 1,
+    )
     metric = AOPC(steps=10, samples=8, score="logit")
     found = metric(linear(weights, (-1.0, 1.0)), "input_x_gradient", x)
     order = (weights * x).argsort(dim=1, descending=True)
@@ -177,11 +198,19 @@ def test_segments_of_each_sample_may_differ_in_number() -> None:
     metric = AOPC(steps=100, samples=2, segments=maps)
     assert metric.bind(inputs=x, rows=slice(0, 1)) == dataclasses.replace(metric, segments=maps[:1])
     for segments in ("grid", "slic", 5, "auto"):
-        assert torch.isfinite(AOPC(steps=3, samples=1, segments=segments)(network, "saliency", x).value).all()  # type: ignore[arg-type]
+        # type: ignore[arg-type]
+        assert torch.isfinite(
+            AOPC(steps=3, samples=1, segments=segments)(network, "saliency", x).value
+        ).all()
 
 
 def test_cells_cover_everything_once() -> None:
-    for shape, side, count in (((1, 28, 28), None, 196), ((3, 224, 224), None, 625), ((2, 17), None, 9), ((12,), 5, 3)):
+    for shape, side, count in (
+        ((1, 28, 28), None, 196),
+        ((3, 224, 224), None, 625),
+        ((2, 17), None, 9),
+        ((12,), 5, 3),
+    ):
         cut = cut_cells(torch.zeros(2, *shape), side)
         assert cut.count.tolist() == [count, count] == [cut.width] * 2
         assert torch.equal(cut.labels[0].unique(), torch.arange(count))
@@ -220,7 +249,8 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
     assert found.status == ("ok", "degenerate", "degenerate")
     assert torch.isnan(found.value[1:]).all()
     assert torch.isnan(found.curve[1:]).all()
-    assert torch.isfinite(found.value[0])  # the first pixel's cell goes last, and about a fifth of the draws are lost
+    # the first pixel's cell goes last, and about a fifth of the draws are lost
+    assert torch.isfinite(found.value[0])
     assert 0 < found.nonfinite[0] < 20
     dark = AOPC(steps=4, replacement="constant")(model, fixed(table), x[:1])
     assert dark.nonfinite[0] == 1
@@ -232,7 +262,9 @@ def test_errors_of_options() -> None:
     assert_refused(AOPC, region=[0], steps=[0], samples=[1.5], order=["morf"], replacement=["blur"])
     assert_refused(AOPC, baseline=[float("nan")], absolute=[1], score=["odds"], segments=["blobs"])
     assert_refused(partial(AOPC, segments="grid"), region=[2])
-    with pytest.raises(standfast.ArgumentError, match=r"got a Tensor of shape \(3,\): use its .tolist\(\)$"):
+    with pytest.raises(
+        standfast.ArgumentError, match=r"got a Tensor of shape \(3,\): use its .tolist\(\)$"
+    ):
         AOPC(baseline=torch.zeros(3))
     with pytest.raises(standfast.ArgumentError, match=r"got a Tensor of shape \(3, 8, 8\)$"):
         AOPC(baseline=torch.zeros(3, 8, 8))
@@ -258,7 +290,8 @@ def test_bounds_and_baselines_of_each_channel() -> None:
     noise = uniform_noise(x, 0, 3, network.bounds)
     assert ((noise >= lower) & (noise <= upper)).all()
     assert noise.amin((0, 1, 3, 4)).tolist() == pytest.approx([-1.0, 0.0, 2.0], abs=0.02)
-    assert torch.equal(noise, uniform_noise(x, 0, 9, network.bounds)[:, :3])  # more draws begin with the same ones
+    # more draws begin with the same ones
+    assert torch.equal(noise, uniform_noise(x, 0, 9, network.bounds)[:, :3])
     assert torch.isfinite(AOPC(steps=4)(network, "saliency", x).value).all()
     constant = AOPC(steps=4, replacement="constant", baseline=(-0.5, 0.1, 3.0))
     assert torch.isfinite(constant(network, "saliency", x).value).all()

@@ -26,7 +26,13 @@ from standfast.tensors import hashed_uniform
 def test_it_equals_a_slow_implementation() -> None:
     x = torch.rand(3, 3, 16, generator=torch.Generator().manual_seed(0))
     model = standfast.Model(small_net((3, 16)), (0.0, 1.0), device="cpu")
-    maps = standfast.explainers.get("input_x_gradient")(model, x).double().sum(1).reshape(3, 8, 2).sum(2)
+    maps = (
+        standfast.explainers.get("input_x_gradient")(model, x)
+        .double()
+        .sum(1)
+        .reshape(3, 8, 2)
+        .sum(2)
+    )
     metric = Groundedness(cited=3, draws=12, region=2, baseline=0.5)
     result = metric(model, "input_x_gradient", x)
     keys, classes = make_sample_keys(x, 0), model.predict(x)
@@ -45,7 +51,9 @@ def test_it_equals_a_slow_implementation() -> None:
         start, fall = score(row, []), score(row, []) - score(row, cited)
         random = np.array([start - score(row, members) for members in sets])
         assert float(result.cited[row]) == pytest.approx(fall, abs=1e-6)
-        assert float(result.whole[row]) == pytest.approx(start - score(row, list(range(8))), abs=1e-6)
+        assert float(result.whole[row]) == pytest.approx(
+            start - score(row, list(range(8))), abs=1e-6
+        )
         assert float(result.value[row]) == pytest.approx(fall - random.mean(), abs=1e-6)
         width = stats.t.ppf(0.975, 11) * random.std(ddof=1) / np.sqrt(12)
         assert result.low is not None
@@ -80,7 +88,9 @@ def test_few_sets_are_all_of_them_and_the_number_is_exact() -> None:
     worst = metric(model, know([1.0, 2.0, 3.0, 4.0, 5.0]), torch.ones(1, 5))
     assert float(worst.value) == pytest.approx(-np.mean(falls))
     assert worst.describe().startswith("wrongly cited")
-    assert result.describe().startswith("grounded: the score falls by 6 without what is cited, and by 7 without")
+    assert result.describe().startswith(
+        "grounded: the score falls by 6 without what is cited, and by 7 without"
+    )
 
 
 @pytest.mark.parametrize("explainer", ["occlusion", "context_cite", "kernel_shap"])
@@ -98,13 +108,19 @@ def test_the_sentence_that_is_copied_grounds_the_answer(explainer: str) -> None:
 
 def test_an_answer_that_is_known_without_the_context_is_not_grounded() -> None:
     """The question has the word that counts, and the context has none."""
-    model = standfast.AnswerModel(BagOfWords({"built": 3.0, "red": 0.01}), make_tokenizer(), device="cpu")
+    model = standfast.AnswerModel(
+        BagOfWords({"built": 3.0, "red": 0.01}), make_tokenizer(), device="cpu"
+    )
     prompt = make_prompt([sentence for sentence in SENTENCES if "built" not in sentence])
     bound, rows = model.bind(prompt)
-    result = Groundedness(cited=1, least=0.1, baseline=float(GONE))(bound, know([4.0, 3.0, 2.0, 1.0]), rows)
+    result = Groundedness(cited=1, least=0.1, baseline=float(GONE))(
+        bound, know([4.0, 3.0, 2.0, 1.0]), rows
+    )
     assert result.status == ("ok",)
     assert result.grounded.tolist() == [0.0]
-    assert result.describe().startswith("not grounded: without the whole context the score falls by 0.0")
+    assert result.describe().startswith(
+        "not grounded: without the whole context the score falls by 0.0"
+    )
 
 
 def test_a_random_citation_beats_half_of_the_others() -> None:
@@ -135,7 +151,12 @@ def test_a_model_that_is_not_finite_without_some_regions_is_not_called_ungrounde
             return logits
 
     metric = Groundedness(cited=1, draws=8, score="logit")
-    result = metric(standfast.Model(Dividing(), (0.0, 1.0), device="cpu"), "input_x_gradient", torch.ones(1, 5))
+    result = metric(
+        standfast.Model(Dividing(), (0.0, 1.0), device="cpu"), "input_x_gradient", torch.ones(1, 5)
+    )
     assert result.status == ("ok",)
     assert math.isnan(float(result.grounded))
-    assert result.describe() == "nothing can be said (the model is not finite without some of the regions)"
+    assert (
+        result.describe()
+        == "nothing can be said (the model is not finite without some of the regions)"
+    )

@@ -23,7 +23,9 @@ def test_it_equals_a_slow_implementation(score: str) -> None:
     x = torch.rand(3, 3, 8, generator=torch.Generator().manual_seed(0))
     model = standfast.Model(small_net((3, 8)), (0.0, 1.0), device="cpu")
     maps = standfast.explainers.get("input_x_gradient")(model, x).double().sum(1)
-    result = LinearDatamodelingScore(ablations=20, region=2, baseline=0.25, score=score)(model, "input_x_gradient", x)
+    result = LinearDatamodelingScore(ablations=20, region=2, baseline=0.25, score=score)(
+        model, "input_x_gradient", x
+    )
     kept = draw_kept(make_sample_keys(x, 0), 20, 4)
     classes = model.predict(x)
     for row in range(3):
@@ -76,7 +78,10 @@ def test_an_additive_model_of_answers_has_1() -> None:
     weights = {"Ann": 1.5, "old": -0.5, "river": 0.25, "red": 0.4, "stone": -1.2}
     model = standfast.AnswerModel(BagOfWords(weights), make_tokenizer(), device="cpu")
     bound, rows = model.bind(make_prompt())
-    worth = [sum(weights.get(word, 0.0) for word in text.replace(".", " .").split()) for text in SENTENCES]
+    worth = [
+        sum(weights.get(word, 0.0) for word in text.replace(".", " .").split())
+        for text in SENTENCES
+    ]
 
     def know(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return torch.tensor([worth], dtype=inputs.dtype).expand(len(inputs), -1)
@@ -94,7 +99,9 @@ def test_an_additive_model_of_answers_has_1() -> None:
 def test_explainers_of_a_copying_model_beat_chance() -> None:
     model = standfast.AnswerModel(CopyingModel(), make_tokenizer(), device="cpu")
     options = {"sanity": False, "controls": ["random"], "progress": False}
-    found = standfast.evaluate(model, ["context_cite"], [make_prompt()], "linear_datamodeling_score", **options)
+    found = standfast.evaluate(
+        model, ["context_cite"], [make_prompt()], "linear_datamodeling_score", **options
+    )
     values = found.frame().sort("explainer")["value"].to_list()
     assert values[0] > 0.8 > values[1]
 
@@ -114,7 +121,9 @@ def test_wrong_options() -> None:
 
 
 @pytest.mark.parametrize(("noise", "least", "most"), [(1.0, 0.92, 0.98), (0.2, 0.83, 0.94)])
-def test_its_interval_covers_the_score_of_all_ablations(noise: float, least: float, most: float) -> None:
+def test_its_interval_covers_the_score_of_all_ablations(
+    noise: float, least: float, most: float
+) -> None:
     """In 95% of the cases, and in fewer close to 1, as its docstring says; of ten regions there are 1,024 ablations."""
     random = np.random.default_rng(0)
     kept = (np.arange(1024)[:, None] >> np.arange(10)) & 1

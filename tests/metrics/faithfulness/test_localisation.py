@@ -78,7 +78,9 @@ def by_hand(relevance: np.ndarray, inside: np.ndarray) -> tuple[float, float, bo
 
 def test_three_numbers_of_a_map_that_can_be_counted() -> None:
     maps = torch.tensor([[[4.0, 2.0, 2.0, -9.0, 0.0, 0.0]], [[1.0, 5.0, -1.0, 2.0, 2.0, 0.0]]])
-    regions = torch.tensor([[True, False, True, True, False, False], [False, False, False, True, True, False]])
+    regions = torch.tensor(
+        [[True, False, True, True, False, False], [False, False, False, True, True, False]]
+    )
     result = evaluated(maps, regions)
     assert result.value.tolist() == [6 / 8, 4 / 10]
     assert result.rank_accuracy.tolist() == [2 / 3, 1 / 2]  # of equals, the first comes first
@@ -113,7 +115,10 @@ def test_random_maps_are_at_chance() -> None:
     generator = torch.Generator().manual_seed(3)
     inside = torch.zeros(4000, 40, dtype=torch.bool)
     inside[:, 3:11] = True
-    for maps in (torch.randn(4000, 40, generator=generator), torch.rand(4000, 40, generator=generator).log().square()):
+    for maps in (
+        torch.randn(4000, 40, generator=generator),
+        torch.rand(4000, 40, generator=generator).log().square(),
+    ):
         found = localise_relevance(maps, inside)
         for values in (found["value"], found["rank_accuracy"], found["pointing_hit"].double()):
             assert abs(float(values.mean()) - 0.2) < 4 * float(values.std()) / 4000**0.5
@@ -122,8 +127,12 @@ def test_random_maps_are_at_chance() -> None:
 def test_scale_changes_nothing_even_where_sums_would_overflow() -> None:
     maps, inside = torch.tensor([[1.0, 3.0, 2.0]]), torch.tensor([[False, True, False]])
     for scale in (1.0, 1e-40, 1e38):
-        assert float(localise_relevance(maps * scale, inside)["value"]) == pytest.approx(0.5, rel=1e-4)
-    assert float(localise_relevance(maps.double() * (1e308 / 3), inside)["value"]) == pytest.approx(0.5)
+        assert float(localise_relevance(maps * scale, inside)["value"]) == pytest.approx(
+            0.5, rel=1e-4
+        )
+    assert float(localise_relevance(maps.double() * (1e308 / 3), inside)["value"]) == pytest.approx(
+        0.5
+    )
 
 
 def test_maps_that_name_nothing_are_flagged_and_count_with_zero() -> None:
@@ -135,7 +144,11 @@ def test_maps_that_name_nothing_are_flagged_and_count_with_zero() -> None:
     assert result.rank_accuracy.tolist() == [0, 0, 1]
     assert result.pointing_hit.tolist() == [False, False, True]
     details = presentation_of(RelevanceLocalisation.name).details(result.frame(), {})
-    assert [(each.value, each.total) for each in details if each.total] == [(1, 3), (2, 3)]  # hits; without any
+    # hits; without any
+    assert [(each.value, each.total) for each in details if each.total] == [
+        (1, 3),
+        (2, 3),
+    ]
 
 
 def test_masks_that_tell_nothing_are_degenerate() -> None:
@@ -162,7 +175,9 @@ def test_masks_without_channels_hold_for_all_of_them() -> None:
     assert torch.equal(expand_regions(spatial, torch.zeros(4, 5)), spatial)
 
 
-@pytest.mark.parametrize("shape", [(3, 3, 5), (4, 2, 5), (4, 3, 4), (4, 5, 3), (4, 3), (4, 1, 1, 5)])
+@pytest.mark.parametrize(
+    "shape", [(3, 3, 5), (4, 2, 5), (4, 3, 4), (4, 5, 3), (4, 3), (4, 1, 1, 5)]
+)
 def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
     words = r"regions: expected shape \(4, 3, 5\) or \(4, 1, 5\) or \(4, 5\), or 1 for the 4 samples, got"
     with pytest.raises(standfast.ArgumentError, match=words):
@@ -170,7 +185,9 @@ def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
 
 
 def test_what_is_no_region_and_no_option_is_refused() -> None:
-    assert_refused(RelevanceLocalisation, regions=[torch.tensor([[0.0, 0.5]]), torch.tensor([True]), 7, ""])
+    assert_refused(
+        RelevanceLocalisation, regions=[torch.tensor([[0.0, 0.5]]), torch.tensor([True]), 7, ""]
+    )
     assert_refused(partial(RelevanceLocalisation, "blocks"), unit=["pixels"], absolute=[1])
 
 
@@ -186,7 +203,9 @@ def test_a_configuration_with_masks_is_a_value() -> None:
     assert dataclasses.replace(a, absolute=True).regions == a.regions
 
 
-def test_a_function_of_the_inputs_gives_regions(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
+def test_a_function_of_the_inputs_gives_regions(
+    digits: standfast.data.Dataset, lenet: standfast.Model
+) -> None:
     def ink(inputs: torch.Tensor) -> torch.Tensor:
         return inputs > 0.5
 
@@ -195,13 +214,17 @@ def test_a_function_of_the_inputs_gives_regions(digits: standfast.data.Dataset, 
     by_tensor = RelevanceLocalisation(x > 0.5)(lenet, "input_x_gradient", x)
     assert torch.equal(by_function.value, by_tensor.value)
     assert by_function.options["regions"].endswith("ink")
-    with pytest.raises(standfast.ArgumentError, match="regions: expected a function that returns regions, got int"):
+    with pytest.raises(
+        standfast.ArgumentError, match="regions: expected a function that returns regions, got int"
+    ):
         RelevanceLocalisation(lambda inputs: 1)(lenet, "input_x_gradient", x)  # type: ignore[arg-type,return-value]
 
 
 def test_a_name_alone_is_refused_where_nobody_can_look_it_up() -> None:
     data = waves()
-    with pytest.raises(standfast.ArgumentError, match="regions: expected regions; a name has a meaning only"):
+    with pytest.raises(
+        standfast.ArgumentError, match="regions: expected regions; a name has a meaning only"
+    ):
         RelevanceLocalisation("blocks")(linear(data), "saliency", data.inputs)
 
 
@@ -266,21 +289,38 @@ def test_other_regions_are_other_jobs() -> None:
     assert [a == b for a, b in zip(first, other, strict=True)] == [True, False, True]
 
 
-def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_runs(tmp_path: Path) -> None:
+def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
     data = waves()
     model = linear(data)
     cases = [
-        ({"regions": "blobs"}, r"regions: expected the name of an extra of the data set \(blocks, f_norm"),
+        (
+            {"regions": "blobs"},
+            r"regions: expected the name of an extra of the data set \(blocks, f_norm",
+        ),
         ({"regions": "frequencies"}, "regions: expected the region of each sample, bool"),
-        ({"regions": data.extras["blocks"][:4]}, r"regions: expected shape \(6, 3, 24\) or \(6, 1, 24\) or \(6, 24\)"),
+        (
+            {"regions": data.extras["blocks"][:4]},
+            r"regions: expected shape \(6, 3, 24\) or \(6, 1, 24\) or \(6, 24\)",
+        ),
     ]
     for options, words in cases:
         with pytest.raises(standfast.ArgumentError, match=words):
             standfast.evaluate(
-                model, ["saliency"], data, [RelevanceLocalisation(**options)], out=tmp_path, progress=False
+                model,
+                ["saliency"],
+                data,
+                [RelevanceLocalisation(**options)],
+                out=tmp_path,
+                progress=False,
             )
-    with pytest.raises(standfast.ArgumentError, match=r"the name of an extra of the data set \(which has none\)"):
-        standfast.evaluate(model, ["saliency"], data.inputs, [RelevanceLocalisation("blocks")], out=tmp_path)
+    with pytest.raises(
+        standfast.ArgumentError, match=r"the name of an extra of the data set \(which has none\)"
+    ):
+        standfast.evaluate(
+            model, ["saliency"], data.inputs, [RelevanceLocalisation("blocks")], out=tmp_path
+        )
     assert not (tmp_path / "manifest.json").exists()
 
 
@@ -325,7 +365,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("function", ["load", "samples"])
 def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> None:
     """The samples are a permutation of a set, cut to the first ones, in jobs of several; regions go with each."""
-    entry = {"function": f"localised:{function}", "samples": 4, "bounds": [-9, 9], "targets": "predicted"}
+    entry = {
+        "function": f"localised:{function}",
+        "samples": 4,
+        "bounds": [-9, 9],
+        "targets": "predicted",
+    }
     study = study_from(content(data={"waves": entry}), folder)
     grid = study.grid()
     run_grid(grid, store := Store(folder / "out"))
@@ -335,7 +380,10 @@ def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> 
     alone = RelevanceLocalisation(chosen.extras["blocks"])(model, "input_x_gradient", chosen.inputs)
     assert rows["value"].to_list() == alone.value.tolist()
     assert len(set(rows["value"].to_list())) == 4
-    assert study.plain()["metrics"]["relevance_localisation"]["relevance_localisation"]["regions"] == "blocks"
+    assert (
+        study.plain()["metrics"]["relevance_localisation"]["relevance_localisation"]["regions"]
+        == "blocks"
+    )
     assert store.manifest()["metrics"]["relevance_localisation"]["options"]["regions"] == "blocks"
 
 

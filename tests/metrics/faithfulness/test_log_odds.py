@@ -37,11 +37,19 @@ def linear(weights: torch.Tensor, bias: torch.Tensor) -> standfast.Model:
 
 
 def slowly(
-    model: standfast.Model, explainer: str, x: torch.Tensor, other: int, fraction: float, baseline: float
+    model: standfast.Model,
+    explainer: str,
+    x: torch.Tensor,
+    other: int,
+    fraction: float,
+    baseline: float,
 ) -> tuple[float, float, set[int]]:
     """Log-odds of the sample `(1, ...)` and of the erased one, and which places were erased."""
     own = int(model.predict(x))
-    of = {c: standfast.explainers.get(explainer)(model, x, c)[0].double().numpy() for c in (own, other)}
+    of = {
+        c: standfast.explainers.get(explainer)(model, x, c)[0].double().numpy()
+        for c in (own, other)
+    }
     difference = of[own] - of[other]
     flat = difference if difference.ndim == 1 else difference.reshape(len(difference), -1).sum(0)
     allowed = max(1, round(fraction * len(flat)))
@@ -115,7 +123,9 @@ def test_a_linear_model_in_closed_form_and_no_other_choice_is_better() -> None:
     assert found.model_evaluations.tolist() == [7] * 50
 
 
-def test_only_the_pairs_first_classes_have_a_value(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_only_the_pairs_first_classes_have_a_value(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:40].inputs
     predicted = lenet.predict(x)
     found = LogOdds(preset="paper")(lenet, "input_x_gradient", x)
@@ -140,7 +150,9 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: standfast.Model, digit
     assert (wrong.towards == -1).all()
 
 
-def test_maps_of_the_model_beat_random_pixels(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_maps_of_the_model_beat_random_pixels(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:60].inputs
     found = {
         name: LogOdds(preset="paper")(lenet, name, x)
@@ -162,7 +174,10 @@ def test_maps_of_the_model_beat_random_pixels(lenet: standfast.Model, digits: st
 
 def test_chunks_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = SHAPES["colour"]
-    x, metric = inputs(shape, 9), LogOdds(pairs=tuple(itertools.permutations(range(4), 2)), fraction=0.3)
+    x, metric = (
+        inputs(shape, 9),
+        LogOdds(pairs=tuple(itertools.permutations(range(4), 2)), fraction=0.3),
+    )
 
     def values(model: standfast.Model, x: torch.Tensor) -> torch.Tensor:
         result = metric(model, "integrated_gradients", x)
@@ -183,7 +198,9 @@ def test_equal_differences_are_broken_by_the_sample_and_the_seed() -> None:
         return left * (targets == 0).to(x.dtype)[:, None, None, None]
 
     net = linear(torch.zeros(2, 64), torch.tensor([1.0, 0.0])).module
-    model = standfast.Model(nn.Sequential(nn.Flatten(), net), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(
+        nn.Sequential(nn.Flatten(), net), (0.0, 1.0), device="cpu", batch_size=64
+    )
     x, metric = inputs((1, 8, 8), 40), LogOdds(pairs=((0, 1),), fraction=0.25)
 
     def gone(name: str, seed: int) -> torch.Tensor:
@@ -197,7 +214,8 @@ def test_equal_differences_are_broken_by_the_sample_and_the_seed() -> None:
     assert torch.equal(first, gone("b", 0))
     assert not torch.equal(first, gone("a", 1))
     shares = first.double().mean(0)[:, :4]
-    assert shares.min() > 0.2  # a half on average; by position it would be 1 in the first rows and 0 in the others
+    # a half on average; by position it would be 1 in the first rows and 0 in the others
+    assert shares.min() > 0.2
     assert shares.max() < 0.8
 
 
@@ -211,14 +229,17 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
     def explain(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         maps = x + targets[:, None, None, None] * x.square()
         maps[targets == others[0]] = torch.nan
-        maps[targets == others[1]] = (x + kind * x.square() - 3)[targets == others[1]]  # differs by a constant
+        # differs by a constant
+        maps[targets == others[1]] = (x + kind * x.square() - 3)[targets == others[1]]
         return maps
 
     explainer = standfast.explainers.from_callable(explain, name="odd")
     found = LogOdds(pairs=pairs)(network, explainer, x, torch.full((12,), kind))
     rows = own == kind
     assert rows.sum() >= 2
-    assert [s for s, r in zip(found.status, rows.tolist(), strict=True) if r] == ["ok"] * int(rows.sum())
+    assert [s for s, r in zip(found.status, rows.tolist(), strict=True) if r] == ["ok"] * int(
+        rows.sum()
+    )
     assert found.per_pair[rows][:, :2].isnan().all()
     assert found.after[rows][:, :2].isnan().all()
     assert found.per_pair[rows][:, 2].isfinite().all()
@@ -234,7 +255,11 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
 
 
 def test_errors_of_options() -> None:
-    assert_refused(LogOdds, pairs=[(), ((8, 8),), ((8, 3, 1),), ((8, -3),), ((True, False),), 8], fraction=[0.0, True])
+    assert_refused(
+        LogOdds,
+        pairs=[(), ((8, 8),), ((8, 3, 1),), ((8, -3),), ((True, False),), 8],
+        fraction=[0.0, True],
+    )
     assert_refused(LogOdds, baseline=["black"])
     with pytest.raises(standfast.ArgumentError, match="each once, got"):
         LogOdds(pairs=((8, 3), (8, 3)))

@@ -47,7 +47,9 @@ class Quadratic(nn.Module):
         return torch.stack([value, torch.full_like(value, self.floor)], dim=1)
 
 
-def quadratic(shape: tuple[int, ...], seed: int = 0, floor: float = -10.0) -> tuple[standfast.Model, Tensor]:
+def quadratic(
+    shape: tuple[int, ...], seed: int = 0, floor: float = -10.0
+) -> tuple[standfast.Model, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     module = Quadratic(0.5 + torch.rand(shape, generator=generator), floor)
     model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64)
@@ -56,7 +58,9 @@ def quadratic(shape: tuple[int, ...], seed: int = 0, floor: float = -10.0) -> tu
 
 def top_mask(values: Tensor, k: int) -> Tensor:
     mask = torch.zeros_like(values.flatten(1), dtype=torch.bool)
-    return mask.scatter_(1, values.flatten(1).argsort(dim=1, descending=True, stable=True)[:, :k], True).view_as(values)
+    return mask.scatter_(
+        1, values.flatten(1).argsort(dim=1, descending=True, stable=True)[:, :k], True
+    ).view_as(values)
 
 
 def near(mask: Tensor, w: int) -> Tensor:
@@ -72,7 +76,9 @@ def near(mask: Tensor, w: int) -> Tensor:
 def test_unrelated_maps_are_compared_as_the_attack_compares_them() -> None:
     maps = torch.randn(2, 1, 3, 3, generator=torch.Generator().manual_seed(0))
     for absolute, expected in ((True, 1.0), (False, -1.0)):
-        found = AttributionAttack(BALL, similarities=("cosine",), absolute=absolute).compare_unrelated(maps, -maps)
+        found = AttributionAttack(
+            BALL, similarities=("cosine",), absolute=absolute
+        ).compare_unrelated(maps, -maps)
         assert found.tolist() == pytest.approx([expected] * 2)
 
 
@@ -82,15 +88,23 @@ def test_shares_of_mass() -> None:
     assert torch.allclose(mass_share(maps, mask), torch.tensor([3 / 8, 0.0]))
 
 
-@pytest.mark.parametrize("name", ["top_k:t=5", "lens:k=3,w=1,alone=0", "target:top=0.5,left=0,height=0.5,width=0.5"])
+@pytest.mark.parametrize(
+    "name", ["top_k:t=5", "lens:k=3,w=1,alone=0", "target:top=0.5,left=0,height=0.5,width=0.5"]
+)
 def test_the_optimum_of_a_share_of_mass_is_found(name: str) -> None:
     """The map is `c x`, so the least share of mass in a set is at `x - r` inside of it and `x + r` outside."""
     model, x = quadratic((1, 6, 6))
     maps = model.module.coefficients.detach()[0] * x[:, 0]
     wanted = torch.zeros(6, 6, dtype=torch.bool)
     wanted[3:, :3] = True
-    inside = {"top_k": top_mask(maps, 5), "lens": near(top_mask(maps, 3), 1), "target": ~wanted.expand(3, 6, 6)}
-    metric = AttributionAttack(standfast.LinfBall(0.1), name, steps=20, step=0.02, restarts=2, curve_k=(3,))
+    inside = {
+        "top_k": top_mask(maps, 5),
+        "lens": near(top_mask(maps, 3), 1),
+        "target": ~wanted.expand(3, 6, 6),
+    }
+    metric = AttributionAttack(
+        standfast.LinfBall(0.1), name, steps=20, step=0.02, restarts=2, curve_k=(3,)
+    )
     result = metric(model, "saliency", x)
     best = torch.where(inside[get(name).name][:, None], x - 0.1, x + 0.1)
     assert torch.allclose(result.inputs, best, atol=1e-6)
@@ -114,16 +128,23 @@ def test_the_farthest_centre_of_mass_is_found() -> None:
     corners = torch.tensor(list(itertools.product((-0.1, 0.1), repeat=6)))
     for row in range(3):
         farthest = (centre(x[row] + corners) - centre(x[row])).abs().max()
-        assert (centre(result.inputs[row]) - centre(x[row])).abs() == pytest.approx(farthest.item(), rel=1e-4)
+        assert (centre(result.inputs[row]) - centre(x[row])).abs() == pytest.approx(
+            farthest.item(), rel=1e-4
+        )
 
 
 def test_spans_of_a_target() -> None:
     image, series = torch.ones(1, 8, 8), torch.ones(1, 10)
-    assert Target().state(image).nonzero().tolist() == [[0, i, j] for i in range(2) for j in range(2)]
-    assert Target(top=0.99, left=0.99, height=0.01, width=0.01).state(image).nonzero().tolist() == [[0, 7, 7]]
+    assert Target().state(image).nonzero().tolist() == [
+        [0, i, j] for i in range(2) for j in range(2)
+    ]
+    assert Target(top=0.99, left=0.99, height=0.01, width=0.01).state(image).nonzero().tolist() == [
+        [0, 7, 7]
+    ]
     assert Target(left=0.5, width=0.3).state(series).nonzero()[:, 1].tolist() == [5, 6, 7]
     assert Target(left=0.29, width=0.01).state(torch.ones(1, 100)).nonzero()[:, 1].tolist() == [29]
-    assert Target(left=0.1, width=0.01).state(series).nonzero()[:, 1].tolist() == [1]  # at least one position
+    # at least one position
+    assert Target(left=0.1, width=0.01).state(series).nonzero()[:, 1].tolist() == [1]
 
 
 def test_a_window_of_nothing_makes_lens_the_top_k_attack() -> None:
@@ -131,7 +152,9 @@ def test_a_window_of_nothing_makes_lens_the_top_k_attack() -> None:
     moved = maps.flip(1)
     lens, top = Lens(k=9, w=0, alone=0), TopK(t=9)
     lonely = Lens(k=9, w=0)
-    assert torch.allclose(lonely.goal(lonely.state(maps), moved), 1.3 * top.goal(top.state(maps), moved))
+    assert torch.allclose(
+        lonely.goal(lonely.state(maps), moved), 1.3 * top.goal(top.state(maps), moved)
+    )
     assert torch.equal(lens.goal(lens.state(maps), moved), top.goal(top.state(maps), moved))
     kept = (top_mask(maps, 9) & top_mask(moved, 9)).flatten(1).sum(1)
     share = (moved * top_mask(maps, 9)).flatten(1).sum(1) / moved.flatten(1).sum(1)
@@ -142,17 +165,21 @@ def test_a_window_of_nothing_makes_lens_the_top_k_attack() -> None:
 def test_lonely_positions_weigh_more() -> None:
     """The formula of the docstring, written out for a series."""
     before = torch.tensor([[0.0, 9.0, 0.0, 0.0, 0.0, 8.0, 0.0, 0.0]])
-    after = torch.tensor([[5.0, 6.0, 1.0, 0.5, 0.25, 0.125, 2.0, 3.0]])  # the largest two are both near the first
+    # the largest two are both near the first
+    after = torch.tensor([[5.0, 6.0, 1.0, 0.5, 0.25, 0.125, 2.0, 3.0]])
     attack = Lens(k=2, w=1, alone=0.7)
     lonely = {1: math.exp(-0.5), 5: 1.0}
-    weights = [sum(1 + 0.7 * lonely[p] if abs(p - q) <= 1 else 0.0 for p in lonely) for q in range(8)]
+    weights = [
+        sum(1 + 0.7 * lonely[p] if abs(p - q) <= 1 else 0.0 for p in lonely) for q in range(8)
+    ]
     expected = sum(w * a for w, a in zip(weights, after[0].tolist(), strict=True)) / after.sum()
     assert attack.goal(attack.state(before), after)[0] == pytest.approx(-expected.item(), rel=1e-5)
 
 
 def test_points_are_judged_by_sets_and_mass_decides_ties() -> None:
     before = torch.tensor([[9.0, 8.0, 0.0, 0.0, 1.0, 2.0]])
-    half = torch.tensor([[9.0, 0.0, 0.0, 0.0, 8.0, 2.0]])  # one of two is kept, with most of the mass
+    # one of two is kept, with most of the mass
+    half = torch.tensor([[9.0, 0.0, 0.0, 0.0, 8.0, 2.0]])
     none = torch.tensor([[7.0, 7.0, 8.0, 8.0, 0.0, 0.0]])  # none is kept, with half of the mass
     less = torch.tensor([[1.0, 1.0, 8.0, 8.0, 0.0, 0.0]])
     attack = TopK(2)
@@ -170,7 +197,9 @@ def test_mass_centre_can_be_followed_from_the_seed_itself() -> None:
 # the loop that it is, written out
 
 
-def loop(model: standfast.Model, x: Tensor, start: Tensor, t: int, radius: float, step: float, steps: int) -> Tensor:
+def loop(
+    model: standfast.Model, x: Tensor, start: Tensor, t: int, radius: float, step: float, steps: int
+) -> Tensor:
     """Ghorbani, Abid and Zou's iteration for gradient x input on one image, with softplus for the search."""
     target = model.logits(x).argmax(1)
 
@@ -193,15 +222,20 @@ def loop(model: standfast.Model, x: Tensor, start: Tensor, t: int, radius: float
             z = (z + step * ascent.sign()).clamp(x - radius, x + radius).clamp(0, 1)
         values, mass, logits = share(z.clone().requires_grad_(True), False)
         key = (int((top_mask(values.detach(), t) & top).sum()), (mass * top[0]).sum().item())
-        assert logits.argmax() == target  # the radius is small enough for the class to hold throughout
+        # the radius is small enough for the class to hold throughout
+        assert logits.argmax() == target
         if key < best_key:
             best, best_key = z, key
     return best
 
 
-def test_the_attack_is_the_loop_written_out(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_the_attack_is_the_loop_written_out(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:3].inputs
-    attack = AttributionAttack(standfast.LinfBall(0.05), "top_k:t=60", steps=8, step=0.01, restarts=1)
+    attack = AttributionAttack(
+        standfast.LinfBall(0.05), "top_k:t=60", steps=8, step=0.01, restarts=1
+    )
     generator = torch.Generator().manual_seed(4)
     seed = standfast.tensors.draw_seed(torch.Generator().manual_seed(4))
     result = attack(lenet, "input_x_gradient", x, generator=generator)
@@ -219,11 +253,20 @@ def test_the_attack_is_the_loop_written_out(lenet: standfast.Model, digits: stan
         )
 
 
-def test_the_authors_attack_is_their_loop_written_out(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_the_authors_attack_is_their_loop_written_out(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     """From the clean digit, where the share of mass on 300 positions is 1 and its gradient 0; Kendall's tau decides."""
     x, radius, step, steps, t = digits[:2].inputs, 0.05, 0.01, 5, 300
     attack = AttributionAttack(
-        standfast.LinfBall(radius), f"top_k:t={t}", steps, step, 2, ("kendall",), beta=10, protocol="authors"
+        standfast.LinfBall(radius),
+        f"top_k:t={t}",
+        steps,
+        step,
+        2,
+        ("kendall",),
+        beta=10,
+        protocol="authors",
     )
     seed = standfast.tensors.draw_seed(torch.Generator().manual_seed(4))
     result = attack(lenet, "input_x_gradient", x, generator=torch.Generator().manual_seed(4))
@@ -251,7 +294,8 @@ def test_the_authors_attack_is_their_loop_written_out(lenet: standfast.Model, di
                 sign = signs[row, start] if number == 0 else ascent.sign()[0]
                 z = (z + step * sign).clamp(x[row] - radius, x[row] + radius).clamp(0, 1)
                 tau = scipy.stats.kendalltau(
-                    clean.ravel().numpy(), explain(z.clone().requires_grad_(True)).detach().ravel().numpy()
+                    clean.ravel().numpy(),
+                    explain(z.clone().requires_grad_(True)).detach().ravel().numpy(),
                 ).statistic
                 taus += [tau] if lenet.predict(z) == target else []
         # the signs of tiny gradients depend on the last bit
@@ -284,7 +328,9 @@ def test_starts_share_the_sharpnesses_and_the_better_one_wins(
 
 
 @pytest.mark.parametrize("name", [*GUIDED, *BLIND])
-def test_results_hold_what_they_say(name: str, lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_results_hold_what_they_say(
+    name: str, lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:5].inputs
     y = lenet.predict(x)
     names = (
@@ -295,7 +341,13 @@ def test_results_hold_what_they_say(name: str, lenet: standfast.Model, digits: s
         "topk_intersection:k=60,diverse=true,w=1",
     )
     metric = AttributionAttack(
-        standfast.LinfBall(0.1), name, steps=4, restarts=2, similarities=names, k=100, curve_k=(20, 100)
+        standfast.LinfBall(0.1),
+        name,
+        steps=4,
+        restarts=2,
+        similarities=names,
+        k=100,
+        curve_k=(20, 100),
     )
     result = metric(lenet, "saliency", x, y)
     assert result.names == names
@@ -309,7 +361,9 @@ def test_results_hold_what_they_say(name: str, lenet: standfast.Model, digits: s
     for column, similarity in enumerate(names):
         expected = standfast.similarity.get(similarity)
         assert torch.allclose(
-            result.similarities[:, column], expected(before[:, 0], result.maps[:, 0].abs()), atol=1e-5
+            result.similarities[:, column],
+            expected(before[:, 0], result.maps[:, 0].abs()),
+            atol=1e-5,
         )
         assert result.frame()[similarity].to_list() == result.similarities[:, column].tolist()
         level = expected.chance(before[:, 0], result.maps[:, 0].abs())
@@ -317,7 +371,8 @@ def test_results_hold_what_they_say(name: str, lenet: standfast.Model, digits: s
             assert result.chance[:, column].isnan().all()
             assert name_chance(similarity) not in result.frame().columns
         else:
-            assert torch.allclose(result.chance[:, column], level.value, atol=0.02)  # a draw may depend on the last bit
+            # a draw may depend on the last bit
+            assert torch.allclose(result.chance[:, column], level.value, atol=0.02)
             corrected = standfast.similarity.correct_for_chance(
                 result.similarities[:, column], result.chance[:, column]
             )
@@ -345,7 +400,9 @@ def test_random_signs_differ_and_universal_ones_do_not(lenet: standfast.Model) -
     assert not torch.equal(Universal().draw(region, 8), Universal().draw(region, 7))
 
 
-def test_a_wrong_prediction_is_skipped_and_counted(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_a_wrong_prediction_is_skipped_and_counted(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:4].inputs
     y = lenet.predict(x)
     y[2] = (y[2] + 1) % 10
@@ -361,7 +418,9 @@ def test_the_class_is_kept_where_it_hangs_by_a_thread() -> None:
     logits = model.logits(x)[:, 0]
     for row in range(3):
         model.module.floor = float(logits[row]) - 0.05
-        metric = AttributionAttack(standfast.LinfBall(0.2), "top_k:t=20", steps=15, restarts=2, curve_k=(5,))
+        metric = AttributionAttack(
+            standfast.LinfBall(0.2), "top_k:t=20", steps=15, restarts=2, curve_k=(5,)
+        )
         result = metric(model, "saliency", x[row : row + 1])
         assert result.label_kept.all()
         assert (result.margin < 0).all()
@@ -375,11 +434,15 @@ def test_a_lost_class_is_won_back() -> None:
     maps = model.module.coefficients.detach() * x
     low = model.logits(torch.where(top_mask(maps[0], 30)[None], x - 0.1, x))[0, 0].item()
     model.module.floor = 0.5 * (low + model.logits(x)[0, 0].item())
-    metric = AttributionAttack(standfast.LinfBall(0.1), "top_k:t=30", steps=40, step=0.01, restarts=1, curve_k=(5,))
+    metric = AttributionAttack(
+        standfast.LinfBall(0.1), "top_k:t=30", steps=40, step=0.01, restarts=1, curve_k=(5,)
+    )
     found = metric(model, "saliency", x)
     # the optimum lies at the boundary of the class: the steps go to and fro across it, and end close to it
     assert -0.15 < found.margin[0] < 0
-    assert mass_share(found.maps[:, 0].abs(), top_mask(maps[0], 30)) < 0.97 * mass_share(maps[0], top_mask(maps[0], 30))
+    assert mass_share(found.maps[:, 0].abs(), top_mask(maps[0], 30)) < 0.97 * mass_share(
+        maps[0], top_mask(maps[0], 30)
+    )
 
 
 def test_nothing_is_found_where_nothing_moves() -> None:
@@ -390,16 +453,18 @@ def test_nothing_is_found_where_nothing_moves() -> None:
         layer.bias.zero_()
     model = standfast.Model(layer, (0.0, 1.0), device="cpu", batch_size=16)
     x = torch.full((2, 6), 0.5)
-    result = AttributionAttack(standfast.LinfBall(0.1), "top_k:t=2", steps=3, restarts=2, curve_k=(2,))(
-        model, "saliency", x
-    )
+    result = AttributionAttack(
+        standfast.LinfBall(0.1), "top_k:t=2", steps=3, restarts=2, curve_k=(2,)
+    )(model, "saliency", x)
     assert result.status == ("ok", "ok")
     assert result.label_kept.all()
     assert not result.found.any()
     assert torch.equal(result.inputs, x)
 
 
-def test_what_fits_no_map_is_refused_before_the_work(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_what_fits_no_map_is_refused_before_the_work(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     rows: list[int] = []
     lenet.check_repeatable(digits[:1].inputs)  # once for each module
     handle = lenet.module.register_forward_hook(lambda _, args, out: rows.append(len(out)))
@@ -412,7 +477,9 @@ def test_what_fits_no_map_is_refused_before_the_work(lenet: standfast.Model, dig
     for options in wrong:
         rows.clear()
         with pytest.raises(standfast.ArgumentError, match="^[a-z_]*k: expected .* got 1000"):
-            AttributionAttack(**{"neighbourhood": BALL, "steps": 30, **options})(lenet, "saliency", digits[:1].inputs)
+            AttributionAttack(**{"neighbourhood": BALL, "steps": 30, **options})(
+                lenet, "saliency", digits[:1].inputs
+            )
         assert sum(rows) <= 32
     handle.remove()
 
@@ -424,7 +491,10 @@ def test_constant_maps_are_degenerate_whatever_is_asked_for() -> None:
     model = standfast.Model(layer, (0.0, 1.0), device="cpu", batch_size=16)
     for first in ("mse", "pearson", "centre_of_mass", "lens_precision:k=2"):
         metric = AttributionAttack(BALL, "random_sign", similarities=(first,), k=2, curve_k=(2,))
-        assert metric(model, "saliency", torch.full((2, 6), 0.5)).status == ("degenerate", "degenerate")
+        assert metric(model, "saliency", torch.full((2, 6), 0.5)).status == (
+            "degenerate",
+            "degenerate",
+        )
 
 
 def test_a_random_attack_may_lose_the_class() -> None:
@@ -450,22 +520,38 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
         x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(2))
         for attack in ("top_k:t=4", "lens:k=4,w=1", "mass_centre", "target", "random_sign"):
             metric = AttributionAttack(
-                BALL, attack, 3, None, 1, ("topk_intersection:k=4", "lens_recall:k=4,w=2"), k=4, curve_k=(4,)
+                BALL,
+                attack,
+                3,
+                None,
+                1,
+                ("topk_intersection:k=4", "lens_recall:k=4,w=2"),
+                k=4,
+                curve_k=(4,),
             )
             result = metric(model, "saliency", x)
             before, after = (maps.abs().sum(1) for maps in (result.origin_maps, result.maps))
-            assert torch.allclose(result.value, standfast.similarity.TopKIntersection(4)(before, after))
+            assert torch.allclose(
+                result.value, standfast.similarity.TopKIntersection(4)(before, after)
+            )
             recall = standfast.similarity.LensRecall(4, 2)(before, after)
             assert torch.allclose(result.similarities[:, 1], recall)
 
 
-def test_lens_goes_further_than_top_k(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_lens_goes_further_than_top_k(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     """Mass pushed out of the neighbourhood leaves less of it than mass pushed off the positions."""
     x = digits[:24].inputs
     found = {}
     for name in ("top_k:t=100", "lens:k=100,w=1"):
         metric = AttributionAttack(
-            standfast.LinfBall(0.2), name, 10, None, 1, ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
+            standfast.LinfBall(0.2),
+            name,
+            10,
+            None,
+            1,
+            ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1"),
         )
         found[name] = metric(lenet, "input_x_gradient", x).similarities.mean(1)
     better = found["top_k:t=100"] - found["lens:k=100,w=1"]
@@ -491,10 +577,25 @@ def test_options_are_checked() -> None:
     def make(**options: object) -> object:
         return AttributionAttack(**{"neighbourhood": BALL, **options})
 
-    assert_refused(make, attack=["topk", 3], neighbourhood=[0.1, standfast.L2Ball(1.0)], steps=[0], restarts=[1.5])
+    assert_refused(
+        make,
+        attack=["topk", 3],
+        neighbourhood=[0.1, standfast.L2Ball(1.0)],
+        steps=[0],
+        restarts=[1.5],
+    )
     assert_refused(make, step=[-1.0])
-    assert_refused(make, similarities=[(), "pearson", ("pearson", "pearson"), (Margin(),), (Mine(),)])
-    assert_refused(make, k=[1.5], curve_k=[(0,)], curve_w=[(1.5,)], beta=[0.0, (10.0, -1.0), ()], protocol=["script"])
+    assert_refused(
+        make, similarities=[(), "pearson", ("pearson", "pearson"), (Margin(),), (Mine(),)]
+    )
+    assert_refused(
+        make,
+        k=[1.5],
+        curve_k=[(0,)],
+        curve_w=[(1.5,)],
+        beta=[0.0, (10.0, -1.0), ()],
+        protocol=["script"],
+    )
     for attack in ("top_k:t=0", "lens:w=-1", "lens:alone=-1", "target:left=1.0", "target:width=0"):
         argument = attack.partition(":")[2].partition("=")[0]
         with pytest.raises(standfast.ArgumentError, match=f"^{argument}: expected"):
@@ -503,9 +604,13 @@ def test_options_are_checked() -> None:
         make(similarities=("lens_precision:k=0",))
 
 
-def test_what_cannot_be_differentiated_is_refused(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_what_cannot_be_differentiated_is_refused(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:1].inputs
-    with pytest.raises(standfast.ArgumentError, match="attack: expected random_sign or universal, since"):
+    with pytest.raises(
+        standfast.ArgumentError, match="attack: expected random_sign or universal, since"
+    ):
         AttributionAttack.example()(lenet, "guided_backprop", x)
     assert AttributionAttack(BALL, "random_sign")(lenet, "guided_backprop", x).status == ("ok",)
 
@@ -514,7 +619,9 @@ def test_attacks_are_named() -> None:
     assert attribution_attacks.names() == sorted((*GUIDED, *BLIND))
     assert all(isinstance(get(name), attribution_attacks[name]) for name in (*GUIDED, *BLIND))
     assert get(TopK(3)) == TopK(3)
-    assert dataclasses.replace(AttributionAttack.example(), attack=Lens(5, 2)).options()["attack"] == {
+    assert dataclasses.replace(AttributionAttack.example(), attack=Lens(5, 2)).options()[
+        "attack"
+    ] == {
         "name": "lens",
         "k": 5,
         "w": 2,
@@ -530,7 +637,11 @@ def test_two_attacks_have_two_labels() -> None:
         AttributionAttack(BALL, Lens(5, 2)),
         AttributionAttack(BALL, "top_k:t=9"),
     ]
-    labels = ["attribution_attack: top_k", "attribution_attack: lens", "attribution_attack: top_k 2"]
+    labels = [
+        "attribution_attack: top_k",
+        "attribution_attack: lens",
+        "attribution_attack: top_k 2",
+    ]
     assert list(name_metrics(attacks)) == labels
 
 

@@ -28,7 +28,14 @@ def make_model() -> standfast.Model:
 
 
 def measure(**options: Any) -> BackgroundCurve:
-    asked = {"explainer": "kernel_shap", "inputs": INPUTS, "reference": ROWS, "top": 2, "pairs": 60, **options}
+    asked = {
+        "explainer": "kernel_shap",
+        "inputs": INPUTS,
+        "reference": ROWS,
+        "top": 2,
+        "pairs": 60,
+        **options,
+    }
     return background_curve(asked.pop("model", make_model()), **asked)
 
 
@@ -51,7 +58,8 @@ def test_shares_are_those_of_the_known_shapley_values() -> None:
     assert curve.frame()["rows"].to_list() == [8, 16, 32, 64, 128]
     for size in curve.sizes:
         expected = simulate(size.rows)
-        deviation = np.sqrt(expected * (1 - expected) / size.pairs)  # no more than if all inputs were hit together
+        # no more than if all inputs were hit together
+        deviation = np.sqrt(expected * (1 - expected) / size.pairs)
         assert abs(size.same - expected) < 4 * deviation
     assert curve.sizes[0].same < 0.7
     assert curve.sizes[-1].same > 0.97
@@ -59,7 +67,10 @@ def test_shares_are_those_of_the_known_shapley_values() -> None:
 
 def test_the_same_decision_eight_times_says_no_more_than_once() -> None:
     """Both backgrounds of a pair explain all decisions, so pairs are what counts."""
-    once, often = (measure(inputs=INPUTS[:1].repeat(count, 1), sizes=(0.25,), pairs=40).sizes[0] for count in (1, 8))
+    once, often = (
+        measure(inputs=INPUTS[:1].repeat(count, 1), sizes=(0.25,), pairs=40).sizes[0]
+        for count in (1, 8)
+    )
     assert (once.decisions, often.decisions) == (1, 8)
     assert 0 < once.same < 1
     assert (often.same, often.low, often.high) == pytest.approx((once.same, once.low, once.high))
@@ -71,7 +82,9 @@ def test_a_reason_that_speaks_the_other_way_is_another_one() -> None:
     layer = nn.Linear(4, 2).double()
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]]))
-    curve = measure(model=standfast.Model(layer, (0.0, 1.0), device="cpu"), inputs=inputs, top=1, sizes=(1,))
+    curve = measure(
+        model=standfast.Model(layer, (0.0, 1.0), device="cpu"), inputs=inputs, top=1, sizes=(1,)
+    )
     assert curve.sizes[0].low < 0.5 < curve.sizes[0].high
 
 
@@ -110,7 +123,10 @@ def test_trees_of_a_frame() -> None:
 
 
 def make_curve(*lows: float) -> BackgroundCurve:
-    sizes = [BackgroundSize(8 * 2**n, (1 + low) / 2, low, 1.0, 50, 1, False) for n, low in enumerate(lows)]
+    sizes = [
+        BackgroundSize(8 * 2**n, (1 + low) / 2, low, 1.0, 50, 1, False)
+        for n, low in enumerate(lows)
+    ]
     return BackgroundCurve(tuple(sizes), usual=16, top=4, demand=0.9)
 
 

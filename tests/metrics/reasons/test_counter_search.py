@@ -29,20 +29,32 @@ def make_model(bias: float = 9.0) -> standfast.Model:
 def seek(features: list[int], top: int, speaking: Speaking = "both") -> SoughtFalls:
     signs = torch.tensor(WEIGHTS).sign()
     return SoughtFalls(
-        torch.zeros(len(features), dtype=torch.int64), torch.tensor(features), signs[features], top, speaking
+        torch.zeros(len(features), dtype=torch.int64),
+        torch.tensor(features),
+        signs[features],
+        top,
+        speaking,
     )
 
 
 def search(
-    neighbourhood: Neighbourhood, sought: SoughtFalls, budget: int = 300, bias: float = 9.0, row: list[float] = ROW
+    neighbourhood: Neighbourhood,
+    sought: SoughtFalls,
+    budget: int = 300,
+    bias: float = 9.0,
+    row: list[float] = ROW,
 ) -> FoundFalls:
     model, inputs = make_model(bias), torch.tensor([row]).double()
     with model.session():
-        return find_falls(Call(model, get("input_x_gradient"), inputs), neighbourhood, sought, budget, seed=0)
+        return find_falls(
+            Call(model, get("input_x_gradient"), inputs), neighbourhood, sought, budget, seed=0
+        )
 
 
 def test_the_smallest_change_of_one_column_is_found() -> None:
-    falls = search(TableChanges({"0": 0.4, "1": 0.4}, columns=("0", "1", "2", "3")), seek([0, 1], top=2))
+    falls = search(
+        TableChanges({"0": 0.4, "1": 0.4}, columns=("0", "1", "2", "3")), seek([0, 1], top=2)
+    )
     assert falls.found.tolist() == [True, True]
     # the third contribution, 0.9, has to be reached, by one column alone
     expected = torch.tensor([[0.9 / 3, 0.6, 0.9, 0.5], [0.5, 0.9 / 2, 0.9, 0.5]]).double()
@@ -75,7 +87,9 @@ def test_a_reason_may_turn() -> None:
     inputs = torch.tensor([[0.1, 0.0, 0.0, 0.0]]).double()
     changes = TableChanges({"0": {"by": 0.3, "step": 0.3}}, columns=("0", "1", "2", "3"))
     with model.session():
-        falls = find_falls(Call(model, get("input_x_gradient"), inputs), changes, seek([0], top=1), 100, seed=0)
+        falls = find_falls(
+            Call(model, get("input_x_gradient"), inputs), changes, seek([0], top=1), 100, seed=0
+        )
     assert falls.found.tolist() == [True]
     assert falls.inputs[0, 0].item() == pytest.approx(-0.2)
     assert falls.turned.tolist() == [True]
@@ -101,7 +115,11 @@ def test_a_reason_has_fallen_where_the_places_say_so(speaking: Speaking, top: in
     maps = torch.randn(400, 5, generator=generator).double().mul(3).round()  # with ties and zeros
     maps *= 1 + 1e-8 * torch.randn(400, 5, generator=generator).double()  # ties up to rounding
     features = torch.randint(0, 5, (400,), generator=generator)
-    signs = torch.ones(400) if speaking == "for" else torch.randint(0, 2, (400,), generator=generator) * 2.0 - 1
+    signs = (
+        torch.ones(400)
+        if speaking == "for"
+        else torch.randint(0, 2, (400,), generator=generator) * 2.0 - 1
+    )
     sought = SoughtFalls(torch.zeros_like(features), features, signs, top, speaking)
     fallen = sought.measure_excess(maps, torch.arange(400)) >= 0
     expected = ~_are_named(maps, features, signs, top, speaking)
@@ -109,6 +127,8 @@ def test_a_reason_has_fallen_where_the_places_say_so(speaking: Speaking, top: in
     assert 0 < int(fallen.sum()) < 400
 
 
-def _are_named(maps: Tensor, features: Tensor, signs: Tensor, top: int, speaking: Speaking) -> Tensor:
+def _are_named(
+    maps: Tensor, features: Tensor, signs: Tensor, top: int, speaking: Speaking
+) -> Tensor:
     marked = mark_first(measure_sizes(maps, speaking), top, shares_places=False) * maps.sign()
     return marked.gather(1, features[:, None])[:, 0] == signs

@@ -21,14 +21,18 @@ with warnings.catch_warnings():
 from sklearn.ensemble import RandomForestClassifier
 
 
-@pytest.mark.parametrize("explainer", ["tree_shap:background=reference", "tree_shap", "kernel_shap:samples=16"])
+@pytest.mark.parametrize(
+    "explainer", ["tree_shap:background=reference", "tree_shap", "kernel_shap:samples=16"]
+)
 @pytest.mark.parametrize("neighbourhood", [None, LinfBall(0.1), TableChanges(0.1)])
 def test_together_as_alone(explainer: str, neighbourhood: LinfBall | TableChanges | None) -> None:
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(100, 4))
     forest = RandomForestClassifier(4, max_depth=4, random_state=0).fit(rows, rows[:, 0] > 0)
     x = torch.tensor(rows)
-    model = standfast.Model.from_callable(forest.predict_proba, (-9.0, 9.0), dtype=torch.float64, reference=x)
+    model = standfast.Model.from_callable(
+        forest.predict_proba, (-9.0, 9.0), dtype=torch.float64, reference=x
+    )
     inputs = x[:3]
     region = None if neighbourhood is None else neighbourhood.around(inputs, model.bounds)
     settings = draw_settings(5, ["seed", "background", "measurement"], range(4))

@@ -42,7 +42,9 @@ def enumerate_shapley_values(model: standfast.Model, row: Tensor, target: int) -
     kept = torch.from_numpy(coalitions).bool()[:, None]
     copies = torch.where(kept, row, BACKGROUND)
     with torch.no_grad():
-        worth = model.forward(copies.flatten(0, 1))[:, target].reshape(2**FEATURES, -1).mean(1).numpy()
+        worth = (
+            model.forward(copies.flatten(0, 1))[:, target].reshape(2**FEATURES, -1).mean(1).numpy()
+        )
     sizes = coalitions.sum(1)
     values = np.zeros(FEATURES)
     for feature in range(FEATURES):
@@ -58,7 +60,10 @@ def enumerate_shapley_values(model: standfast.Model, row: Tensor, target: int) -
 def explain(samples: int, seeds: range, row: Tensor, target: int) -> Array:
     """The maps of several seeds, `(seeds, F)`."""
     model = make_model()
-    maps = [KernelSHAP(samples=samples, background=BACKGROUND, seed=seed)(model, row[None], target) for seed in seeds]
+    maps = [
+        KernelSHAP(samples=samples, background=BACKGROUND, seed=seed)(model, row[None], target)
+        for seed in seeds
+    ]
     return torch.cat(maps).numpy()
 
 
@@ -76,7 +81,10 @@ def test_more_seeds_make_the_mean_of_few_coalitions_sure_and_wrong() -> None:
     exact = enumerate_shapley_values(model, ROWS[0], target)
     biases = {}
     for samples in (FEATURES, 2**FEATURES // 2):
-        few, many = explain(samples, range(20), ROWS[0], target), explain(samples, range(200), ROWS[0], target)
+        few, many = (
+            explain(samples, range(20), ROWS[0], target),
+            explain(samples, range(200), ROWS[0], target),
+        )
         widths = [np.ptp([means.low, means.high], axis=0) for means in map(estimate, (few, many))]
         assert (widths[1] < 0.6 * widths[0]).all()
         biases[samples] = np.abs(many.mean(0) - exact).max() / np.abs(exact).max()
@@ -102,7 +110,9 @@ def test_a_result_says_whether_there_are_fewer_pairs_than_features(samples: int,
 def test_few_features_with_all_their_coalitions_are_exact() -> None:
     assert KernelSHAP(samples=5).has_too_few_samples(torch.zeros(1, 3)).tolist() == [True]
     assert KernelSHAP(samples=6).has_too_few_samples(torch.zeros(1, 3)).tolist() == [False]
-    assert standfast.explainers.get("saliency").has_too_few_samples(torch.zeros(2, 30)).tolist() == [False, False]
+    assert standfast.explainers.get("saliency").has_too_few_samples(
+        torch.zeros(2, 30)
+    ).tolist() == [False, False]
 
 
 def test_the_card_says_so() -> None:
@@ -120,6 +130,11 @@ def test_the_card_says_so() -> None:
 
     for samples, is_noted in ((10, True), (40, False)):
         found = standfast.reasons(
-            Pipeline(), f"kernel_shap:samples={samples}", frame.head(1), reference=frame, draws=3, progress=False
+            Pipeline(),
+            f"kernel_shap:samples={samples}",
+            frame.head(1),
+            reference=frame,
+            draws=3,
+            progress=False,
         )
         assert any("towards equal" in note for note in found.card(0).notes) == is_noted

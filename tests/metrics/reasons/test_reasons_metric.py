@@ -50,7 +50,9 @@ def swap_sometimes() -> list[float]:
 
 def test_probabilities_are_those_of_a_known_explainer() -> None:
     torch.manual_seed(0)  # of the clean maps, one of which is to be the usual one
-    result = Reasons(top=3, draws=1000, demand=0.9)(make_linear([1.0] * 5), explain_by(swap_sometimes), ROWS)
+    result = Reasons(top=3, draws=1000, demand=0.9)(
+        make_linear([1.0] * 5), explain_by(swap_sometimes), ROWS
+    )
     assert bool(result.varied_seed.all())
     kept = result.answer_kept.double()
     named = (result.named_for / kept[:, None]).numpy()
@@ -59,7 +61,9 @@ def test_probabilities_are_those_of_a_known_explainer() -> None:
             assert named[row, 0] == 1.0
             assert named[row, 1] == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / kept[row].item()))
             assert named[row, 2] == pytest.approx(0.7, abs=4 * np.sqrt(0.21 / kept[row].item()))
-            assert result.value[row].item() == pytest.approx(0.63, abs=4 * np.sqrt(0.24 / kept[row].item()))
+            assert result.value[row].item() == pytest.approx(
+                0.63, abs=4 * np.sqrt(0.24 / kept[row].item())
+            )
             break
     else:
         pytest.fail("no row has the usual map")
@@ -113,7 +117,9 @@ def test_nothing_varies_without_a_source() -> None:
     assert result.status == ("ok",) * 3
     assert bool(result.value.isnan().all())
     assert result.drawn.tolist() == [0, 0, 0]
-    assert not bool(result.varied_seed.any() | result.varied_background.any() | result.varied_measurement.any())
+    assert not bool(
+        result.varied_seed.any() | result.varied_background.any() | result.varied_measurement.any()
+    )
 
 
 def test_a_loop_over_draws_gives_the_same_counts() -> None:
@@ -133,7 +139,9 @@ def test_a_loop_over_draws_gives_the_same_counts() -> None:
         maps = reseed(explainer, setting.seed)(model, copies, targets)
         stays = (model.predict(copies) == targets).numpy()
         for row in range(2):
-            first = [set(np.argsort(-np.abs(each[row].numpy()))[:2].tolist()) for each in (origin, maps)]
+            first = [
+                set(np.argsort(-np.abs(each[row].numpy()))[:2].tolist()) for each in (origin, maps)
+            ]
             signs = all(maps[row][f].sign() == origin[row][f].sign() for f in first[0])
             kept[row] += stays[row]
             same[row] += stays[row] and first[0] == first[1] and signs
@@ -162,7 +170,12 @@ def test_samples_do_not_depend_on_each_other(rows: slice) -> None:
 def test_no_draw_is_made_twice() -> None:
     every = [
         setting
-        for varied in (["seed"], ["background"], ["seed", "background"], ["seed", "background", "measurement"])
+        for varied in (
+            ["seed"],
+            ["background"],
+            ["seed", "background"],
+            ["seed", "background", "measurement"],
+        )
         for setting in draw_settings(7, varied, range(200))  # type: ignore[arg-type]
     ]
     numbers = [number for setting in every for number in setting if number]
@@ -279,7 +292,8 @@ def test_the_seed_of_an_adapter_counts_only_if_the_package_draws() -> None:
     """Every adapter has a seed; a function without random numbers has none to vary."""
 
     def explain(module: nn.Module, inputs: Any, targets: Any, noise: float = 0.0) -> Any:
-        return np.array([[5.0, 4.0, 3.0, 2.0, 1.0 + (noise and noise * np.random.rand())]] * len(inputs))  # noqa: NPY002
+        last = 1.0 + (noise and noise * np.random.rand())  # noqa: NPY002
+        return np.array([[5.0, 4.0, 3.0, 2.0, last]] * len(inputs))
 
     fixed, noisy = (standfast.explainers.from_quantus(explain, noise=noise) for noise in (0.0, 1.0))
     model = make_linear([1.0] * 5)
@@ -304,7 +318,9 @@ def test_images_cost_the_draws_that_are_made() -> None:
     bound = metric.bind(inputs=inputs)
     assert (bound, bound.options()) == (metric, metric.options())
     assert Description(bound).digest == Description(metric).digest
-    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(784, 2)), (0.0, 1.0), device="cpu")
+    model = standfast.Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(784, 2)), (0.0, 1.0), device="cpu"
+    )
     result = metric(model, "input_x_gradient", inputs, progress=False)
     assert int(result.model_evaluations.max()) <= 65
     assert int(result.drawn.max()) == 60

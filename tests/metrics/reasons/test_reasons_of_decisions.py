@@ -82,7 +82,9 @@ def test_shares_of_retrained_models_are_those_of_a_loop_over_shap(credit: Any) -
         assert card.models - card.deciding_otherwise == len(deciding)
         named = [name_first(explain_by_hand(each, row)) for each in deciding]
         for reason in card.reasons:
-            expected = np.mean([of_model.get(reason.name) == own[reason.name] for of_model in named])
+            expected = np.mean(
+                [of_model.get(reason.name) == own[reason.name] for of_model in named]
+            )
             assert reason.probability == pytest.approx(expected)
         assert card.same == pytest.approx(np.mean([of_model == own for of_model in named]))
 
@@ -92,7 +94,9 @@ def make_data() -> tuple[standfast.Model, torch.Tensor]:
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [3.0, -2.0, 1.0]]))
         layer.bias.copy_(torch.tensor([0.0, 9.0]))  # always class 1
-    return standfast.Model(layer, (0.0, 1.0), device="cpu"), torch.tensor([[0.2, 0.4, 0.6], [0.9, 0.1, 0.5]]).double()
+    return standfast.Model(layer, (0.0, 1.0), device="cpu"), torch.tensor(
+        [[0.2, 0.4, 0.6], [0.9, 0.1, 0.5]]
+    ).double()
 
 
 def ask(**options: Any) -> ReasonCards:
@@ -126,7 +130,9 @@ def test_retrained_linear_models_follow_the_law_of_their_weights() -> None:
         progress=False,
     )
     card = found.card()
-    law = np.abs(np.array([3.0, -2.0, 1.0]) + np.random.default_rng(9).normal(size=(100_000, 3)) * 0.5)
+    law = np.abs(
+        np.array([3.0, -2.0, 1.0]) + np.random.default_rng(9).normal(size=(100_000, 3)) * 0.5
+    )
     expected = (np.argsort(-law, axis=1)[:, :2] == 1).any(1).mean()
     second = next(reason for reason in card.reasons if reason.feature == 1)
     assert second.probability_low < expected < second.probability_high
@@ -141,7 +147,11 @@ def test_nothing_varies_without_sources() -> None:
 
 
 def test_a_second_call_goes_on_where_the_first_has_ended(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"measurement": LinfBall(0.05), "explainer": "smoothgrad:samples=2", "draws": 20}
+    options: dict[str, Any] = {
+        "measurement": LinfBall(0.05),
+        "explainer": "smoothgrad:samples=2",
+        "draws": 20,
+    }
     first = ask(out=tmp_path, **options)
     again = ask(out=tmp_path, **options)
     assert first.results.run is not None
@@ -155,7 +165,10 @@ def test_cards_are_written(tmp_path: Path) -> None:
     content = json.loads(found.to_json(tmp_path / "card.json", 1).read_text())
     assert content["sample"] == 1
     assert found.to_html(tmp_path / "card.html", 0).read_text().startswith("<!doctype html>")
-    assert [path.name for path in found.write(tmp_path / "all.html")] == ["all-0.html", "all-1.html"]
+    assert [path.name for path in found.write(tmp_path / "all.html")] == [
+        "all-0.html",
+        "all-1.html",
+    ]
 
 
 def test_shares_of_many_decisions() -> None:
@@ -203,7 +216,8 @@ def explain_incomes(**options: Any) -> ReasonCards:
 def test_counter_examples_are_told_in_the_words_of_the_frame(tmp_path: Path) -> None:
     found = explain_incomes()
     income, debt = found.counter_examples[0]
-    assert income.changes == {"income": ("50", "30")}  # 3 * 30 is no more than 90; rows are whole numbers
+    # 3 * 30 is no more than 90; rows are whole numbers
+    assert income.changes == {"income": ("50", "30")}
     assert debt.changes == {"debt": ("60", "45")}
     sentence = "With income 30 instead of 50, income is no longer among the first 2."
     assert str(income) == sentence
@@ -231,7 +245,8 @@ def test_units_stand_beside_values_and_in_counter_examples(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("units", "words"), [({"incom": "EUR"}, "incom"), ({"income": 3}, "texts by names"), ("EUR", "texts by names")]
+    ("units", "words"),
+    [({"incom": "EUR"}, "incom"), ({"income": 3}, "texts by names"), ("EUR", "texts by names")],
 )
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_units_of_no_column_are_refused_before_the_run(units: Any, words: str) -> None:
@@ -241,7 +256,9 @@ def test_units_of_no_column_are_refused_before_the_run(units: Any, words: str) -
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-def test_counter_examples_are_stored_and_not_searched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counter_examples_are_stored_and_not_searched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     searched: list[int] = []
     search = counter_examples.find_falls
 
@@ -255,7 +272,11 @@ def test_counter_examples_are_stored_and_not_searched_again(tmp_path: Path, monk
     assert searched == [4]  # two reasons of two rows, once
     for sample, examples in first.counter_examples.items():
         for one, other in zip(examples, again.counter_examples[sample], strict=True):
-            assert (one.found, one.turned, one.evaluations) == (other.found, other.turned, other.evaluations)
+            assert (one.found, one.turned, one.evaluations) == (
+                other.found,
+                other.turned,
+                other.evaluations,
+            )
             assert (one.changed is None) == (other.changed is None)
             if one.changed is not None:
                 assert (one.changed == other.changed).all()
@@ -295,7 +316,9 @@ def test_no_counter_examples_without_a_search(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
-def test_what_does_not_fit_is_refused_before_the_run(options: dict[str, Any], argument: str) -> None:
+def test_what_does_not_fit_is_refused_before_the_run(
+    options: dict[str, Any], argument: str
+) -> None:
     with pytest.raises(standfast.ArgumentError, match=argument):
         ask(**options)
 
@@ -349,7 +372,9 @@ def test_a_retrained_regressor_decides_otherwise_beyond_the_tolerance(task: Regr
         ({}, np.inf),
     ],
 )
-def test_what_is_the_same_number_is_read_from_old_and_new_manifests(about: dict[str, Any], tolerance: float) -> None:
+def test_what_is_the_same_number_is_read_from_old_and_new_manifests(
+    about: dict[str, Any], tolerance: float
+) -> None:
     assert read_tolerance(about) == tolerance
 
 
@@ -362,13 +387,17 @@ def test_a_retrained_model_without_reasons_names_none_and_decides_the_same() -> 
         return standfast.Model(layer, (0.0, 1.0), device="cpu")
 
     with pytest.warns(UserWarning, match="2 retrained models can never show"):
-        found = ask(model=make_model(1.0), measurement=False, retrained=[make_model(1.1), make_model(0.0)])
+        found = ask(
+            model=make_model(1.0), measurement=False, retrained=[make_model(1.1), make_model(0.0)]
+        )
     for card in found:
         assert (card.models, card.deciding_otherwise, card.draws) == (2, 0, 2)
         assert [reason.probability for reason in card.reasons] == [0.5, 0.5]
 
 
-def test_retrained_models_are_asked_for_the_samples_that_a_limit_of_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retrained_models_are_asked_for_the_samples_that_a_limit_of_time_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[dict[str, Any]] = []
 
     def leave_out(*arguments: Any, **options: Any) -> Any:
@@ -386,11 +415,20 @@ def test_retrained_models_are_asked_for_the_samples_that_a_limit_of_time_left(mo
 
 
 def test_a_counter_example_of_a_text_is_explained_by_hand() -> None:
-    reader = standfast.TextModel(standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors())
+    reader = standfast.TextModel(
+        standfast.zoo.load("transformer-sentences"), standfast.data.word_vectors()
+    )
     text = "a good and fine film with a nice but dull end for many people who think"
     typos = standfast.neighbourhoods.Typos(rate=0.3)
     found = standfast.reasons(
-        reader, "occlusion", [text], measurement=typos, top=2, counter_examples=200, draws=5, progress=False
+        reader,
+        "occlusion",
+        [text],
+        measurement=typos,
+        top=2,
+        counter_examples=200,
+        draws=5,
+        progress=False,
     )
     dull, good = found.counter_examples[0]
     assert (dull.found, good.found) == (False, True)

@@ -28,7 +28,9 @@ LABELS = np.where(FRAME["income"] - FRAME["debt"] + 0.1 * FRAME["age"] > 0, "rep
 
 
 def make_pipeline() -> Any:
-    return pipeline.make_pipeline(preprocessing.StandardScaler(), linear_model.LogisticRegression()).fit(FRAME, LABELS)
+    return pipeline.make_pipeline(
+        preprocessing.StandardScaler(), linear_model.LogisticRegression()
+    ).fit(FRAME, LABELS)
 
 
 def explain_by_coefficient(estimator: Any, frame: Any, targets: Any) -> Any:
@@ -115,7 +117,13 @@ def test_what_cannot_be_cloned_is_said_before_anything_is_trained(
     options: dict[str, Any], argument: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retraining, "fit_clone", lambda *arguments: pytest.fail("trained"))
-    fields: dict[str, Any] = {"retrain": True, "models": 1, "rows": FRAME, "labels": LABELS, **options}
+    fields: dict[str, Any] = {
+        "retrain": True,
+        "models": 1,
+        "rows": FRAME,
+        "labels": LABELS,
+        **options,
+    }
     model = fields.pop("model", None) or make_pipeline()
     if "reference" in fields:
         fields["rows"] = fields.pop("reference")
@@ -126,11 +134,15 @@ def test_what_cannot_be_cloned_is_said_before_anything_is_trained(
 
 def test_a_clone_that_cannot_be_fitted_is_one_sentence() -> None:
     model = make_pipeline()
-    with pytest.raises(standfast.ArgumentError, match="retrain: expected an estimator whose clone can be fitted"):
+    with pytest.raises(
+        standfast.ArgumentError, match="retrain: expected an estimator whose clone can be fitted"
+    ):
         fit_clone(model, FRAME.assign(age="old"), LABELS, 1)
 
 
-def test_training_is_never_mute(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_never_mute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(display, "_SECONDS_BETWEEN_LINES", 0.05)
     model = nn.Linear(3, 2)
 
@@ -189,7 +201,9 @@ def test_models_of_other_classes_are_refused(given: str) -> None:
 def test_classes_may_have_other_types() -> None:
     """As numbers of a CSV file are of a model that has learned truth values."""
     model = linear_model.LogisticRegression().fit(FRAME, LABELS == "default")
-    asked = Retraining(retrain=True, models=30, rows=FRAME, labels=(LABELS == "default").astype(int).tolist())
+    asked = Retraining(
+        retrain=True, models=30, rows=FRAME, labels=(LABELS == "default").astype(int).tolist()
+    )
     assert len(asked.make_models(model, 0.9, 1, progress=False)) == 30
 
 

@@ -21,7 +21,11 @@ from standfast.neighbourhoods import L2Ball, LinfBall, Rotation
 from standfast.similarity import Pearson
 
 BALL = LinfBall(0.05)
-NAMES = ["integrated_gradients:steps=16", "smoothgrad:samples=8", "kernel_shap:samples=40,segments=9"]
+NAMES = [
+    "integrated_gradients:steps=16",
+    "smoothgrad:samples=8",
+    "kernel_shap:samples=40,segments=9",
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +38,19 @@ def x() -> Tensor:
     return standfast.data.bundled("digits")[:3].inputs
 
 
-def search(model: Model, explainer: str | Explainer, x: Tensor, budget: int = 40, **options: Any) -> WorstCaseResult:
-    metric = WorstCase(BALL, search=options.pop("search", "draft:share=0.6"), budget=budget, **options)
+def search(
+    model: Model, explainer: str | Explainer, x: Tensor, budget: int = 40, **options: Any
+) -> WorstCaseResult:
+    metric = WorstCase(
+        BALL, search=options.pop("search", "draft:share=0.6"), budget=budget, **options
+    )
     return metric(model, explainer, x)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_value_is_that_of_the_full_setting_bit_for_bit(name: str, model: Model, x: Tensor) -> None:
+def test_the_value_is_that_of_the_full_setting_bit_for_bit(
+    name: str, model: Model, x: Tensor
+) -> None:
     """So it would not be if the draft's value, or its map of the clean input, were reported."""
     result, explainer = search(model, name, x), get(name)
     assert result.drafts is not None
@@ -57,7 +67,9 @@ def test_the_value_is_that_of_the_full_setting_bit_for_bit(name: str, model: Mod
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_sample_does_not_depend_on_batch_order_and_chunk(name: str, model: Model, x: Tensor) -> None:
+def test_a_sample_does_not_depend_on_batch_order_and_chunk(
+    name: str, model: Model, x: Tensor
+) -> None:
     whole = search(model, name, x)
     module = model.module
     for batch_size in (16, 64):
@@ -150,7 +162,9 @@ def test_auto_takes_drafts_where_they_were_shown_to_be_better(name: str) -> None
     for budget in (100, 300):
         metric = WorstCase(BALL, budget=budget)
         assert isinstance(metric.choose_search(explainer), DraftSearch)
-        assert metric.bind(explainer=explainer) == WorstCase(BALL, budget=budget, search=DraftSearch())
+        assert metric.bind(explainer=explainer) == WorstCase(
+            BALL, budget=budget, search=DraftSearch()
+        )
     for other in (
         WorstCase(BALL, budget=301),
         WorstCase(BALL, similarity="spearman", budget=100),
@@ -166,6 +180,8 @@ def test_auto_takes_drafts_where_they_were_shown_to_be_better(name: str) -> None
         assert other.bind(explainer=explainer) == other
 
 
-@pytest.mark.parametrize("name", ["smoothgrad", "lime", "gradient_shap", "saliency", "randomised:integrated_gradients"])
+@pytest.mark.parametrize(
+    "name", ["smoothgrad", "lime", "gradient_shap", "saliency", "randomised:integrated_gradients"]
+)
 def test_auto_stays_where_nothing_was_shown(name: str) -> None:
     assert isinstance(WorstCase(BALL, budget=100).choose_search(get(name)), AutoSearch)

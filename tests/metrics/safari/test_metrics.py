@@ -50,9 +50,9 @@ def test_margin_is_equation_1() -> None:
         )
         odds = np.exp(values) / np.exp(values).sum()
         expected = max(np.delete(odds, y)) - odds[y]
-        assert measure_margin(Classification(), logits, targets, "probability")[row].item() == pytest.approx(
-            expected, abs=1e-6
-        )
+        assert measure_margin(Classification(), logits, targets, "probability")[
+            row
+        ].item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_probability_margin_of_a_confident_model_still_orders() -> None:
@@ -61,7 +61,9 @@ def test_probability_margin_of_a_confident_model_still_orders() -> None:
     assert -1 < margin[0] < margin[1]
 
 
-def test_tracked_sensitivity_is_there_for_every_event(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_tracked_sensitivity_is_there_for_every_event(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     for event in ("changed_explanation", "changed_class", "misclassification"):
         metric = WorstCase(BALL, event, budget=20, track_sensitivity=True)  # type: ignore[arg-type]
         found = metric(lenet, "saliency", digits[:2].inputs)
@@ -78,7 +80,9 @@ def test_a_constant_map_has_a_sensitivity_unless_it_never_changes() -> None:
     assert result.status == ("ok", "ok")
     assert (result.value > 0.1).all()
 
-    def detached(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def detached(
+        module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor:
         return torch.zeros_like(inputs)
 
     nothing = metric(model, standfast.explainers.get(detached), x)
@@ -122,11 +126,16 @@ def test_misclassification_of_a_linear_model_is_known() -> None:
     assert worst.found.item() == (highest >= 0)
 
     # J is a weighted sum of independent uniforms; its law by a large sample
-    steps = np.random.default_rng(0).uniform(-0.2, 0.2, (2_000_000, 4)) @ difference.double().numpy()
+    steps = (
+        np.random.default_rng(0).uniform(-0.2, 0.2, (2_000_000, 4)) @ difference.double().numpy()
+    )
     share = (steps + (difference @ x[0] - 1.5).item() >= 0).mean()
     assert 0.001 < share < 0.2
     for options in ({"particles": 2000}, {"method": "monte_carlo", "samples": 50_000}):
-        found = MisinterpretationProbability(BALL, "misclassification", **options)(model, "saliency", x)  # type: ignore[arg-type]
+        # type: ignore[arg-type]
+        found = MisinterpretationProbability(BALL, "misclassification", **options)(
+            model, "saliency", x
+        )
         assert abs(found.log_probability.item() - math.log(share)) < 4 * found.std_error.item()
 
     # an error is asked for by subset simulation alone
@@ -136,7 +145,10 @@ def test_misclassification_of_a_linear_model_is_known() -> None:
         ({"particles": 2000, "error": None}, True),
         ({"method": "monte_carlo", "samples": 5000, "error": 1e-3}, True),
     ):
-        found = MisinterpretationProbability(BALL, "misclassification", **options)(model, "saliency", x)  # type: ignore[arg-type]
+        # type: ignore[arg-type]
+        found = MisinterpretationProbability(BALL, "misclassification", **options)(
+            model, "saliency", x
+        )
         assert found.resolved.item()
         assert found.error_reached.item() == reached
 
@@ -152,9 +164,14 @@ def _not_a_number(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> 
 @pytest.mark.parametrize(
     "metric",
     [
-        MisinterpretationProbability(BALL, "misclassification", particles=20, first=1.0, moves=1, from_event=True),
+        MisinterpretationProbability(
+            BALL, "misclassification", particles=20, first=1.0, moves=1, from_event=True
+        ),
         MisinterpretationProbability(BALL, "misclassification", method="monte_carlo", samples=500),
-        *(WorstCase(BALL, "misclassification", search=name, budget=60) for name in ("auto", "gradient", "genetic")),
+        *(
+            WorstCase(BALL, "misclassification", search=name, budget=60)
+            for name in ("auto", "gradient", "genetic")
+        ),
     ],
     ids=lambda metric: str(metric.own_label),
 )
@@ -172,7 +189,9 @@ def test_misclassification_is_the_same_number_for_every_explainer(metric: Metric
 
 def test_a_worst_case_of_the_class_still_shows_the_maps_of_its_explainer() -> None:
     model, x = linear_classifier(torch.tensor([[1.0, 0.0], [0.0, 1.0]])), torch.tensor([[0.7, 0.2]])
-    worst = WorstCase(BALL, "misclassification", budget=60, track_sensitivity=True)(model, "input_x_gradient", x)
+    worst = WorstCase(BALL, "misclassification", budget=60, track_sensitivity=True)(
+        model, "input_x_gradient", x
+    )
     torch.testing.assert_close(worst.origin_maps, torch.tensor([[0.7, 0.0]]))
     torch.testing.assert_close(worst.maps, worst.inputs * torch.tensor([[1.0, 0.0]]))
     assert worst.sens_max.item() == pytest.approx(0.2, rel=1e-3)
@@ -196,7 +215,9 @@ def test_explanation_of_a_linear_model_is_known() -> None:
     threshold = float(np.quantile(similarity, 0.001))
     metric = MisinterpretationProbability(BALL, "changed_explanation", threshold=threshold)
     found = metric(model, "input_x_gradient", x)
-    assert abs(found.log_probability.item() - math.log(0.001)) < 4 * math.hypot(found.std_error.item(), 0.05)
+    assert abs(found.log_probability.item() - math.log(0.001)) < 4 * math.hypot(
+        found.std_error.item(), 0.05
+    )
     worst = WorstCase(BALL, budget=2000)(model, "input_x_gradient", x)
     assert worst.similarity.item() < similarity.min() + 1e-3
     assert worst.similarity.item() <= 1
@@ -204,7 +225,9 @@ def test_explanation_of_a_linear_model_is_known() -> None:
     assert worst.similarity.item() == pytest.approx(got, abs=1e-5)
 
 
-def test_what_a_search_returns_is_scored_anew(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_what_a_search_returns_is_scored_anew(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:3].inputs
     explainer = standfast.explainers.get("input_x_gradient")
     for event in ("changed_explanation", "changed_class", "misclassification"):
@@ -222,10 +245,20 @@ def test_what_a_search_returns_is_scored_anew(lenet: standfast.Model, digits: st
         if event == "changed_explanation":
             assert torch.equal(worst.misinterpreted, held & (worst.similarity < 0.4))
         assert (worst.model_evaluations <= 152).all()
-        assert worst.trace.similarity.shape == worst.trace.margin.shape == (3, len(worst.trace.evaluations))
-        last = worst.trace.margin[:, -1] if event == "misclassification" else worst.trace.similarity[:, -1]
+        assert (
+            worst.trace.similarity.shape
+            == worst.trace.margin.shape
+            == (3, len(worst.trace.evaluations))
+        )
+        last = (
+            worst.trace.margin[:, -1]
+            if event == "misclassification"
+            else worst.trace.similarity[:, -1]
+        )
         assert torch.allclose(
-            last.float(), worst.margin if event == "misclassification" else worst.similarity, atol=1e-4
+            last.float(),
+            worst.margin if event == "misclassification" else worst.similarity,
+            atol=1e-4,
         )
 
 
@@ -235,7 +268,8 @@ def test_the_budget_is_kept_with_everything_counted(
     search: str, budget: int, lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     """The clean input, the search and the final check. The sign search leaves what is too little for a whole step."""
-    nearby = standfast.neighbourhoods.Brightness(0.2) if search == "grid" else BALL  # a grid is for few parameters
+    # a grid is for few parameters
+    nearby = standfast.neighbourhoods.Brightness(0.2) if search == "grid" else BALL
     metric = WorstCase(nearby, similarity="mse", search=search, budget=budget)
     result = metric(lenet, "saliency", digits[:3].inputs)
     assert (result.model_evaluations <= budget).all()
@@ -247,14 +281,17 @@ def test_the_budget_is_kept_with_everything_counted(
 def test_the_budget_of_a_probability_is_kept(
     error: float | None, lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
-    metric = MisinterpretationProbability(BALL, threshold=0.3, particles=20, error=error, budget=400)
+    metric = MisinterpretationProbability(
+        BALL, threshold=0.3, particles=20, error=error, budget=400
+    )
     result = metric(lenet, "saliency", digits[:3].inputs)
     assert (result.model_evaluations <= 400).all()
     assert (result.model_evaluations > 200).all()
     assert result.low.tolist() == [-math.inf] * 3 or bool((result.low < result.high).all())
     unsure = ~result.resolved
     assert unsure.any()
-    assert torch.equal(result.value[unsure], result.high[unsure])  # what a ranking may use of it is the bound
+    # what a ranking may use of it is the bound
+    assert torch.equal(result.value[unsure], result.high[unsure])
     assert result.frame()["bound"].to_list() == (result.censored | unsure).tolist()
 
 
@@ -264,7 +301,9 @@ def test_the_estimate_of_a_probabilitys_evaluations_is_near_their_number() -> No
     generator = torch.Generator().manual_seed(0)
     simulation = SubsetSimulation(particles=40, moves=2, first=metric.first)
     limit = 1 - math.exp(-4)
-    found = [simulation.run(lambda x: x[:, 0] - limit, UnitBox(2), generator=generator) for _ in range(5)]
+    found = [
+        simulation.run(lambda x: x[:, 0] - limit, UnitBox(2), generator=generator) for _ in range(5)
+    ]
     spent = [int(estimate.model_evaluations) for estimate in found]
     returning = plan_return(40, 2, round(4 / math.log(2)))[2] if metric.from_event else 0
     assert np.mean(spent) == pytest.approx(metric.cost().evaluations - returning, rel=0.2)
@@ -299,14 +338,37 @@ def test_a_pcc_below_zero_is_inconsistent() -> None:
 
     similarity = torch.tensor([-0.5, 0.01, 0.39, 0.5, 0.61, 0.9])
     keeps = torch.full((6,), -1.0)
-    changed = make_event("changed_explanation", standfast.similarity.get("pearson"), None, needs_threshold=True)
-    assert changed.has_happened(similarity, keeps).tolist() == [True, True, True, False, False, False]
+    changed = make_event(
+        "changed_explanation", standfast.similarity.get("pearson"), None, needs_threshold=True
+    )
+    assert changed.has_happened(similarity, keeps).tolist() == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert not changed.has_happened(similarity, -keeps).any()
-    kept = make_event("changed_class", standfast.similarity.get("pearson"), None, needs_threshold=True)
-    assert kept.has_happened(similarity, -keeps).tolist() == [False, False, False, False, True, True]
+    kept = make_event(
+        "changed_class", standfast.similarity.get("pearson"), None, needs_threshold=True
+    )
+    assert kept.has_happened(similarity, -keeps).tolist() == [
+        False,
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
     assert not kept.has_happened(similarity, keeps).any()
-    error = make_event("changed_explanation", standfast.similarity.get("mse"), 0.5, needs_threshold=True)
-    assert error.has_happened(torch.tensor([0.4, 0.6]), torch.tensor([-1.0, -1.0])).tolist() == [False, True]
+    error = make_event(
+        "changed_explanation", standfast.similarity.get("mse"), 0.5, needs_threshold=True
+    )
+    assert error.has_happened(torch.tensor([0.4, 0.6]), torch.tensor([-1.0, -1.0])).tolist() == [
+        False,
+        True,
+    ]
 
 
 def test_scores_and_outcomes_agree_with_the_event() -> None:
@@ -321,9 +383,13 @@ def test_scores_and_outcomes_agree_with_the_event() -> None:
             values = torch.rand(200, generator=generator)
             values[:10] = 0.5
             threshold = None if name == "misclassification" else 0.5
-            event = make_event(name, standfast.similarity.get(similarity), threshold, needs_threshold=True)
+            event = make_event(
+                name, standfast.similarity.get(similarity), threshold, needs_threshold=True
+            )
             seen = Measurement(margin, values)
-            assert torch.equal((event.scores(seen) >= 0).all(1), event.has_happened(values, margin)), (name, similarity)
+            assert torch.equal(
+                (event.scores(seen) >= 0).all(1), event.has_happened(values, margin)
+            ), (name, similarity)
             outcome = event.outcome(seen)
             feasible = margin < 0 if name == "changed_explanation" else margin >= 0
             if name != "misclassification":
@@ -339,11 +405,20 @@ def test_a_sample_that_is_not_estimated_has_no_number(lenet: standfast.Model) ->
     assert bool(found.value[1].isnan())
 
 
-def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_the_estimate_from_the_event_is_in_the_result(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:2].inputs
-    plain = MisinterpretationProbability(standfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=1000)
+    plain = MisinterpretationProbability(
+        standfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=1000
+    )
     metric = MisinterpretationProbability(
-        standfast.LinfBall(0.3), threshold=0.72, particles=60, first=2.0, from_event=True, floor=-15.0
+        standfast.LinfBall(0.3),
+        threshold=0.72,
+        particles=60,
+        first=2.0,
+        from_event=True,
+        floor=-15.0,
     )
     exact, both = plain(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x)
     frame = both.frame()
@@ -361,30 +436,52 @@ def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, di
         standfast.LinfBall(0.3), threshold=0.72, particles=60, first=2.0, floor=-15.0, error=None
     )
     alone = without(lenet, "input_x_gradient", x)
-    assert torch.equal(alone.from_prior[reached], both.from_prior[reached])  # one does not change the other
+    # one does not change the other
+    assert torch.equal(alone.from_prior[reached], both.from_prior[reached])
     assert alone.from_event.isnan().all()
 
 
 @pytest.mark.parametrize("explainer", ["input_x_gradient", "deconvolution"])
 def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
-    explainer: str, lenet: standfast.Model, digits: standfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
+    explainer: str,
+    lenet: standfast.Model,
+    digits: standfast.data.Dataset,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With and without gradients; and the event is known to exist where the simulation ends before it."""
     given: list[torch.Tensor | None] = []
     run = SubsetSimulation.run
 
-    def watch(simulation: SubsetSimulation, score: Any, prior: Any, witnesses: Any, *args: Any, **kwargs: Any) -> Any:
+    def watch(
+        simulation: SubsetSimulation,
+        score: Any,
+        prior: Any,
+        witnesses: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         given.append(witnesses)
         return run(simulation, score, prior, witnesses, *args, **kwargs)
 
     monkeypatch.setattr(SubsetSimulation, "run", watch)
     x, ball = digits[:2].inputs, standfast.LinfBall(0.3)
-    options: dict[str, Any] = {"threshold": 0.55, "particles": 40, "moves": 1, "first": 1.0, "budget": 4000}
+    options: dict[str, Any] = {
+        "threshold": 0.55,
+        "particles": 40,
+        "moves": 1,
+        "first": 1.0,
+        "budget": 4000,
+    }
     metric = MisinterpretationProbability(ball, floor=-1.0, from_event=True, **options)
     found = metric(lenet, explainer, x)
     (witnesses,) = given
     assert witnesses.shape == (2, 1, *x.shape[1:])
-    probe = Probe(Call(lenet, standfast.explainers.get(explainer), x), "pearson", absolute=True, explain="predicted")
+    probe = Probe(
+        Call(lenet, standfast.explainers.get(explainer), x),
+        "pearson",
+        absolute=True,
+        explain="predicted",
+    )
     seen = probe.query(witnesses[:, 0])
     assert seen.similarity is not None
     happened = (seen.similarity < 0.55) & (seen.margin < 0)
@@ -402,19 +499,42 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
 def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
     lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
-    options: dict[str, Any] = {"particles": 20, "moves": 1, "first": 1.0, "floor": -4.0, "threshold": 0.3}
-    metric = MisinterpretationProbability(standfast.LinfBall(0.35), "changed_class", from_event=True, **options)
+    options: dict[str, Any] = {
+        "particles": 20,
+        "moves": 1,
+        "first": 1.0,
+        "floor": -4.0,
+        "threshold": 0.3,
+    }
+    metric = MisinterpretationProbability(
+        standfast.LinfBall(0.35), "changed_class", from_event=True, **options
+    )
     x = digits[:3].inputs[[0, 2]]
     together, alone = metric(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x[1:])
-    for name in ("log_probability", "from_event", "std_error", "witnessed", "model_evaluations", "extreme"):
-        assert torch.equal(getattr(together, name)[1:].nan_to_num(), getattr(alone, name).nan_to_num()), name
+    for name in (
+        "log_probability",
+        "from_event",
+        "std_error",
+        "witnessed",
+        "model_evaluations",
+        "extreme",
+    ):
+        assert torch.equal(
+            getattr(together, name)[1:].nan_to_num(), getattr(alone, name).nan_to_num()
+        ), name
     assert together.witnessed.any()
 
 
 def test_half_precision_goes_back_to_the_prior(digits: standfast.data.Dataset) -> None:
     module = standfast.zoo.load("lenet5-mnist").to(torch.bfloat16)
     half = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
-    options: dict[str, Any] = {"threshold": 0.72, "particles": 40, "moves": 1, "first": 1.0, "floor": -15.0}
+    options: dict[str, Any] = {
+        "threshold": 0.72,
+        "particles": 40,
+        "moves": 1,
+        "first": 1.0,
+        "floor": -15.0,
+    }
     metric = MisinterpretationProbability(standfast.LinfBall(0.3), from_event=True, **options)
     found = metric(half, "input_x_gradient", digits[:1].inputs.to(torch.bfloat16))
     assert not found.censored.any()
@@ -425,7 +545,9 @@ def test_half_precision_goes_back_to_the_prior(digits: standfast.data.Dataset) -
 def test_the_search_for_witnesses_leaves_the_simulation_its_first_population(
     budget: int, lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
-    metric = MisinterpretationProbability(BALL, threshold=0.5, particles=40, budget=budget, from_event=True)
+    metric = MisinterpretationProbability(
+        BALL, threshold=0.5, particles=40, budget=budget, from_event=True
+    )
     found = metric(lenet, "input_x_gradient", digits[:1].inputs)
     assert 41 <= int(found.model_evaluations) <= budget
 
@@ -434,12 +556,17 @@ def test_explain_origin_or_predicted_matters_only_where_the_class_flips(
     lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     x = digits[3:4].inputs
-    found = WorstCase(standfast.LinfBall(0.3), "misclassification", budget=100)(lenet, "saliency", x)
+    found = WorstCase(standfast.LinfBall(0.3), "misclassification", budget=100)(
+        lenet, "saliency", x
+    )
     assert found.found.all()
-    same = WorstCase(standfast.LinfBall(0.3), "misclassification", budget=100, explain="origin")(lenet, "saliency", x)
+    same = WorstCase(standfast.LinfBall(0.3), "misclassification", budget=100, explain="origin")(
+        lenet, "saliency", x
+    )
     assert torch.equal(same.inputs, found.inputs)
     assert not torch.equal(same.similarity, found.similarity)
-    lines = found.tensors()["trace_margin"]  # what is stored of the search, for the samples that were searched
+    # what is stored of the search, for the samples that were searched
+    lines = found.tensors()["trace_margin"]
     assert torch.equal(lines[found.traced], found.trace.margin.double())
     assert lines[found.traced].isfinite().all()
 
@@ -448,7 +575,10 @@ def test_explain_origin_or_predicted_matters_only_where_the_class_flips(
 
 
 def measure_distances(
-    model: standfast.Model, x: torch.Tensor, perturbed: torch.Tensor, targets: torch.Tensor | None = None
+    model: standfast.Model,
+    x: torch.Tensor,
+    perturbed: torch.Tensor,
+    targets: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Distances of the maps of input x gradient at `perturbed` `(N, S, ...)` to those of `x`, `(N, S)`."""
     with model.session():
@@ -466,14 +596,23 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
     perturbed = x[:, None] + torch.from_numpy(steps).float()
     for targets, slopes in ((None, [1, -2, 0.5]), (torch.tensor([1]), [-1, 1, 0])):
         expected = np.linalg.norm(steps * slopes, axis=1)
-        assert measure_distances(model, x, perturbed, targets)[0].tolist() == pytest.approx(expected, rel=1e-5)
+        assert measure_distances(model, x, perturbed, targets)[0].tolist() == pytest.approx(
+            expected, rel=1e-5
+        )
     # the largest over the box is at its corners, and the slope never exceeds the largest weight
-    explainer, largest = standfast.explainers.get("input_x_gradient"), 0.2 * np.linalg.norm([1, 2, 0.5])
+    explainer, largest = (
+        standfast.explainers.get("input_x_gradient"),
+        0.2 * np.linalg.norm([1, 2, 0.5]),
+    )
     sampled = MaxSensitivity(BALL, samples=4000)(model, explainer, x)
     assert sampled.value.item() == pytest.approx(largest, rel=0.05)
     normalised = MaxSensitivity(BALL, samples=4000, normalise=True)(model, explainer, x)
-    assert normalised.value.item() == pytest.approx(sampled.value.item() / np.linalg.norm([0.5, 0.8, 0.3]), rel=1e-5)
-    searched = WorstCase(BALL, similarity="mse", search="block", budget=402, absolute=False, track_sensitivity=True)
+    assert normalised.value.item() == pytest.approx(
+        sampled.value.item() / np.linalg.norm([0.5, 0.8, 0.3]), rel=1e-5
+    )
+    searched = WorstCase(
+        BALL, similarity="mse", search="block", budget=402, absolute=False, track_sensitivity=True
+    )
     assert searched(model, explainer, x).sens_max.item() == pytest.approx(largest, rel=1e-3)
     assert 1.9 < LocalLipschitz(BALL, samples=4000)(model, explainer, x).value.item() <= 2 + 1e-4
 
@@ -487,7 +626,9 @@ def test_sensitivity_is_captums_for_the_same_perturbations(
         from captum.metrics import sensitivity_max
 
     x = digits[:4].inputs
-    noise = torch.empty(4, 6, 1, 28, 28).uniform_(-0.05, 0.05, generator=torch.Generator().manual_seed(0))
+    noise = torch.empty(4, 6, 1, 28, 28).uniform_(
+        -0.05, 0.05, generator=torch.Generator().manual_seed(0)
+    )
     perturbed = (x[:, None] + noise).clamp(0, 1)
     targets = lenet.predict(x)
 
@@ -499,35 +640,59 @@ def test_sensitivity_is_captums_for_the_same_perturbations(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = sensitivity_max(
-            InputXGradient(module).attribute, x, theirs_perturbed, n_perturb_samples=6, norm_ord="fro", target=targets
+            InputXGradient(module).attribute,
+            x,
+            theirs_perturbed,
+            n_perturb_samples=6,
+            norm_ord="fro",
+            target=targets,
         )
     norm = standfast.explainers.get("input_x_gradient")(lenet, x, targets).flatten(1).norm(dim=1)
-    assert torch.allclose(measure_distances(lenet, x, perturbed, targets).amax(1) / norm, theirs, rtol=1e-4)
+    assert torch.allclose(
+        measure_distances(lenet, x, perturbed, targets).amax(1) / norm, theirs, rtol=1e-4
+    )
 
 
-def test_a_search_finds_more_sensitivity_than_a_sample(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_a_search_finds_more_sensitivity_than_a_sample(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     # SAFARI, Table 1, in small
     x, ball = digits[:3].inputs, standfast.LinfBall(0.3)
-    worst = WorstCase(ball, similarity="mse", search="block", budget=302, absolute=False, explain="origin")
+    worst = WorstCase(
+        ball, similarity="mse", search="block", budget=302, absolute=False, explain="origin"
+    )
     searched = replace(worst, track_sensitivity=True)(lenet, "input_x_gradient", x)
-    for kind, largest in ((MaxSensitivity, searched.sens_max), (LocalLipschitz, searched.sens_lips)):
+    for kind, largest in (
+        (MaxSensitivity, searched.sens_max),
+        (LocalLipschitz, searched.sens_lips),
+    ):
         sampled = kind(ball, samples=300)(lenet, "input_x_gradient", x)
         assert (largest > sampled.value).float().mean() > 0.6
 
 
-def test_sampled_sensitivity_is_where_it_says(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_sampled_sensitivity_is_where_it_says(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     x = digits[:2].inputs
     result = MaxSensitivity(BALL, samples=20)(lenet, "saliency", x)
     assert result.inputs is not None
     explainer = standfast.explainers.get("saliency")
     targets = lenet.predict(x)
-    distance = (explainer(lenet, result.inputs, targets) - explainer(lenet, x)).flatten(1).norm(dim=1)
+    distance = (
+        (explainer(lenet, result.inputs, targets) - explainer(lenet, x)).flatten(1).norm(dim=1)
+    )
     assert torch.allclose(distance, result.value, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", [WorstCase, MisinterpretationProbability])
 def test_bad_options(kind: type) -> None:
-    assert_refused(partial(kind, BALL), event=["changed"], similarity=["pearsn"], explain=["target"], margin=["odds"])
+    assert_refused(
+        partial(kind, BALL),
+        event=["changed"],
+        similarity=["pearsn"],
+        explain=["target"],
+        margin=["odds"],
+    )
     assert_refused(partial(kind, BALL), absolute=[1])
     assert_refused(partial(kind, BALL, event="misclassification"), threshold=[0.4])
 
@@ -558,4 +723,6 @@ def test_white_box_search_refuses_what_has_no_derivative(
     with pytest.raises(standfast.ArgumentError, match="search: expected a black-box search"):
         WorstCase(BALL, search="gradient", budget=10)(lenet, "guided_backprop", digits[:1].inputs)
     with pytest.raises(standfast.ArgumentError, match="search: expected a black-box search"):
-        WorstCase(BALL, search="gradient", similarity="kendall", budget=10)(lenet, "saliency", digits[:1].inputs)
+        WorstCase(BALL, search="gradient", similarity="kendall", budget=10)(
+            lenet, "saliency", digits[:1].inputs
+        )

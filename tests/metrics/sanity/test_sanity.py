@@ -46,7 +46,12 @@ def linear() -> standfast.Model:
 def excess_of(alike: Tensor, nearby: Tensor, classes: Tensor, same: bool) -> float:
     """The mean similarity at nearby inputs less that of all pairs of different classes, or of the same, by loops."""
     count = len(nearby)
-    pairs = [alike[i, j] for i in range(count) for j in range(i + 1, count) if (classes[i] == classes[j]) == same]
+    pairs = [
+        alike[i, j]
+        for i in range(count)
+        for j in range(i + 1, count)
+        if (classes[i] == classes[j]) == same
+    ]
     return float(nearby.mean() - torch.stack(pairs).mean())
 
 
@@ -62,7 +67,9 @@ def test_pseudo_values_of_the_excess_are_those_that_leave_one_sample_out(same: b
         kept = [other for other in range(7) if other != row]
         without = excess_of(alike[kept][:, kept], nearby[kept], classes[kept], same)
         assert pseudo[row].item() == pytest.approx(7 * whole - 6 * without, abs=1e-5)
-        expected = np.mean([alike[row, other] for other in kept if (classes[other] == classes[row]) == same])
+        expected = np.mean(
+            [alike[row, other] for other in kept if (classes[other] == classes[row]) == same]
+        )
         assert elsewhere[row].item() == pytest.approx(expected, abs=1e-5)
 
 
@@ -82,13 +89,18 @@ def draw_alike(count: int, generator: torch.Generator) -> Tensor:
 def test_the_interval_of_the_excess_covers_the_truth() -> None:
     many = draw_alike(3000, seeded(12345))
     truth, count = 0.9 - float((many.sum() - 3000) / (3000 * 2999)), 24
-    nearby, (first, second), missed = torch.full((count,), 0.9).double(), torch.triu_indices(count, count, 1), 0
+    nearby, (first, second), missed = (
+        torch.full((count,), 0.9).double(),
+        torch.triu_indices(count, count, 1),
+        0,
+    )
     for trial in range(1000):
         alike = draw_alike(count, seeded(trial))
         _, pseudo = find_pseudo_values(alike[first, second], first, second, nearby)
         half = stdtrit(count - 1, 0.995) * float(pseudo.std()) / count**0.5
         missed += abs(float(pseudo.mean()) - truth) > half
-    assert missed <= 23  # 10 are expected of intervals of 99%; more than 23 have a probability of 0.0001
+    # 10 are expected of intervals of 99%; more than 23 have a probability of 0.0001
+    assert missed <= 23
 
 
 def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast.Model) -> None:
@@ -116,13 +128,20 @@ def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast
         own = maps[row].flatten().argsort(descending=True)
         others = [*shuffles[row, 1:], scrambled[row].flatten().argsort(descending=True)]
         for place, order in enumerate(others):
-            margins = [(margin_without(row, own, share), margin_without(row, order, share)) for share in REMOVED]
-            assert shares[place, row].item() == pytest.approx(np.mean([first > second for first, second in margins]))
+            margins = [
+                (margin_without(row, own, share), margin_without(row, order, share))
+                for share in REMOVED
+            ]
+            assert shares[place, row].item() == pytest.approx(
+                np.mean([first > second for first, second in margins])
+            )
             first, second = margins[0]  # of the smallest share
             assert gains[place, row].item() == pytest.approx(first - second, abs=1e-5)
 
 
-def test_each_group_of_samples_has_scrambled_models_of_its_own(table: tuple[standfast.Model, Tensor]) -> None:
+def test_each_group_of_samples_has_scrambled_models_of_its_own(
+    table: tuple[standfast.Model, Tensor],
+) -> None:
     model, x = table
     explainer = get("input_x_gradient")
     found = SanityChecks()(model, explainer, x, generator=seeded())
@@ -133,10 +152,16 @@ def test_each_group_of_samples_has_scrambled_models_of_its_own(table: tuple[stan
         rows = range(group, 24, groups)
         sizes = []
         for place in range(SCRAMBLED):
-            shuffled = standfast.explainers.RandomisedExplainer(explainer, seed=group * SCRAMBLED + place)
+            shuffled = standfast.explainers.RandomisedExplainer(
+                explainer, seed=group * SCRAMBLED + place
+            )
             maps = shuffled(model, x, classes)
-            sizes.append([abs(np.corrcoef(own[row].numpy(), maps[row].numpy())[0, 1]) for row in rows])
-        torch.testing.assert_close(found.scrambled[list(rows)], torch.tensor(np.mean(sizes, 0)), atol=1e-5, rtol=1e-5)
+            sizes.append(
+                [abs(np.corrcoef(own[row].numpy(), maps[row].numpy())[0, 1]) for row in rows]
+            )
+        torch.testing.assert_close(
+            found.scrambled[list(rows)], torch.tensor(np.mean(sizes, 0)), atol=1e-5, rtol=1e-5
+        )
 
 
 def test_few_samples_and_those_of_large_models_are_few_groups() -> None:
@@ -144,7 +169,15 @@ def test_few_samples_and_those_of_large_models_are_few_groups() -> None:
         return len(set(divide_into_groups(torch.zeros(samples, 3), weights).tolist()))
 
     assert divide_into_groups(torch.zeros(21, 3), weights=0).tolist() == [0, 1] * 10 + [0]
-    assert [count_groups(samples) for samples in (1, 19, 20, 24, 40, 100, 200)] == [1, 1, 2, 2, 4, GROUPS, GROUPS]
+    assert [count_groups(samples) for samples in (1, 19, 20, 24, 40, 100, 200)] == [
+        1,
+        1,
+        2,
+        2,
+        4,
+        GROUPS,
+        GROUPS,
+    ]
     sizes = [500_000, 10**6, 10**7, 10**9]
     assert [count_groups(100, weights) for weights in sizes] == [10, 5, 1, 1]
 
@@ -160,7 +193,9 @@ def test_a_large_model_is_scrambled_three_times(
     assert set(found.model_evaluations.tolist()) == {SanityChecks(flat=True).cost().evaluations}
 
 
-def test_a_model_that_cannot_be_scrambled_has_no_gains(table: tuple[standfast.Model, Tensor]) -> None:
+def test_a_model_that_cannot_be_scrambled_has_no_gains(
+    table: tuple[standfast.Model, Tensor],
+) -> None:
     factor = nn.Linear(1, 1, bias=False)  # one weight has no other order
     module = nn.Sequential(nn.Unflatten(1, (8, 1)), factor, nn.Flatten(), nn.Softsign())
     model = standfast.Model(module, (-torch.inf, torch.inf), device="cpu")
@@ -178,7 +213,9 @@ def test_a_model_that_refuses_values_between_samples_is_untested_and_no_failure(
 
     model = standfast.Model.from_callable(predict, bounds=(0.0, 3.0), output="logit")
     x = torch.randint(0, 4, (12, 5), generator=seeded(3)).float()
-    found = SanityChecks()(model, lambda module, inputs, targets: inputs * 2 - 3, x, generator=seeded())
+    found = SanityChecks()(
+        model, lambda module, inputs, targets: inputs * 2 - 3, x, generator=seeded()
+    )
     assert found.value.isnan().all()  # nothing lies nearby
     assert found.removal.isfinite().any()  # rows mixed of two samples have codes
     assert found.status.count("ok") >= 10
@@ -222,12 +259,19 @@ class Changed(Explainer):
     differentiable: ClassVar[bool] = False
 
     def attribute(
-        self, model: standfast.Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+        self,
+        model: standfast.Model,
+        x: Tensor,
+        targets: Tensor | None,
+        *,
+        create_graph: bool = False,
     ) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             logits = model.forward(x.clone())
         classes = logits.argmax(1) if targets is None else targets
-        maps, _ = get("input_x_gradient").attribute(model, x, (classes + self.shift) % logits.shape[1])
+        maps, _ = get("input_x_gradient").attribute(
+            model, x, (classes + self.shift) % logits.shape[1]
+        )
         return self.sign * maps.flatten(1).roll(self.rolled, 1).view_as(maps), logits
 
 
@@ -238,7 +282,9 @@ def table() -> tuple[standfast.Model, Tensor]:
     score = x[:, 0] * x[:, 1] + 2 * x[:, 2] - 1.5 * x[:, 3] + torch.sin(2 * x[:, 4])
     module = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Linear(24, 2))
     initialize(module, seeded(7))
-    train_classifier(module, x, (score > 0).long(), epochs=12, learning_rate=0.02, generator=seeded(8))
+    train_classifier(
+        module, x, (score > 0).long(), epochs=12, learning_rate=0.02, generator=seeded(8)
+    )
     return standfast.Model(module, (-torch.inf, torch.inf), device="cpu"), x[:24]
 
 
@@ -270,21 +316,31 @@ def test_measurements_do_not_depend_on_the_batch_size(
     model, x = table
     found: list[SanityResult] = []
     for size in (8, 64):
-        sized = standfast.Model(model.module, (-torch.inf, torch.inf), device="cpu", batch_size=size)
+        sized = standfast.Model(
+            model.module, (-torch.inf, torch.inf), device="cpu", batch_size=size
+        )
         found.append(SanityChecks()(sized, "integrated_gradients:steps=8", x, generator=seeded()))
     assert found[0].frame().equals(found[1].frame())
 
 
-def test_pairs_and_classes_move_with_the_order_of_the_samples(table: tuple[standfast.Model, Tensor]) -> None:
+def test_pairs_and_classes_move_with_the_order_of_the_samples(
+    table: tuple[standfast.Model, Tensor],
+) -> None:
     model, x = table
     order = torch.randperm(24, generator=seeded(9))
     own = SanityChecks()(model, "input_x_gradient", x, generator=seeded())
     moved = SanityChecks()(model, "input_x_gradient", x[order], generator=seeded())
-    for name in ("elsewhere", "other_class"):  # the others depend on who stands next to whom, or in which group
+    # the others depend on who stands next to whom, or in which group
+    for name in (
+        "elsewhere",
+        "other_class",
+    ):
         torch.testing.assert_close(getattr(moved, name), getattr(own, name)[order])
 
 
-def test_labels_give_the_accuracy_and_a_function_reads_permuted_columns(linear: standfast.Model) -> None:
+def test_labels_give_the_accuracy_and_a_function_reads_permuted_columns(
+    linear: standfast.Model,
+) -> None:
     x = torch.randn(24, 8, generator=seeded(10))
     right = linear.predict(x)
     labels = right.clone()
@@ -292,20 +348,35 @@ def test_labels_give_the_accuracy_and_a_function_reads_permuted_columns(linear: 
     found = SanityChecks(labels=labels)(linear, "input_x_gradient", x, generator=seeded())
     assert found.correct.tolist() == [0.0] * 6 + [1.0] * 18
     weight = linear.module.weight.detach().numpy()
-    box = standfast.Model.from_callable(lambda rows: rows @ weight.T, bounds=(-torch.inf, torch.inf), output="logit")
+    box = standfast.Model.from_callable(
+        lambda rows: rows @ weight.T, bounds=(-torch.inf, torch.inf), output="logit"
+    )
     occluded = SanityChecks()(box, "occlusion:output=logit", x, generator=seeded())
     copied = SanityChecks()(box, "input_copy", x, generator=seeded())
-    assert occluded.scrambled.mean() < 0.7  # with its columns permuted, another column has each weight
+    # with its columns permuted, another column has each weight
+    assert occluded.scrambled.mean() < 0.7
     torch.testing.assert_close(copied.scrambled, torch.ones(24, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("several", [True, False])
-def test_maps_of_other_inputs_stand_under_one_name_each(linear: standfast.Model, several: bool) -> None:
+def test_maps_of_other_inputs_stand_under_one_name_each(
+    linear: standfast.Model, several: bool
+) -> None:
     x = torch.randn(40, 8, generator=seeded(11))
     classes = linear.predict(x)
-    x, classes = (x[:9], classes[:9]) if several else (x[classes == classes[0]][:5], classes[classes == classes[0]][:5])
-    distance = standfast.metrics.get("max_sensitivity", neighbourhood=standfast.LinfBall(0.1), normalise=False)
-    references = {"none": standfast.metrics.get("aopc"), "far": distance}  # the first compares no maps
+    x, classes = (
+        (x[:9], classes[:9])
+        if several
+        else (x[classes == classes[0]][:5], classes[classes == classes[0]][:5])
+    )
+    distance = standfast.metrics.get(
+        "max_sensitivity", neighbourhood=standfast.LinfBall(0.1), normalise=False
+    )
+    # the first compares no maps
+    references = {
+        "none": standfast.metrics.get("aopc"),
+        "far": distance,
+    }
     found = SanityChecks(references=references)(linear, "input_x_gradient", x, generator=seeded())
     assert torch.equal(found.within.nan_to_num(9), found.value.nan_to_num(9)) != several
     maps = standfast.explainers.get("input_x_gradient")(linear, x).flatten(1)
@@ -314,10 +385,14 @@ def test_maps_of_other_inputs_stand_under_one_name_each(linear: standfast.Model,
     pairs = {"unrelated far": ~same, "same class far": same & ~torch.eye(count, dtype=torch.bool)}
     if not several:
         pairs = {"unrelated far": ~torch.eye(count, dtype=torch.bool)}
-    assert {name for name in found.references if not name.startswith(("identical", "scrambled"))} == set(pairs)
+    assert {
+        name for name in found.references if not name.startswith(("identical", "scrambled"))
+    } == set(pairs)
     for name, chosen in pairs.items():
         expected = torch.stack([apart[row, chosen[row]].mean() for row in range(count)]).double()
-        torch.testing.assert_close(found.references[name], expected, atol=1e-5, rtol=1e-5, equal_nan=True)
+        torch.testing.assert_close(
+            found.references[name], expected, atol=1e-5, rtol=1e-5, equal_nan=True
+        )
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (12,)])
@@ -328,4 +403,7 @@ def test_the_cost_is_what_a_sample_takes_and_what_the_page_says(shape: tuple[int
     result = checks(model, "saliency", inputs)
     assert set(result.model_evaluations.tolist()) == {checks.cost().evaluations}
     page = (Path(__file__).parents[3] / "docs" / "sanity.md").read_text()
-    assert str(checks.cost().predictions) in page.partition("## Cost")[2].partition("\n\n")[2].partition(". ")[0]
+    assert (
+        str(checks.cost().predictions)
+        in page.partition("## Cost")[2].partition("\n\n")[2].partition(". ")[0]
+    )

@@ -49,7 +49,9 @@ def linear() -> tuple[standfast.Model, Tensor]:
     with torch.no_grad():
         module.weight.copy_(torch.stack([torch.zeros(FEATURES), weight]))
         module.bias.zero_()
-    order = torch.stack([torch.randperm(FEATURES, generator=torch.Generator().manual_seed(s)) for s in range(3)])
+    order = torch.stack(
+        [torch.randperm(FEATURES, generator=torch.Generator().manual_seed(s)) for s in range(3)]
+    )
     # other inputs, other orders of w_k x_k
     contribution = 0.05 * (1 + order.to(torch.float32))
     return standfast.Model(module, (0.0, 10.0), device="cpu", batch_size=512), contribution / weight
@@ -57,7 +59,9 @@ def linear() -> tuple[standfast.Model, Tensor]:
 
 def test_linear_model_is_consistent_with_its_own_contributions() -> None:
     model, x = linear()
-    result = DataSensitivityConsistency(masks=20_000, permutations=499, resamples=100)(model, "input_x_gradient", x)
+    result = DataSensitivityConsistency(masks=20_000, permutations=499, resamples=100)(
+        model, "input_x_gradient", x
+    )
     assert result.status == ("ok",) * 3
     assert (result.value > 0.98).all()
     assert (result.p_value <= 0.002).all()
@@ -80,7 +84,9 @@ def test_p_values_of_random_explanations_are_uniform() -> None:
     # all inputs together: unrelated as well, and the median of rho is 0
     together = result.pooled()
     assert together.count == 300
-    assert together.p_value == pytest.approx(pool_inputs(result.value.numpy(), result.p_value.numpy(), 199).p_value)
+    assert together.p_value == pytest.approx(
+        pool_inputs(result.value.numpy(), result.p_value.numpy(), 199).p_value
+    )
     assert together.p_value > 0.01
     assert together.median.low <= 0 <= together.median.high  # type: ignore[operator]
 
@@ -105,7 +111,12 @@ def slowly(
 ) -> tuple[list[Any], list[Any], list[float]]:
     """Both sensitivities and rho of each sample, a mask at a time, with the masks that the metric draws."""
     cut = segment(x, metric.segments)  # type: ignore[arg-type]
-    masks = draw_masks(metric.masks, cut.count, metric.keep, Streams(content_keys(x, 0).tolist(), torch.device("cpu")))
+    masks = draw_masks(
+        metric.masks,
+        cut.count,
+        metric.keep,
+        Streams(content_keys(x, 0).tolist(), torch.device("cpu")),
+    )
     baseline = torch.as_tensor(metric.baseline or 0.0)
     baseline = baseline.reshape(-1, *[1] * (x.ndim - 2)) if baseline.ndim else baseline
 
@@ -182,12 +193,17 @@ def test_early_stop_is_a_shorter_run_of_the_same_and_each_sample_s_own() -> None
     assert torch.equal(result.model_evaluations, used + 1)
     for row in range(6):
         alone = metric(network, "saliency", x[row : row + 1])
-        short = DataSensitivityConsistency(masks=int(used[row]), **options)(network, "saliency", x[row : row + 1])
+        short = DataSensitivityConsistency(masks=int(used[row]), **options)(
+            network, "saliency", x[row : row + 1]
+        )
         for name in ("value", "low", "high", "p_value", "null_low", "prediction_sensitivity"):
             assert torch.equal(getattr(alone, name)[0], getattr(result, name)[row]), name
             assert torch.equal(getattr(short, name)[0], getattr(result, name)[row]), name
         if used[row] < 2000:
-            assert max(result.value[row] - result.low[row], result.high[row] - result.value[row]) <= 0.35
+            assert (
+                max(result.value[row] - result.low[row], result.high[row] - result.value[row])
+                <= 0.35
+            )
 
 
 def test_masked_parts_take_the_baseline() -> None:
@@ -215,7 +231,9 @@ def test_masked_parts_take_the_baseline() -> None:
     for row in rows[:60]:
         for k in range(4):
             part = row[:, labels == k]
-            assert torch.equal(part, x[0][:, labels == k]) or torch.equal(part, off[:, 0].expand_as(part))
+            assert torch.equal(part, x[0][:, labels == k]) or torch.equal(
+                part, off[:, 0].expand_as(part)
+            )
     assert 0.4 < (rows[:60] == off).double().mean() < 0.6
 
 
@@ -224,7 +242,9 @@ def test_absolute_and_predicted() -> None:
     options = {"keep": 0.6, **QUICK}  # other classes are predicted at many of the masked inputs
     plain = DataSensitivityConsistency(**options)(network, "input_x_gradient", x)
     absolute = DataSensitivityConsistency(absolute=True, **options)(network, "input_x_gradient", x)
-    predicted = DataSensitivityConsistency(explain="predicted", **options)(network, "input_x_gradient", x)
+    predicted = DataSensitivityConsistency(explain="predicted", **options)(
+        network, "input_x_gradient", x
+    )
     for other in (absolute, predicted):
         assert torch.equal(plain.prediction_sensitivity, other.prediction_sensitivity)
         assert not torch.equal(plain.explanation_sensitivity, other.explanation_sensitivity)
@@ -256,7 +276,9 @@ def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
 def test_label_maps_for_another_number_of_samples_are_refused() -> None:
     network, x = model((1, 8, 8)), rand(8, 1, 8, 8)
     metric = DataSensitivityConsistency(maps_of(4), **QUICK)  # as many as a job has samples
-    with pytest.raises(standfast.ArgumentError, match=r"\(8, 8, 8\), one for each sample, got \(4, 8, 8\)"):
+    with pytest.raises(
+        standfast.ArgumentError, match=r"\(8, 8, 8\), one for each sample, got \(4, 8, 8\)"
+    ):
         standfast.evaluate(network, ["saliency"], x, [metric], progress=False)
 
 
@@ -296,7 +318,9 @@ def test_an_explainer_holds_no_label_maps_of_samples() -> None:
         lambda: metric(network, each, x),
         lambda: standfast.evaluate(network, {"each": each}, x, [metric], progress=False),
     ):
-        with pytest.raises(standfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all"):
+        with pytest.raises(
+            standfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all"
+        ):
             call()
 
 
@@ -308,26 +332,38 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert result.status == ("ok", "degenerate", "ok")
     assert result.grid_fallback[1]
     labels = torch.arange(64).reshape(8, 8) // 16
-    skipped = DataSensitivityConsistency(labels, **QUICK)(model, "saliency", x, (model.predict(x) + 1) % 4)
+    skipped = DataSensitivityConsistency(labels, **QUICK)(
+        model, "saliency", x, (model.predict(x) + 1) % 4
+    )
     assert skipped.value.isnan().all()
     assert skipped.prediction_sensitivity.shape == (3, 4)
     assert (skipped.model_evaluations == 1).all()
 
 
 def test_options_are_checked() -> None:
-    assert_refused(DataSensitivityConsistency, segments=["slik"], masks=[5], keep=[1.0], estimator=["published"])
+    assert_refused(
+        DataSensitivityConsistency,
+        segments=["slik"],
+        masks=[5],
+        keep=[1.0],
+        estimator=["published"],
+    )
     assert_refused(DataSensitivityConsistency, explain=["both"], tolerance=[0.0], permutations=[0])
     assert_refused(DataSensitivityConsistency, baseline=[float("nan")])
 
 
 def test_baseline_lies_within_the_bounds() -> None:
     metric = DataSensitivityConsistency(baseline=-0.5, **QUICK)
-    with pytest.raises(standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\]"):
+    with pytest.raises(
+        standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\]"
+    ):
         metric(model((12,)), "saliency", rand(2, 12))
     normalised = standfast.Model(small_net((12,)), (-1.0, 1.0), device="cpu", batch_size=16)
     assert metric(normalised, "saliency", rand(2, 12)).status == ("ok", "ok")
     with pytest.raises(standfast.ArgumentError, match="baseline: expected one number, or 12"):
-        DataSensitivityConsistency(baseline=(0.0, 0.1), **QUICK)(model((12,)), "saliency", rand(2, 12))
+        DataSensitivityConsistency(baseline=(0.0, 0.1), **QUICK)(
+            model((12,)), "saliency", rand(2, 12)
+        )
 
 
 # the report

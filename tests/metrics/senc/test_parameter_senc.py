@@ -25,7 +25,9 @@ SHAPE = (1, 8, 8)
 
 
 def model(batch_size: int = 16, seed: int = 0) -> standfast.Model:
-    return standfast.Model(small_net(SHAPE, seed=seed), (0.0, 1.0), device="cpu", batch_size=batch_size)
+    return standfast.Model(
+        small_net(SHAPE, seed=seed), (0.0, 1.0), device="cpu", batch_size=batch_size
+    )
 
 
 def inputs(count: int = 3) -> Tensor:
@@ -33,7 +35,9 @@ def inputs(count: int = 3) -> Tensor:
 
 
 def metric(**options: Any) -> ParameterSensitivityConsistency:
-    return ParameterSensitivityConsistency(**{"masks": 40, "permutations": 99, "resamples": 50, **options})
+    return ParameterSensitivityConsistency(
+        **{"masks": 40, "permutations": 99, "resamples": 50, **options}
+    )
 
 
 @pytest.fixture
@@ -83,15 +87,22 @@ def test_masks_of_all_layers_have_numbers_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "explainer", ["saliency", "integrated_gradients:steps=4", "gradcam", "guided_backprop", "lrp", "deeplift"]
+    "explainer",
+    ["saliency", "integrated_gradients:steps=4", "gradcam", "guided_backprop", "lrp", "deeplift"],
 )
 def test_equals_algorithm_2(explainer: str, drawn: list[Tensor]) -> None:
     network, x = model(), inputs(2)
-    results = {name: metric(masks=25, estimator=name)(network, explainer, x) for name in ("centred", "paper")}
+    results = {
+        name: metric(masks=25, estimator=name)(network, explainer, x)
+        for name in ("centred", "paper")
+    }
     chosen = [[masks[i if len(masks) > 1 else 0] for masks in drawn[:3]] for i in range(2)]
     assert all(torch.equal(*masks) for masks in zip(drawn[:3], drawn[3:], strict=True))
     oracle = [
-        [algorithm_2(network, explainer, x[i : i + 1], layer, masks) for layer, masks in zip("046", own, strict=True)]
+        [
+            algorithm_2(network, explainer, x[i : i + 1], layer, masks)
+            for layer, masks in zip("046", own, strict=True)
+        ]
         for i, own in enumerate(chosen)
     ]
     for (estimator, result), i in itertools.product(results.items(), range(2)):
@@ -100,7 +111,8 @@ def test_equals_algorithm_2(explainer: str, drawn: list[Tensor]) -> None:
         rhos, published = [], []
         for place, (own, slow) in enumerate(zip(chosen[i], oracle[i], strict=True)):
             found = [
-                s[i, place, : own.shape[1]] for s in (result.prediction_sensitivity, result.explanation_sensitivity)
+                s[i, place, : own.shape[1]]
+                for s in (result.prediction_sensitivity, result.explanation_sensitivity)
             ]
             for ours, theirs in zip(found, slow[estimator], strict=True):
                 assert torch.allclose(ours, theirs, atol=2e-4)
@@ -108,7 +120,9 @@ def test_equals_algorithm_2(explainer: str, drawn: list[Tensor]) -> None:
             varies = own.any(0) & ~own.all(0) if estimator == "centred" else torch.ones_like(own[0])
             rhos.append(scipy.stats.spearmanr(*(s[varies].numpy() for s in found)).statistic)
             # equal sums are a tie whatever their order of summation
-            published.append(scipy.stats.spearmanr(*(s.numpy().round(10) for s in slow["paper"])).statistic)
+            published.append(
+                scipy.stats.spearmanr(*(s.numpy().round(10) for s in slow["paper"])).statistic
+            )
             assert torch.isnan(result.prediction_sensitivity[i, place, own.shape[1] :]).all()
         assert result.layer_rho[i].tolist() == pytest.approx(rhos, abs=1e-9)
         assert result.value[i].item() == pytest.approx(np.mean(rhos), abs=1e-9)
@@ -125,7 +139,11 @@ def test_both_ways_agree_and_so_do_repeated_masks(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(senc, "find_gateable", lambda *_: set())
     truly = metric(layers="conv")(network, "saliency", x)
     assert (gated.methods, truly.methods) == (("gated",), ("masked weights",))
-    assert (gated.pooled().count, truly.pooled().count) == (1, 0)  # masks that all samples share are not pooled
+    # masks that all samples share are not pooled
+    assert (gated.pooled().count, truly.pooled().count) == (
+        1,
+        0,
+    )
     assert torch.allclose(gated.prediction_sensitivity, truly.prediction_sensitivity, atol=1e-6)
     assert torch.allclose(gated.explanation_sensitivity, truly.explanation_sensitivity, atol=1e-4)
     different = len(torch.unique(masks[0], dim=0))
@@ -186,7 +204,9 @@ def test_random_explanations_are_consistent_with_nothing() -> None:
 
 def test_a_tolerance_stops_early_on_the_same_masks() -> None:
     x = inputs(3)
-    early = metric(layers=("4",), masks=3000, tolerance=0.25, resamples=100)(model(64), "input_x_gradient", x)
+    early = metric(layers=("4",), masks=3000, tolerance=0.25, resamples=100)(
+        model(64), "input_x_gradient", x
+    )
     assert (early.masks_used < 3000).any()
     assert (early.model_evaluations == early.masks_used + 1).all()
     reach = (early.layer_interval - early.layer_rho[:, :, None]).abs().amax((1, 2))
@@ -210,7 +230,9 @@ def test_a_layer_gets_the_same_whichever_others_are_chosen(explainer: str) -> No
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 @pytest.mark.parametrize("gateable", [True, False])
-def test_the_model_is_as_it_was_when_an_explainer_breaks_off(gateable: bool, error: type[BaseException]) -> None:
+def test_the_model_is_as_it_was_when_an_explainer_breaks_off(
+    gateable: bool, error: type[BaseException]
+) -> None:
     calls = [0]
 
     @dataclasses.dataclass(frozen=True)
@@ -224,7 +246,10 @@ def test_the_model_is_as_it_was_when_an_explainer_breaks_off(gateable: bool, err
 
     Breaks.gateable = gateable
     network = model(8)
-    before = [(id(p), p.data_ptr(), p.requires_grad, p.detach().clone()) for p in network.module.parameters()]
+    before = [
+        (id(p), p.data_ptr(), p.requires_grad, p.detach().clone())
+        for p in network.module.parameters()
+    ]
     with pytest.raises(error):
         metric()(network, Breaks(), inputs())
     assert calls[0] == 6
@@ -275,7 +300,9 @@ def test_what_an_explanation_that_never_changes_gets() -> None:
             assert torch.isnan(torch.stack([result.low, result.high])).all()
             if estimator == "centred":
                 assert (result.p_value == 1).all()
-                assert torch.isnan(torch.stack([result.top1, result.null_low, result.null_high])).all()
+                assert torch.isnan(
+                    torch.stack([result.top1, result.null_low, result.null_high])
+                ).all()
 
 
 class Deaf(nn.Module):
@@ -292,10 +319,14 @@ class Deaf(nn.Module):
 @pytest.mark.parametrize("estimator", ["centred", "paper"])
 def test_what_a_prediction_that_never_changes_gets(estimator: str) -> None:
     model, x = standfast.Model(Deaf(), (0.0, 1.0), device="cpu"), torch.rand(3, 9)
-    explainer = standfast.explainers.from_callable(lambda module, x, y: x * module.layer.weight.sum(0))
+    explainer = standfast.explainers.from_callable(
+        lambda module, x, y: x * module.layer.weight.sum(0)
+    )
     for result in (
         metric(estimator=estimator)(model, explainer, x),
-        DataSensitivityConsistency(estimator=estimator, masks=40, permutations=9, resamples=9)(model, explainer, x),
+        DataSensitivityConsistency(estimator=estimator, masks=40, permutations=9, resamples=9)(
+            model, explainer, x
+        ),
     ):
         assert result.status == ("degenerate",) * 3
         assert torch.isnan(torch.stack([result.low, result.high])).all()
@@ -309,7 +340,9 @@ class Branches(nn.Module):
         self.first, self.second, self.beside = nn.Linear(6, 5), nn.Linear(5, 3), nn.Linear(5, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.second(torch.tanh(self.first(x))) + self.beside(torch.linspace(0.2, 1, 5).expand(len(x), 5))
+        return self.second(torch.tanh(self.first(x))) + self.beside(
+            torch.linspace(0.2, 1, 5).expand(len(x), 5)
+        )
 
 
 def test_a_layer_where_the_explanation_never_changes_does_not_hide_the_others() -> None:
@@ -363,20 +396,38 @@ def test_arguments() -> None:
     assert kind(layers=["a", "b"]).layers == ("a", "b")  # type: ignore[arg-type]
     assert kind(layers=("a", "b"), masks=50).cost().evaluations == 101
     assert kind(masks=50).cost().evaluations == 251
-    assert_refused(kind, layers=[(), ("a", "a"), 3], masks=[3], keep=[1.0], estimator=["mean"], explain=["other"])
+    assert_refused(
+        kind,
+        layers=[(), ("a", "a"), 3],
+        masks=[3],
+        keep=[1.0],
+        estimator=["mean"],
+        explain=["other"],
+    )
     assert_refused(kind, tolerance=[0.0], permutations=[0])
-    with pytest.raises(standfast.ArgumentError, match=r"0, 4, 6, all, conv, first, got 'cnv' \(did you mean"):
+    with pytest.raises(
+        standfast.ArgumentError, match=r"0, 4, 6, all, conv, first, got 'cnv' \(did you mean"
+    ):
         metric(layers="cnv")(model(), "saliency", inputs())
     flat = standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu")
-    with pytest.raises(standfast.ArgumentError, match="layers: expected 'conv' only for a module with a convolution"):
+    with pytest.raises(
+        standfast.ArgumentError,
+        match="layers: expected 'conv' only for a module with a convolution",
+    ):
         metric(layers="conv")(flat, "saliency", torch.rand(2, 12))
 
 
-def test_explaining_the_class_predicted_under_the_mask(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
+def test_explaining_the_class_predicted_under_the_mask(
+    lenet: standfast.Model, digits: standfast.data.Dataset
+) -> None:
     model, x = lenet, digits.inputs[:2]
     predicted = metric(keep=0.2, explain="predicted", layers="conv")(model, "input_x_gradient", x)
     seed = metric(keep=0.2, layers="conv")(model, "input_x_gradient", x)
-    assert torch.equal(predicted.prediction_sensitivity.nan_to_num(), seed.prediction_sensitivity.nan_to_num())
-    assert not torch.equal(predicted.explanation_sensitivity.nan_to_num(), seed.explanation_sensitivity.nan_to_num())
+    assert torch.equal(
+        predicted.prediction_sensitivity.nan_to_num(), seed.prediction_sensitivity.nan_to_num()
+    )
+    assert not torch.equal(
+        predicted.explanation_sensitivity.nan_to_num(), seed.explanation_sensitivity.nan_to_num()
+    )
     absolute = metric(absolute=True, layers="conv")(model, "input_x_gradient", x)
     assert torch.isfinite(absolute.value).all()

@@ -11,13 +11,25 @@ import numpy as np
 from standfast.results.reasons import Card, StoredDraws, Wanted, make_card
 from standfast.tensors import Array
 
-COLUMNS = {"income": "1,200", "debt": "9,400", "town": "Ulm", "age": "45", "years": "3", "cards": "2"}
+COLUMNS = {
+    "income": "1,200",
+    "debt": "9,400",
+    "town": "Ulm",
+    "age": "45",
+    "years": "3",
+    "cards": "2",
+}
 VALUES = np.array([-2.0, 3.0, 0.9, 0.8, 0.3, 0.1])
 SPREAD = np.array([0.1, 0.1, 0.2, 0.15, 0.05, 0.05])
 
 
 def draw(
-    seed: int, maps: Array, wanted: Wanted, origin: Array | None = None, drawn: int | None = None, **changes: Any
+    seed: int,
+    maps: Array,
+    wanted: Wanted,
+    origin: Array | None = None,
+    drawn: int | None = None,
+    **changes: Any,
 ) -> StoredDraws:
     """Stored draws with these maps `(R, F)`."""
     signed = wanted.sign_first(maps) if len(maps) else np.zeros(maps.shape)
@@ -80,7 +92,9 @@ def make_retrained(models: int = 8, otherwise: int = 1) -> Card:
     shifts = np.random.default_rng(5).normal(size=(models, len(VALUES)))
     again: list[StoredDraws | None] = []
     for number in range(models):
-        maps = VALUES + SPREAD * (2 * shifts[number] + np.random.default_rng(number).normal(size=(4, len(VALUES))))
+        maps = VALUES + SPREAD * (
+            2 * shifts[number] + np.random.default_rng(number).normal(size=(4, len(VALUES)))
+        )
         own = draw(number, maps, Wanted(3, 0.9), VALUES + 2 * SPREAD * shifts[number])
         again.append(own if number >= otherwise else None)
     return make_card(about(), given, Wanted(3, 0.9), again, names=name_columns())
@@ -89,7 +103,9 @@ def make_retrained(models: int = 8, otherwise: int = 1) -> Card:
 def make_unvaried() -> Card:
     """An explainer in which nothing varies."""
     given = draw_customer(0, 0, varied=())
-    return make_card(about(unused=("seed", "background")), given, Wanted(3, 0.9), names=name_columns())
+    return make_card(
+        about(unused=("seed", "background")), given, Wanted(3, 0.9), names=name_columns()
+    )
 
 
 def make_image(side: int = 28, top: int = 78, channels: int = 1) -> Card:
@@ -104,7 +120,9 @@ def make_image(side: int = 28, top: int = 78, channels: int = 1) -> Card:
     row = {"value": 0.8, "low": 0.78, "high": 0.83}
     given = draw(0, maps, wanted, origin, explainer="grad_cam", varied=("measurement",), row=row)
     picture = np.stack([blob + 0.2 * rows] * channels)
-    return make_card(about(answer="class 3", rule="", unused=(), columns={}, input=picture), given, wanted)
+    return make_card(
+        about(answer="class 3", rule="", unused=(), columns={}, input=picture), given, wanted
+    )
 
 
 def make_series(channels: int = 2, steps: int = 120) -> Card:
@@ -117,12 +135,18 @@ def make_series(channels: int = 2, steps: int = 120) -> Card:
     maps = origin.ravel() + 0.12 * rng.normal(size=(60, channels * steps))
     wanted = Wanted(24, 0.9, shares_places=True)
     row = {"value": 0.7, "low": 0.68, "high": 0.73}
-    given = draw(0, maps, wanted, origin.ravel(), explainer="occlusion", varied=("measurement",), row=row)
+    given = draw(
+        0, maps, wanted, origin.ravel(), explainer="occlusion", varied=("measurement",), row=row
+    )
     lines = np.stack([np.sin(time / (5 + channel)) for channel in range(channels)])
-    return make_card(about(answer="class 1", rule="", unused=(), columns={}, input=lines), given, wanted)
+    return make_card(
+        about(answer="class 1", rule="", unused=(), columns={}, input=lines), given, wanted
+    )
 
 
-def make_text(words: Sequence[str] = ("a", "dull", "plot", "but", "good", "acting", "and", "good", "music")) -> Card:
+def make_text(
+    words: Sequence[str] = ("a", "dull", "plot", "but", "good", "acting", "and", "good", "music"),
+) -> Card:
     """A text whose strongest words hold."""
     rng = np.random.default_rng(6)
     origin = 0.05 * rng.normal(size=len(words))
@@ -131,7 +155,9 @@ def make_text(words: Sequence[str] = ("a", "dull", "plot", "but", "good", "actin
     wanted = Wanted(3, 0.9)
     given = draw(0, maps, wanted, origin, explainer="kernel_shap", varied=("seed",))
     names = [(word, word) for word in words]
-    fields = about(answer="class positive", rule="", unused=(), columns={}, input=np.zeros(len(words)))
+    fields = about(
+        answer="class positive", rule="", unused=(), columns={}, input=np.zeros(len(words))
+    )
     return make_card(fields, given, wanted, names=names)
 
 
@@ -142,11 +168,14 @@ def make_crowded(reasons: int = 20, features: int = 40) -> Card:
     maps = origin + 0.2 * rng.normal(size=(200, features))
     wanted = Wanted(reasons, 0.9)
     given = draw(0, maps, wanted, origin, drawn=230, varied=("seed", "background", "measurement"))
-    names = [f"months_since_the_last_late_payment_of_account_{number}" for number in range(features)]
+    names = [
+        f"months_since_the_last_late_payment_of_account_{number}" for number in range(features)
+    ]
     columns = {name: f"{number * 1000:,}" for number, name in enumerate(names)}
     shifts = rng.normal(size=(12, features))
     again = [
-        draw(n, origin + 0.1 * shifts[n] + 0.1 * rng.normal(size=(4, features)), wanted, origin) for n in range(12)
+        draw(n, origin + 0.1 * shifts[n] + 0.1 * rng.normal(size=(4, features)), wanted, origin)
+        for n in range(12)
     ]
     card = make_card(
         about(columns=columns, input=np.arange(float(features))),
@@ -157,5 +186,9 @@ def make_crowded(reasons: int = 20, features: int = 40) -> Card:
         names=[(name, f"{name} {columns[name]}") for name in names],
     )
     return replace(
-        card, notes=("The reference has few rows.", "The input has a value that no row of the reference has.")
+        card,
+        notes=(
+            "The reference has few rows.",
+            "The input has a value that no row of the reference has.",
+        ),
     )

@@ -10,14 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from card_samples import make_crowded, make_customer, make_image, make_retrained, make_series, make_text, make_unvaried
+from card_samples import (
+    make_crowded,
+    make_customer,
+    make_image,
+    make_retrained,
+    make_series,
+    make_text,
+    make_unvaried,
+)
 
 from standfast.report.cards import write_card
 from standfast.results.reasons import Card
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
 )
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
@@ -50,11 +63,15 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_a_card_prints_on_one_sheet_and_fits_every_screen(browser: Any, name: str, tmp_path: Path) -> None:
+def test_a_card_prints_on_one_sheet_and_fits_every_screen(
+    browser: Any, name: str, tmp_path: Path
+) -> None:
     card: Card = CARDS[name]
     digests = dict.fromkeys(("model", "data", "retrained models", "explainer"), "0123456789abcdef")
     digests["software"] = "a package 1.2.3, " * 20
-    path = write_card(card, tmp_path / "card.html", counter_example=LONG, comparison=LONG, digests=digests)
+    path = write_card(
+        card, tmp_path / "card.html", counter_example=LONG, comparison=LONG, digests=digests
+    )
     page = browser.new_page(java_script_enabled=True)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -25,7 +25,13 @@ from PIL import Image
 
 from standfast.report.cards import describe_card, render_card, write_card
 from standfast.report.cards.facts import measure_area
-from standfast.report.cards.pictures import choose_colours, colour_unsigned, draw_image, draw_words, paint_area
+from standfast.report.cards.pictures import (
+    choose_colours,
+    colour_unsigned,
+    draw_image,
+    draw_words,
+    paint_area,
+)
 from standfast.report.cards.rows import make_rows
 from standfast.report.maps import colour_signed
 from standfast.results.reasons import Card, Wanted, make_card
@@ -50,24 +56,33 @@ def test_texts_of_the_user_are_escaped() -> None:
 
 
 def test_words_of_a_text_are_escaped() -> None:
-    page = render_card(make_text(["a", BAD, "plot", "but", "<b>good</b>", "acting", "and", "good", "music"]))
+    page = render_card(
+        make_text(["a", BAD, "plot", "but", "<b>good</b>", "acting", "and", "good", "music"])
+    )
     assert "<script" not in page
     assert "<b>good" not in page
 
 
 def test_a_text_that_no_file_can_hold_is_written(tmp_path: Path) -> None:
-    path = write_card(make_customer(answer="half a pair \ud800, a turn \u202e, NUL \x00"), tmp_path / "card.html")
+    path = write_card(
+        make_customer(answer="half a pair \ud800, a turn \u202e, NUL \x00"), tmp_path / "card.html"
+    )
     text = path.read_text(encoding="utf-8")
     assert "\\ud800" in text
     assert "\x00" not in text
 
 
-@pytest.mark.parametrize("card", [make_customer(), make_image(), make_series(), make_text(), make_unvaried()])
+@pytest.mark.parametrize(
+    "card", [make_customer(), make_image(), make_series(), make_text(), make_unvaried()]
+)
 def test_a_page_loads_nothing_and_runs_nothing(card: Card) -> None:
     page = render_card(card)
     assert page.startswith("<!doctype html>")
     assert re.findall(r"<(script|link|iframe|object|embed|meta http)", page) == []
-    assert all(address.startswith("data:image/png") for address in re.findall(r'(?:src|href)="([^"]*)"', page))
+    assert all(
+        address.startswith("data:image/png")
+        for address in re.findall(r'(?:src|href)="([^"]*)"', page)
+    )
     assert "@import" not in page
     assert "http" not in page
     assert "nan" not in re.sub(r"base64,[^\"]*", "", page).lower().replace("nanmean", "")
@@ -97,7 +112,11 @@ def test_bars_and_lines_are_on_one_scale() -> None:
 def test_what_cannot_be_stated_is_hatched() -> None:
     card = make_customer()
     rows = make_rows(card, describe_card(card))
-    assert [(group.state, len(group.rows)) for group in rows.groups] == [("holds", 2), ("falls", 1), ("other", 1)]
+    assert [(group.state, len(group.rows)) for group in rows.groups] == [
+        ("holds", 2),
+        ("falls", 1),
+        ("other", 1),
+    ]
     page = render_card(card)
     assert len(re.findall(r'fill="url\(#doubt\)"', page)) == 2 + 1  # and one in the legend
 
@@ -149,10 +168,16 @@ def test_colours_are_said_in_words_beside_the_bars() -> None:
     """A bar to the right is red and speaks for the decision; in grey print, its side says it."""
     page = render_card(make_customer(answer="declined"))
     head = page[page.index('class="row titles"') : page.index('<h2 class="holds"')]
-    assert head.index("← against") < head.index("what speaks for &#34;declined&#34;") < head.index("for →")
+    assert (
+        head.index("← against")
+        < head.index("what speaks for &#34;declined&#34;")
+        < head.index("for →")
+    )
     assert "red, to the right: speaks for &#34;declined&#34;" in page
     assert "blue, to the left: against it" in page
-    debt, income = (row for row in make_rows(make_customer(), describe_card(make_customer())).groups[0].rows)
+    debt, income = (
+        row for row in make_rows(make_customer(), describe_card(make_customer())).groups[0].rows
+    )
     assert (debt.kind, income.kind) == ("for", "against")
     assert debt.bar.start == income.bar.end  # both begin at 0
     assert "the bar is this one explanation" in page
@@ -167,13 +192,16 @@ def test_an_explainer_without_signs_has_a_colour_of_its_own() -> None:
     assert all(red > green and blue > green for red, green, blue in grounds)  # purple
     page = render_card(replace(make_text(), has_signs=False))
     assert "purple: how much it matters" in page
-    assert "red" not in page[page.index("<figcaption>") : page.index("</figcaption>")].replace("underlined", "")
+    assert "red" not in page[page.index("<figcaption>") : page.index("</figcaption>")].replace(
+        "underlined", ""
+    )
 
 
 def test_stripes_do_not_depend_on_strength() -> None:
     doubtful = np.ones((1, 1), dtype=bool)
     weak, strong = (
-        paint_area(np.array([[size]]), ~doubtful, doubtful, np.ones((1, 1, 3)), (6, 6)) for size in (0.1, 9.0)
+        paint_area(np.array([[size]]), ~doubtful, doubtful, np.ones((1, 1, 3)), (6, 6))
+        for size in (0.1, 9.0)
     )
     np.testing.assert_array_equal(weak, strong)
 

@@ -42,7 +42,9 @@ def test_json_has_the_numbers_of_the_card() -> None:
     card = make_customer()
     plain = card_to_json(card)
     assert [reason["name"] for reason in plain["reasons"]] == ["debt", "income", "town"]
-    assert [reason["probability"] for reason in plain["reasons"]] == [reason.probability for reason in card.reasons]
+    assert [reason["probability"] for reason in plain["reasons"]] == [
+        reason.probability for reason in card.reasons
+    ]
     assert plain["origin"] == card.origin.tolist()  # type: ignore[union-attr]
     assert plain["words"]["summary"].startswith("Debt and income hold")
     assert plain["alone"][0]["source"] == "background"
@@ -70,8 +72,16 @@ def test_lines_fit_a_terminal(card: Card) -> None:
 
 def test_each_reason_has_a_line_with_its_sign() -> None:
     lines = format_card(make_customer()).splitlines()
-    marked = {line.split()[1]: line[0] for line in lines if line[:2] in ("+ ", "- ", "? ") and "%)" in line}
-    assert {name: marked.get(name) for name in ("debt", "income", "town")} == {"debt": "+", "income": "+", "town": "-"}
+    marked = {
+        line.split()[1]: line[0]
+        for line in lines
+        if line[:2] in ("+ ", "- ", "? ") and "%)" in line
+    }
+    assert {name: marked.get(name) for name in ("debt", "income", "town")} == {
+        "debt": "+",
+        "income": "+",
+        "town": "-",
+    }
 
 
 def test_a_warning_stands_before_the_reasons() -> None:

@@ -21,7 +21,13 @@ from card_samples import (
 )
 
 from standfast.report.cards import describe_card, render_card
-from standfast.report.cards.facts import describe_score, format_share, lies_outside, measure_area, name_position
+from standfast.report.cards.facts import (
+    describe_score,
+    format_share,
+    lies_outside,
+    measure_area,
+    name_position,
+)
 from standfast.report.sentences import begin_sentence
 from standfast.results.reasons import Alone, Card, Wanted, make_card
 from standfast.statistics.reasons import Foresight
@@ -41,7 +47,13 @@ def test_the_summary_has_the_shares_of_draws_and_what_is_named_instead() -> None
     card = make_customer()
     summary = describe_card(card).summary
     town, age = card.reasons[2].probability, card.others[0].probability
-    for fact in ("Debt and income hold", "200 variations", f"{100 * town:.0f}%", "age", f"{100 * age:.0f}%"):
+    for fact in (
+        "Debt and income hold",
+        "200 variations",
+        f"{100 * town:.0f}%",
+        "age",
+        f"{100 * age:.0f}%",
+    ):
         assert fact in summary
 
 
@@ -94,8 +106,13 @@ def test_where_nothing_is_varied_nothing_has_a_share() -> None:
     words = describe_card(make_unvaried())
     assert [reason.name for reason in words.untested] == ["debt", "income", "town"]
     assert "Nothing was varied" in words.summary
-    assert all(way in words.varied for way in ("--retrain", "retrain=True", "--measurement", "measurement=True"))
-    every = " ".join([words.summary, words.same, words.varied, *(reason.named for reason in words.untested)])
+    assert all(
+        way in words.varied
+        for way in ("--retrain", "retrain=True", "--measurement", "measurement=True")
+    )
+    every = " ".join(
+        [words.summary, words.same, words.varied, *(reason.named for reason in words.untested)]
+    )
     assert "%" not in every
     assert [note.split(":")[0] for note in words.notes] == ["Random numbers", "Background"]
 
@@ -119,7 +136,9 @@ def test_where_no_draw_keeps_the_decision_nothing_is_said_of_reasons() -> None:
 )
 def test_what_would_decide_is_a_range(foreseen: Foresight | None, facts: tuple[str, ...]) -> None:
     card = make_customer()
-    reasons = tuple(replace(reason, state="undecided", foreseen=foreseen) for reason in card.reasons)
+    reasons = tuple(
+        replace(reason, state="undecided", foreseen=foreseen) for reason in card.reasons
+    )
     words = describe_card(replace(card, reasons=reasons))
     assert len(words.undecided) == 3
     assert all(fact in words.undecided[0].needs for fact in facts)
@@ -128,12 +147,21 @@ def test_what_would_decide_is_a_range(foreseen: Foresight | None, facts: tuple[s
 
 def test_a_card_says_how_to_make_the_variations_that_would_decide() -> None:
     card = make_customer()
-    undecided = [replace(reason, state="undecided", foreseen=Foresight(2000, 60, 400)) for reason in card.reasons]
+    undecided = [
+        replace(reason, state="undecided", foreseen=Foresight(2000, 60, 400))
+        for reason in card.reasons
+    ]
     notes = describe_card(replace(card, reasons=tuple(undecided))).notes
-    assert any("standfast.reasons(..., draws=2000) in Python, --draws 2000 in a shell" in note for note in notes)
+    assert any(
+        "standfast.reasons(..., draws=2000) in Python, --draws 2000 in a shell" in note
+        for note in notes
+    )
     assert not any("draws=" in note for note in describe_card(card).notes)
     of_models = describe_card(make_retrained()).notes
-    assert any("models=40) in Python" in note and "--retrain --models 40 in a shell" in note for note in of_models)
+    assert any(
+        "models=40) in Python" in note and "--retrain --models 40 in a shell" in note
+        for note in of_models
+    )
 
 
 def test_the_variations_that_are_advised_are_those_of_the_reason_that_needs_the_fewest() -> None:
@@ -143,7 +171,11 @@ def test_the_variations_that_are_advised_are_those_of_the_reason_that_needs_the_
         replace(reason, state="undecided", foreseen=Foresight(count, 50, None))
         for reason, count in zip(card.reasons, counts, strict=True)
     )
-    advice = [note for note in describe_card(replace(card, reasons=reasons)).notes if "standfast.reasons(" in note]
+    advice = [
+        note
+        for note in describe_card(replace(card, reasons=reasons)).notes
+        if "standfast.reasons(" in note
+    ]
     assert len(advice) == 1
     assert card.draws == 200
     assert f"About 250 variations would decide {reasons[1].name}" in advice[0]
@@ -180,7 +212,10 @@ def test_a_value_outside_of_the_interval_of_its_mean_is_explained() -> None:
 
 
 def test_what_it_is_to_be_named_stands_where_it_is_first_said() -> None:
-    assert "among the first 3, with the same sign" in describe_card(make_customer()).summary.split(".")[0]
+    assert (
+        "among the first 3, with the same sign"
+        in describe_card(make_customer()).summary.split(".")[0]
+    )
     none_holds = describe_card(make_retrained()).summary.split(". ")[0]
     assert "to be named again, among the first 3, with the same sign" in none_holds
     image = describe_card(make_image())
@@ -194,7 +229,10 @@ def test_the_area_of_an_image_is_what_draws_name_again() -> None:
     assert card.shares is not None
     order = np.argsort(-np.abs(card.origin))[: card.top]
     # Benjamini and Hochberg: the largest number of pixels whose tests all are below their part of 5%
-    tests = {pixel: scipy.stats.binom.sf(round(60 * card.shares[pixel]) - 1, 60, 0.9) for pixel in order.tolist()}
+    tests = {
+        pixel: scipy.stats.binom.sf(round(60 * card.shares[pixel]) - 1, 60, 0.9)
+        for pixel in order.tolist()
+    }
     held: list[int] = []
     for count in range(1, card.top + 1):
         passed = [pixel for pixel, test in tests.items() if test <= 0.05 * count / card.top]
@@ -259,7 +297,9 @@ def test_words_that_occur_twice_have_their_place() -> None:
         ("P(default) > 0.35", True, 0.3504, "35.04%"),
     ],
 )
-def test_the_number_of_a_rule_is_the_one_that_it_names(rule: str, rule_met: bool, score: float, expected: str) -> None:
+def test_the_number_of_a_rule_is_the_one_that_it_names(
+    rule: str, rule_met: bool, score: float, expected: str
+) -> None:
     """A stored score is the probability of the side that was taken."""
     of_rule = rule if rule_met else f"not {rule}"
     card = make_customer(answer=of_rule, rule=rule, rule_met=rule_met, score=score)
@@ -280,7 +320,9 @@ def test_a_decision_is_called_as_its_user_calls_it() -> None:
 
 
 def test_a_number_is_not_said_twice() -> None:
-    words = describe_card(make_customer(answer="predicted value 31.2", rule="", score=31.2, score_name=""))
+    words = describe_card(
+        make_customer(answer="predicted value 31.2", rule="", score=31.2, score_name="")
+    )
     assert words.decision == "predicted value 31.2"
 
 
@@ -295,7 +337,9 @@ def test_positions_are_counted_from_one() -> None:
 
 
 def test_names_that_are_more_than_words_stay_as_they_are() -> None:
-    assert [begin_sentence(name) for name in ("debt", "debt, age and town", "x_1", "pH", "größe", "")] == [
+    assert [
+        begin_sentence(name) for name in ("debt", "debt, age and town", "x_1", "pH", "größe", "")
+    ] == [
         "Debt",
         "Debt, age and town",
         "x_1",
@@ -308,7 +352,10 @@ def test_names_that_are_more_than_words_stay_as_they_are() -> None:
 def test_of_several_sources_the_worst_one_is_named() -> None:
     card = make_customer()
     shares = {"seed": 0.1, "background": 0.4, "measurement": 0.2}
-    alone = tuple(Alone(source, 40, 0.5, 0.4, 0.6, 0.3, (0.0, 0.0, share)) for source, share in shares.items())  # type: ignore[arg-type]
+    # type: ignore[arg-type]
+    alone = tuple(
+        Alone(source, 40, 0.5, 0.4, 0.6, 0.3, (0.0, 0.0, share)) for source, share in shares.items()
+    )
     words = describe_card(replace(card, alone=alone))
     assert words.falling[0].why == "named in 60% of 40 other backgrounds alone"
     assert "other backgrounds leave it out" in words.summary

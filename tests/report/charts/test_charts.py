@@ -27,7 +27,12 @@ from standfast.report.charts import (
     draw_lines,
     draw_values,
 )
-from standfast.report.page.render import bundle_scripts, render_files, render_for_page, shared_config
+from standfast.report.page.render import (
+    bundle_scripts,
+    render_files,
+    render_for_page,
+    shared_config,
+)
 
 HOSTILE = [
     "a.b.c",
@@ -58,14 +63,19 @@ def make_all(names: Sequence[str]) -> dict[str, Chart]:
     strips = [strip(name, random.normal(size=8).tolist(), [True] + [False] * 7) for name in names]
     bars = [IntervalBar(name, 0.1 * at, None, np.inf, at % 2 == 0) for at, name in enumerate(names)]
     bounds = np.array([True, False, False])
-    lines = [Line(name, x, -at - x, -at - 2 * x, np.full(3, np.inf), bounds) for at, name in enumerate(names)]
+    lines = [
+        Line(name, x, -at - x, -at - 2 * x, np.full(3, np.inf), bounds)
+        for at, name in enumerate(names)
+    ]
     others = [Line(f"not {name}", x, x + at) for at, name in enumerate(names)]
     odds = Axis("probability", "lower", "more robust", probability=True)
     found = {
         "values": draw_values(strips, names, SIMILARITY, WORDS),
         "intervals": draw_intervals(bars, names, SIMILARITY, WORDS, dict.fromkeys(names[:2], "★")),
         "lines": draw_lines(lines, names, Axis("radius", ticks=x.tolist(), log=True), odds, WORDS),
-        "others": draw_lines(others, names, Axis(names[3]), STRANGE if names is NAMES else SIMILARITY, WORDS),
+        "others": draw_lines(
+            others, names, Axis(names[3]), STRANGE if names is NAMES else SIMILARITY, WORDS
+        ),
     }
     assert all(chart is not None for chart in found.values())
     return {kind: chart for kind, chart in found.items() if chart is not None}
@@ -107,7 +117,9 @@ def test_charts_are_valid_and_names_are_data(kind: str, hostile: dict[str, Chart
     known = {key for rows in chart.data.values() for row in rows for key in row}
     assert find_fields(chart.spec) <= known
     assert all(name.isidentifier() for name in known)
-    assert "url" not in json.dumps({key: each for key, each in chart.spec.items() if key != "datasets"})
+    assert "url" not in json.dumps(
+        {key: each for key, each in chart.spec.items() if key != "datasets"}
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,7 +152,8 @@ def test_what_the_user_has_chosen_for_altair_changes_nothing(hostile: dict[str, 
     themes = altair.theme if hasattr(altair.theme, "enable") else altair.themes  # before 5.5
     with themes.enable("dark"), altair.data_transformers.enable("json"):
         assert make_all(NAMES)["values"].spec == hostile["values"].spec
-    many = [strip(f"e{at}", range(200)) for at in range(60)]  # more rows than Altair takes by default
+    # more rows than Altair takes by default
+    many = [strip(f"e{at}", range(200)) for at in range(60)]
     chart = draw_values(many, [each.name for each in many], SIMILARITY, WORDS)
     assert len(chart.spec["datasets"]["points"]) == 60 * 150 > 5000
     assert altair.data_transformers.options == before
@@ -150,7 +163,9 @@ def test_static_drawings_have_no_tooltips_and_load_nothing(hostile: dict[str, Ch
     assert any(layer.get("name") == HOVER for layer in hostile["lines"].spec["layer"])
     drawn = render_for_page(hostile["lines"], 1)
     assert 'opacity="0"' not in drawn.svg
-    assert "http" not in drawn.svg.replace("http://www.w3.org/2000/svg", "").replace("http://www.w3.org/1999/xlink", "")
+    assert "http" not in drawn.svg.replace("http://www.w3.org/2000/svg", "").replace(
+        "http://www.w3.org/1999/xlink", ""
+    )
     assert "http" not in drawn.spec
     assert "legend" in json.loads(shared_config())
     assert "</script" not in bundle_scripts().lower()
@@ -174,15 +189,22 @@ def test_a_legend_is_drawn_once_for_the_page_and_in_each_file() -> None:
 def test_an_explainer_has_the_same_looks_in_all_charts() -> None:
     names = Explainers(["a", "b", "random"], controls=["random"])
     bars = draw_intervals([IntervalBar("b", 0.5, 0.4, 0.6)], names, SIMILARITY, WORDS)
-    rows = draw_values([strip("b", [0.1, 0.2, 0.3]), strip("random", [0.1])], names, SIMILARITY, WORDS)
-    curve = draw_lines([Line("b", np.arange(3.0), np.arange(3.0))], names, Axis("x"), Axis("y"), WORDS)
+    rows = draw_values(
+        [strip("b", [0.1, 0.2, 0.3]), strip("random", [0.1])], names, SIMILARITY, WORDS
+    )
+    curve = draw_lines(
+        [Line("b", np.arange(3.0), np.arange(3.0))], names, Axis("x"), Axis("y"), WORDS
+    )
     assert rows is not None
     assert curve is not None
     (bar,) = bars.data["intervals"]
     assert (bar["colour"], bar["shape"]) == (COLOURS[1], "square")
     assert [row["colour"] for row in rows.data["boxes"]] == [COLOURS[1], REFERENCE]
     assert curve.key == (("b", choose_style(names, "b")),)
-    assert layers(curve, "line")[-1]["encoding"]["color"]["scale"] == {"domain": ["b"], "range": [COLOURS[1]]}
+    assert layers(curve, "line")[-1]["encoding"]["color"]["scale"] == {
+        "domain": ["b"],
+        "range": [COLOURS[1]],
+    }
 
 
 def test_nothing_to_draw_is_no_chart() -> None:
@@ -205,17 +227,22 @@ def test_boxes_are_quartiles_and_points_are_capped() -> None:
     assert len(points) == 150
     assert max(point["value"] for point in points) == pytest.approx(values.max(), rel=1e-4)
     for point in points:
-        assert point["value"] == pytest.approx(values[point["sample"]], rel=1e-4)  # the tooltip has the sample's number
+        # the tooltip has the sample's number
+        assert point["value"] == pytest.approx(values[point["sample"]], rel=1e-4)
         assert point.get("bound", False) == (point["value"] < -2) == point["reads"].startswith("≤")
 
 
 def test_few_values_have_no_box() -> None:
-    chart = draw_values([strip("a", [1.0, 2.0]), strip("b", [1.0, 2.0, 3.0])], ["a", "b"], SIMILARITY, WORDS)
+    chart = draw_values(
+        [strip("a", [1.0, 2.0]), strip("b", [1.0, 2.0, 3.0])], ["a", "b"], SIMILARITY, WORDS
+    )
     assert [box["median"] for box in chart.data["boxes"]] == [None, 2.0]
     assert render_for_page(chart, 1).svg.count('fill-opacity="0.16"') == 1
 
 
-@pytest.mark.parametrize(("side", "triangle"), [("upper", "triangle-left"), ("lower", "triangle-right")])
+@pytest.mark.parametrize(
+    ("side", "triangle"), [("upper", "triangle-left"), ("lower", "triangle-right")]
+)
 def test_bounds_are_open_triangles_towards_the_true_value(side: Any, triangle: str) -> None:
     axis = Axis("c", side=side)
     rows = draw_values([strip("a", [1.0, 2.0, 3.0], [True, False, False])], ["a"], axis, WORDS)
@@ -270,7 +297,9 @@ def test_probabilities_are_written_as_people_say_them(value: float, text: str) -
 def test_points_that_are_not_finite_are_left_out_and_long_lines_are_thinned() -> None:
     x = np.arange(1000.0)
     y = np.where(x == 3, np.nan, x**2)
-    chart = draw_lines([Line("a", x, y), Line("b", x[:5], y[:5])], ["a", "b"], Axis("x"), Axis("y"), WORDS)
+    chart = draw_lines(
+        [Line("a", x, y), Line("b", x[:5], y[:5])], ["a", "b"], Axis("x"), Axis("y"), WORDS
+    )
     rows = [row for row in chart.data["lines"] if row["line"] == "a"]
     assert len(rows) == 80
     assert (rows[0]["x"], rows[-1]["x"]) == (0, 999)
@@ -283,13 +312,19 @@ def test_bands_of_unknown_ends_have_no_width_and_infinite_ones_reach_the_edge() 
     x = np.array([1.0, 2.0, 3.0])
     line = Line("a", x, x, np.array([0.0, np.nan, -np.inf]), np.array([2.0, np.nan, 3.0]))
     chart = draw_lines([line], ["a"], Axis("x"), Axis("y"), WORDS)
-    assert [(row["low"], row["high"]) for row in chart.data["lines"]] == [(0, 2), (2, 2), (-0.18, 3)]
+    assert [(row["low"], row["high"]) for row in chart.data["lines"]] == [
+        (0, 2),
+        (2, 2),
+        (-0.18, 3),
+    ]
     assert [row["reads"] for row in chart.data["lines"]] == ["1 [0, 2]", "2", "3 [−∞, 3]"]
 
 
 def test_a_logarithmic_axis() -> None:
     x = np.array([1.0, 10.0, 100.0])
-    chart = draw_lines([Line("a", x, x)], ["a"], Axis("x", ticks=x.tolist(), log=True), Axis("y"), WORDS)
+    chart = draw_lines(
+        [Line("a", x, x)], ["a"], Axis("x", ticks=x.tolist(), log=True), Axis("y"), WORDS
+    )
     along = chart.spec["layer"][-1]["encoding"]["x"]
     assert along["scale"] == {"type": "log", "nice": False, "padding": 8}
     assert along["axis"]["values"] == [1, 10, 100]

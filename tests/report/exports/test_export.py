@@ -58,7 +58,12 @@ def test_bounds_are_never_numbers(tmp_path: Path) -> None:
     source = builder.results()
     found = exports.summary(source)
     assert found["bound"].to_list() == ["upper", None, None]
-    assert found["verdict"].to_list() == ["best", "best", "worse"]  # at most -20 may be less than -25, or not
+    # at most -20 may be less than -25, or not
+    assert found["verdict"].to_list() == [
+        "best",
+        "best",
+        "worse",
+    ]
     text = exports.to_latex(source)
     cells = {row[0]: row[1] for row in rows_of(text)[2:]}
     assert cells["bounded"].startswith(r"\textbf{$\leq$ 1 in 490,000,000}")
@@ -202,7 +207,9 @@ def test_the_command(results: Results, tmp_path: Path) -> None:
     done = runner.invoke(app, ["export", folder, "--out", str(tmp_path / "t.tex")])
     assert done.exit_code == 0
     assert (tmp_path / "t.tex").read_text(encoding="utf-8") == exports.to_latex(results)
-    done = runner.invoke(app, ["export", folder, "--format", "parquet", "--out", str(tmp_path / "p"), "--summary"])
+    done = runner.invoke(
+        app, ["export", folder, "--format", "parquet", "--out", str(tmp_path / "p"), "--summary"]
+    )
     assert done.exit_code == 0
     assert pl.read_parquet(tmp_path / "p").equals(exports.summary(results))
     assert pd.read_parquet(tmp_path / "p").equals(exports.summary(results).to_pandas())

@@ -25,7 +25,14 @@ from standfast.results.verdict import reach_verdict
 SAMPLES = 12
 WHERE = ("digits", "lenet")
 #: what a good explainer measures; the others differ in some of it
-GOOD = {"value": 0.6, "within": 0.6, "scrambled": 0.3, "learned": 0.9, "removal": 0.9, "other_class": 0.2}
+GOOD = {
+    "value": 0.6,
+    "within": 0.6,
+    "scrambled": 0.3,
+    "learned": 0.9,
+    "removal": 0.9,
+    "other_class": 0.2,
+}
 HOSTILE = "<script>alert(1)</script>"
 EXPLAINERS = {
     "saliency": (0.4, {}),
@@ -37,13 +44,20 @@ EXPLAINERS = {
 
 
 def check_explainer(
-    builder: Builder, name: str, measured: dict[str, float], references: dict[str, float], correct: int = 6
+    builder: Builder,
+    name: str,
+    measured: dict[str, float],
+    references: dict[str, float],
+    correct: int = 6,
 ) -> None:
     """A job of the sanity checks, with a small spread around what was measured."""
     spread = [0.02 * (-1) ** i for i in range(SAMPLES)]
     means = GOOD | measured
     frame: dict[str, Any] = {**base(["ok"] * SAMPLES)}
-    frame |= {key: [mean + each * (mean not in (0.0, 1.0)) for each in spread] for key, mean in means.items()}
+    frame |= {
+        key: [mean + each * (mean not in (0.0, 1.0)) for each in spread]
+        for key, mean in means.items()
+    }
     frame |= {"negative": [True] * SAMPLES, "linear": [False] * SAMPLES, "classes": [10] * SAMPLES}
     frame |= {key: [math.nan] * SAMPLES for key in ("outside", "gap")}
     frame["correct"] = [1.0] * correct + [0.0] * (SAMPLES - correct)
@@ -57,8 +71,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     builder = Builder(tmp_path_factory.mktemp("matrix") / "results")
     for name, (level, measured) in EXPLAINERS.items():
         zero = 1.0 if name == "one map" else 0.2
-        known = {f"identical {WORST}": 1.0, f"unrelated {WORST}": zero, f"same class {WORST}": zero + 0.1 * (zero < 1)}
-        known |= {f"scrambled {WORST}": 0.5, f"identical {PROB}": 0.0, f"unrelated {PROB}": 0.9 if zero < 1 else 0.0}
+        known = {
+            f"identical {WORST}": 1.0,
+            f"unrelated {WORST}": zero,
+            f"same class {WORST}": zero + 0.1 * (zero < 1),
+        }
+        known |= {
+            f"scrambled {WORST}": 0.5,
+            f"identical {PROB}": 0.0,
+            f"unrelated {PROB}": 0.9 if zero < 1 else 0.0,
+        }
         known[f"unrelated {PROB}"] = 0.25 if name == "saliency" else known[f"unrelated {PROB}"]
         values = [level + 0.002 * (i % 7) * (level < 1) for i in range(SAMPLES)]
         builder.worst(name, values)
@@ -71,7 +93,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @pytest.fixture(scope="module")
 def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return results.to_html(tmp_path_factory.mktemp("page") / "page.html").read_text(encoding="utf-8")
+    return results.to_html(tmp_path_factory.mktemp("page") / "page.html").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.fixture
@@ -97,10 +121,13 @@ def test_candidates_come_first_by_their_quality_and_controls_last(summary: Summa
 
 
 def test_a_star_is_filled_for_one_and_open_for_several(summary: Summary, tmp_path: Path) -> None:
-    assert mark_leaders(metric_of(summary, WORST)) == {"class blind": "★"}  # not "one map", whose median is higher
+    # not "one map", whose median is higher
+    assert mark_leaders(metric_of(summary, WORST)) == {"class blind": "★"}
     builder = Builder(tmp_path / "tied")
     for name, level in (("a", 0.9), ("b", 0.9), ("c", 0.1)):
-        builder.worst(name, [level + 0.01 * ((i * (3 if name == "a" else 5)) % 7) for i in range(SAMPLES)])
+        builder.worst(
+            name, [level + 0.01 * ((i * (3 if name == "a" else 5)) % 7) for i in range(SAMPLES)]
+        )
         builder.other(name, [float((i * (3 if name == "a" else 5)) % 7) for i in range(SAMPLES)])
     tied = builder.results().summary
     assert mark_leaders(metric_of(tied, WORST)) == {"a": "☆", "b": "☆"}
@@ -110,7 +137,11 @@ def test_a_star_is_filled_for_one_and_open_for_several(summary: Summary, tmp_pat
 def cell_of(page: str, explainer: str, column: int) -> tuple[set[str], str]:
     """The classes and the words of a cell of the matrix; column 0 has the sanity checks."""
     table = page.split('<table class="matrix">')[1].split("</table>")[0]
-    (row,) = [row for row in table.split("<tr ") if re.search(rf'<th scope="row">{re.escape(explainer)}<', row)]
+    (row,) = [
+        row
+        for row in table.split("<tr ")
+        if re.search(rf'<th scope="row">{re.escape(explainer)}<', row)
+    ]
     classes, text = re.findall(r'<td class="([^"]*)"[^>]*>(.*?)</td>', row, flags=re.DOTALL)[column]
     return set(classes.split()) - {"q"}, re.sub(r"<[^>]+>", " ", text)
 
@@ -124,9 +155,18 @@ def test_cells_have_the_quality_of_the_summary(page: str, summary: Summary) -> N
         column = 1 if row.label == WORST else 2
         classes, text = cell_of(page, name, column)
         assert classes == ({row.quality} if row.quality else set())
-        assert ("★" in text) == (mark_leaders(metric_of(summary, row.label)).get(row.explainer) == "★")
-    expected = {"class blind": "good", "saliency": "bad", "half way": "undecided", "one map": "control"}
-    assert {name: cell_of(page, name, 1)[0] for name in expected} == {name: {word} for name, word in expected.items()}
+        assert ("★" in text) == (
+            mark_leaders(metric_of(summary, row.label)).get(row.explainer) == "★"
+        )
+    expected = {
+        "class blind": "good",
+        "saliency": "bad",
+        "half way": "undecided",
+        "one map": "control",
+    }
+    assert {name: cell_of(page, name, 1)[0] for name in expected} == {
+        name: {word} for name, word in expected.items()
+    }
     assert not any(star in cell_of(page, "one map", at)[1] for star in "★☆" for at in (1, 2))
     assert [cell_of(page, name, 0)[0] for name in ("saliency", "half way", "one map")] == [
         {"good"},
@@ -150,7 +190,11 @@ def test_a_model_near_chance_is_warned_of_and_accuracy_is_a_fact(page: str, tmp_
 
 def test_stability_without_content_is_joined_to_what_it_lacks(summary: Summary) -> None:
     (found,) = [each for each in reach_verdict(summary, *WHERE).hollow if WORST in each.labels]
-    assert found.explainers == ("one map", "class blind")  # the most stable first, up to the first that says something
+    # the most stable first, up to the first that says something
+    assert found.explainers == (
+        "one map",
+        "class blind",
+    )
     states = [(each.state, each.find("class").state) for each in found.sanities]
     assert states == [("failed", "remark"), ("passed", "remark")]
     note = say("hollow", found)
@@ -158,7 +202,8 @@ def test_stability_without_content_is_joined_to_what_it_lacks(summary: Summary) 
 
 
 def test_a_threshold_that_most_unrelated_pairs_pass_is_useless(summary: Summary) -> None:
-    assert find_useless(metric_of(summary, PROB)) == [("saliency", 0.25)]  # one map is alike at any threshold
+    # one map is alike at any threshold
+    assert find_useless(metric_of(summary, PROB)) == [("saliency", 0.25)]
     assert find_useless(metric_of(summary, WORST)) == []
     (note,) = [note for note in list_cautions(summary.select(*WHERE)) if note.startswith(PROB)]
     assert "75% of pairs" in note
@@ -176,7 +221,9 @@ def test_reference_points_stand_beside_the_value(summary: Summary) -> None:
     assert [cell.text for cell in table.rows[0][1]][2:] == ["–", "–", "25%"]
 
 
-def test_charts_of_stability_show_identical_and_unrelated_maps(results: Results, summary: Summary) -> None:
+def test_charts_of_stability_show_identical_and_unrelated_maps(
+    results: Results, summary: Summary
+) -> None:
     chart = draw_medians(metric_of(summary, WORST), results.explainers)
     assert chart.data["rules_x"] == [{"value": 1.0}]
     zeros = {row["row"].removeprefix("★ "): row["value"] for row in chart.data["zeros"]}
@@ -197,8 +244,12 @@ def test_charts_with_controls_have_a_line_at_the_best_of_them(tmp_path: Path) ->
     builder = Builder(tmp_path / "controls")
     for name, level in (("a", 0.9), ("random", 0.2), ("random 2", 0.3)):
         builder.worst(name, [level] * 6)
-    builder.names["explainers"]["random"]["name"] = builder.names["explainers"]["random 2"]["name"] = "random"
+    builder.names["explainers"]["random"]["name"] = builder.names["explainers"]["random 2"][
+        "name"
+    ] = "random"
     found = builder.results()
     controls = [row.value for row in found.summary.rows if row.control]
     chart = draw_medians(metric_of(found.summary, WORST), found.explainers)
-    assert chart.data["rules_x"] == [{"value": max(value for value in controls if value is not None)}]
+    assert chart.data["rules_x"] == [
+        {"value": max(value for value in controls if value is not None)}
+    ]

@@ -15,7 +15,9 @@ from standfast.statistics.comparison import Comparison, compare
 
 def tabulate(found: Comparison) -> Table | None:
     metric = ConfiguredMetric("AOPC", "aopc", {}, "higher", True, registered_spec("aopc", {}), {})
-    return tabulate_pairs(MetricSummary("data", "model", metric, (), found, Decision("none", "unranked")))
+    return tabulate_pairs(
+        MetricSummary("data", "model", metric, (), found, Decision("none", "unranked"))
+    )
 
 
 def test_signs_are_those_of_the_tests() -> None:
@@ -29,13 +31,18 @@ def test_signs_are_those_of_the_tests() -> None:
     table = tabulate(found)
     assert [name for name, _ in table.rows] == ["b (1.00)", "a (2.00)", "c (3.00)", "d (4.00)"]
     assert [name for name, _ in table.columns] == [*"bacd"]
-    signs = {(name[0], "bacd"[at]): cell.text for name, cells in table.rows for at, cell in enumerate(cells)}
+    signs = {
+        (name[0], "bacd"[at]): cell.text
+        for name, cells in table.rows
+        for at, cell in enumerate(cells)
+    }
     for better, worse in (("b", "a"), ("b", "d"), ("a", "d"), ("c", "d")):
         assert (signs.pop((better, worse)), signs.pop((worse, better))) == ("+", "−")
     assert set(signs.values()) == {""}
     assert table.rows[0][1][1].small == "p = 0.01"
     undecided = tabulate(replace(found, friedman_p=0.2))
-    assert {cell.text for _, cells in undecided.rows for cell in cells} == {""}  # no test unless all together differ
+    # no test unless all together differ
+    assert {cell.text for _, cells in undecided.rows for cell in cells} == {""}
 
 
 @pytest.mark.parametrize(("names", "samples"), [("ab", 30), ("abc", 2)])

@@ -84,7 +84,10 @@ def test_tables_have_bars_with_names_the_largest_first() -> None:
     assert colours[1][0] > colours[1][2]
     low, high = axes.get_ylim()
     assert low > high  # the largest on top
-    assert labels(standfast.show(torch.zeros(1, 2), torch.ones(1, 2))[0].yaxis) == ["feature 0 = 0", "feature 1 = 0"]
+    assert labels(standfast.show(torch.zeros(1, 2), torch.ones(1, 2))[0].yaxis) == [
+        "feature 0 = 0",
+        "feature 1 = 0",
+    ]
 
 
 def test_words_have_bars_of_their_summed_relevance() -> None:
@@ -96,10 +99,17 @@ def test_words_have_bars_of_their_summed_relevance() -> None:
 
 def test_texts_have_bars_of_their_words_without_the_end_of_longer_ones() -> None:
     maps = torch.tensor([[1.0, -3.0, torch.nan], [1.0, 2.0, -0.5]])
-    axes = draw(standfast.show(torch.rand(2, 3), maps, tokens=[["so", " bad"], ["not", " it", "!"]]))
+    axes = draw(
+        standfast.show(torch.rand(2, 3), maps, tokens=[["so", " bad"], ["not", " it", "!"]])
+    )
     assert [labels(each.yaxis) for each in axes] == [["bad", "so"], ["it", "not", "!"]]
-    assert [[bar.get_width() for bar in each.patches] for each in axes] == [[-3.0, 1.0], [2.0, 1.0, -0.5]]
-    (embedded,) = draw(standfast.show(torch.rand(2, 3), torch.ones(2, 3), tokens=[["so", "bad", "it"]]))
+    assert [[bar.get_width() for bar in each.patches] for each in axes] == [
+        [-3.0, 1.0],
+        [2.0, 1.0, -0.5],
+    ]
+    (embedded,) = draw(
+        standfast.show(torch.rand(2, 3), torch.ones(2, 3), tokens=[["so", "bad", "it"]])
+    )
     assert [bar.get_width() for bar in embedded.patches] == [2.0, 2.0, 2.0]
     (alone,) = draw(standfast.show(torch.rand(2), torch.ones(2), tokens=[["so", "bad"]]))
     assert [bar.get_width() for bar in alone.patches] == [1.0, 1.0]
@@ -114,7 +124,13 @@ def test_series_are_lines_on_the_colour_of_their_relevance() -> None:
     assert not np.asarray(first.get_array()).any()
     assert np.array_equal(second.get_array()[0], maps[0, 1])
     assert second.get_clim() == (-4.0, 4.0)
-    assert second.get_extent() == [-0.5, 49.5, 1.45, 0.55]  # behind the second line, a column for each step
+    # behind the second line, a column for each step
+    assert second.get_extent() == [
+        -0.5,
+        49.5,
+        1.45,
+        0.55,
+    ]
     top, bottom = (line.get_ydata() for line in axes.lines)
     assert np.argmin(top) == int(x[0, 0].argmax())  # the axis points down
     assert np.ptp(top) == pytest.approx(0.8)
@@ -131,7 +147,8 @@ def test_positions_without_a_value_are_hatched() -> None:
     (hatched,) = map_.collections
     assert hatched.hatches == ["////"]
     corners = np.concatenate([path.vertices for path in hatched.get_paths()])
-    assert (corners[:, 0].min(), corners[:, 0].max()) == pytest.approx((0, 1.5), abs=0.01)  # of centres of pixels
+    # of centres of pixels
+    assert (corners[:, 0].min(), corners[:, 0].max()) == pytest.approx((0, 1.5), abs=0.01)
     maps = torch.randn(1, 2, 50)
     maps[..., 40:] = torch.nan
     (axes,) = draw(standfast.show(torch.randn(1, 2, 50), maps))
@@ -142,23 +159,51 @@ def test_positions_without_a_value_are_hatched() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        ((torch.rand(2, 3), torch.rand(2, 4)), {}, r"maps: expected the shape of the inputs, \(2, 3\), got \(2, 4\)"),
-        ((torch.rand(2, 3), {"a": torch.rand(3)}), {}, r"maps\['a'\]: expected the shape of the inputs"),
+        (
+            (torch.rand(2, 3), torch.rand(2, 4)),
+            {},
+            r"maps: expected the shape of the inputs, \(2, 3\), got \(2, 4\)",
+        ),
+        (
+            (torch.rand(2, 3), {"a": torch.rand(3)}),
+            {},
+            r"maps\['a'\]: expected the shape of the inputs",
+        ),
         ((torch.rand(2, 3), {}), {}, "maps: expected attributions, or a mapping"),
-        ((torch.rand(2, 3), torch.rand(2, 3)), {"features": ["a"]}, "features: expected 3 names, .*got 1"),
-        ((torch.rand(2, 3, 4), torch.rand(2, 3, 4)), {"tokens": [["a"]]}, "tokens: expected one entry"),
-        ((torch.rand(2, 3), torch.rand(2, 3)), {"tokens": [["a"]] * 3}, "tokens: expected one entry"),
-        ((torch.rand(2, 3), torch.rand(2, 3)), {"titles": ["a"]}, "titles: .* each of 2 samples, got 1"),
+        (
+            (torch.rand(2, 3), torch.rand(2, 3)),
+            {"features": ["a"]},
+            "features: expected 3 names, .*got 1",
+        ),
+        (
+            (torch.rand(2, 3, 4), torch.rand(2, 3, 4)),
+            {"tokens": [["a"]]},
+            "tokens: expected one entry",
+        ),
+        (
+            (torch.rand(2, 3), torch.rand(2, 3)),
+            {"tokens": [["a"]] * 3},
+            "tokens: expected one entry",
+        ),
+        (
+            (torch.rand(2, 3), torch.rand(2, 3)),
+            {"titles": ["a"]},
+            "titles: .* each of 2 samples, got 1",
+        ),
         ((torch.rand(2, 3, 4, 5, 6), torch.rand(2, 3, 4, 5, 6)), {}, "inputs: expected images"),
         (("x", torch.rand(2, 3)), {}, "inputs: expected a tensor or an array, got str"),
     ],
 )
-def test_what_does_not_fit_is_refused(arguments: tuple[Any, Any], options: dict[str, Any], words: str) -> None:
+def test_what_does_not_fit_is_refused(
+    arguments: tuple[Any, Any], options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ArgumentError, match=words):
         standfast.show(*arguments, **options)
 
 
-def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: standfast.Model) -> None:
+def test_a_result_draws_its_values_and_its_worst_sample(
+    digits: Dataset, lenet: standfast.Model
+) -> None:
     metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40)
     result = metric(lenet, "saliency", digits.inputs[:6])
     axes = draw(standfast.show(result))
@@ -172,22 +217,29 @@ def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: 
     assert np.allclose(axes[1].images[0].get_array(), digits.inputs[worst, 0])
     assert f"value {values[0]:.3f}" in axes[3].get_title()
     assert np.allclose(axes[4].images[1].get_array(), result.tensors()["maps"][worst, 0])
-    turned = standfast.metrics.WorstCase(standfast.neighbourhoods.Rotation(20), search="random", budget=5)
+    turned = standfast.metrics.WorstCase(
+        standfast.neighbourhoods.Rotation(20), search="random", budget=5
+    )
     result = turned(lenet, "saliency", digits.inputs[:1])
     axes = draw(standfast.show(result))
     angle = float(result.parameters["angle [degrees]"][0])
     assert axes[3].get_title().splitlines()[1].replace("−", "-") == f"angle {angle:.3g} degrees"
     assert len(axes) == 7
-    assert np.allclose(axes[5].images[0].get_array(), digits.inputs[0, 0])  # at the positions of the clean input
+    # at the positions of the clean input
+    assert np.allclose(axes[5].images[0].get_array(), digits.inputs[0, 0])
     back = result.tensors()["aligned_maps"][0, 0]
     assert np.allclose(axes[6].images[1].get_array(), back.nan_to_num())
     assert axes[6].collections  # corners that not both see
-    lower = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3)(lenet, "saliency", digits.inputs[:3])
+    lower = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3)(
+        lenet, "saliency", digits.inputs[:3]
+    )
     assert len(draw(standfast.show(lower))) == 1  # it stores no pictures
 
 
 def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: standfast.Model) -> None:
-    metric = standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1), threshold=0.95, preset="quick")
+    metric = standfast.metrics.MisinterpretationProbability(
+        standfast.LinfBall(0.1), threshold=0.95, preset="quick"
+    )
     result = metric(lenet, "integrated_gradients:steps=2", digits.inputs[:3])
     (axes,) = draw(standfast.show(result))
     assert result.low is not None
@@ -199,7 +251,9 @@ def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: standfast
 def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: standfast.Model) -> None:
     one = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3, normalise=True)
     metrics = {"one": one, "two": "aopc:steps=2,samples=1"}
-    found = standfast.evaluate(lenet, ["saliency", "random"], digits[:8], metrics, progress=False, controls=False)
+    found = standfast.evaluate(
+        lenet, ["saliency", "random"], digits[:8], metrics, progress=False, controls=False
+    )
     axes = draw(found.plot())
     assert [a.get_title() for a in axes] == ["one", "two"]
     assert labels(axes[0].yaxis) == ["saliency", "random"]
@@ -208,12 +262,18 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: standfast
     table = found.table().filter(metric="one", explainer="saliency").row(0, named=True)
     points = [line for line in axes[0].lines if line.get_marker() == "o"]
     assert points[0].get_xdata()[0] == pytest.approx(table["value"])
-    assert [point.get_markeredgecolor() for point in points] == [ESTIMATE, REFERENCE]  # "random" is a control
+    # "random" is a control
+    assert [point.get_markeredgecolor() for point in points] == [
+        ESTIMATE,
+        REFERENCE,
+    ]
     assert [text.get_color() for text in axes[0].get_yticklabels()][1] == REFERENCE
     assert "grey: controls" in axes[0].figure.get_supxlabel()
     ends = [line for line in axes[0].lines if line.get_marker() == "None"]
     assert list(ends[0].get_xdata()) == pytest.approx([table["low"], table["high"]])
-    with pytest.raises(ArgumentError, match="data, model: expected names of the results, got 'letters', None"):
+    with pytest.raises(
+        ArgumentError, match="data, model: expected names of the results, got 'letters', None"
+    ):
         found.plot(data="letters")
 
 

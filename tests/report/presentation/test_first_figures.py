@@ -55,7 +55,9 @@ def found(
     out = tmp_path_factory.mktemp("first")
     metrics = {name: metric for name, (metric, *_) in FIRST.items()}
     options: dict[str, Any] = {"progress": False, "controls": False, "sanity": False}
-    run = standfast.evaluate(lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, **options)
+    run = standfast.evaluate(
+        lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, **options
+    )
     assert run.failures == []
     return run
 
@@ -86,9 +88,16 @@ def test_the_first_figure_answers_the_question(found: standfast.Results, name: s
         ("misclassification", 0.0),
     ],
 )
-def test_worst_cases_begin_with_all_samples_and_the_threshold(tmp_path: Path, event: str, limit: float) -> None:
+def test_worst_cases_begin_with_all_samples_and_the_threshold(
+    tmp_path: Path, event: str, limit: float
+) -> None:
     builder = Builder(tmp_path / "results")
-    builder.worst("a", [0.3, 0.5, 0.8], event=event, margin=[0.5] * 3 if event != "changed_explanation" else None)
+    builder.worst(
+        "a",
+        [0.3, 0.5, 0.8],
+        event=event,
+        margin=[0.5] * 3 if event != "changed_explanation" else None,
+    )
     results = builder.results()
     (label,) = results.metrics.values()
     (view,) = results.list_metric_results(label.name)

@@ -77,7 +77,13 @@ def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
     stored = {"direction": "lower", "values": spec.stored()}
     builder.job("<i>a</i>", "wobble", "by night", {"strength": "<i>5</i>"}, scores, stored=stored)
     page = builder.page()
-    for text in ("How much it wobbles.", "Lower is steadier.", "wobbles: 3 of 3", 'aria-label="Wobbles"', "9.5"):
+    for text in (
+        "How much it wobbles.",
+        "Lower is steadier.",
+        "wobbles: 3 of 3",
+        'aria-label="Wobbles"',
+        "9.5",
+    ):
         assert text in page, text
     assert "&lt;i&gt;a&lt;/i&gt; holds best." in page  # no mark of the template is left
     assert "<dd>&lt;i&gt;5&lt;/i&gt; is wild</dd>" in page
@@ -85,21 +91,28 @@ def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
     assert "<i>5" not in page
     (entry,) = builder.results().summary.rows
     assert (entry.spec.title, entry.spec.direction) == ("How much it wobbles", "lower")
-    assert type(presentation_of("worst_case")).__module__.startswith("standfast.")  # ours cannot be replaced
+    # ours cannot be replaced
+    assert type(presentation_of("worst_case")).__module__.startswith("standfast.")
 
 
 @pytest.mark.usefixtures("plugin")
 def test_a_plug_in_that_is_no_presentation_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="presentation wrong: expected a presentation, got .* of wobbly"):
+    with pytest.raises(
+        ArgumentError, match="presentation wrong: expected a presentation, got .* of wobbly"
+    ):
         presentation_of("wrong")
-    with pytest.raises(StandfastError, match="the plug-in wobbly:Nothing of wobbly could not be loaded"):
+    with pytest.raises(
+        StandfastError, match="the plug-in wobbly:Nothing of wobbly could not be loaded"
+    ):
         presentation_of("missing")
 
 
 @pytest.mark.parametrize("method", ["value_spec", "make_comparable"])
 def test_a_presentation_cannot_say_how_numbers_are_read(method: str) -> None:
     """It would never be asked."""
-    with pytest.raises(ArgumentError, match=rf"Mine.{method}: expected no such method: the metric says .*, got one"):
+    with pytest.raises(
+        ArgumentError, match=rf"Mine.{method}: expected no such method: the metric says .*, got one"
+    ):
         type("Mine", (Presentation,), {method: lambda self, options: None})
 
 
@@ -117,5 +130,9 @@ def test_a_metric_without_a_presentation_shows_its_value(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("direction", "expected"), [("higher", "higher"), ("lower", "lower"), ("", None), (None, None)]
 )
-def test_a_stored_direction_that_is_none_does_not_rank(direction: str | None, expected: str | None) -> None:
-    assert configure_metric("label", "unheard_of", {"direction": direction}).spec.direction == expected
+def test_a_stored_direction_that_is_none_does_not_rank(
+    direction: str | None, expected: str | None
+) -> None:
+    assert (
+        configure_metric("label", "unheard_of", {"direction": direction}).spec.direction == expected
+    )

@@ -20,7 +20,11 @@ ORIGIN = [3.0, -2.0, 1.0, 0.5]
 
 
 def make_draws(
-    maps: Array | None = None, origin: list[float] = ORIGIN, model: str = "m", explainer: str = "e", drawn: int = 0
+    maps: Array | None = None,
+    origin: list[float] = ORIGIN,
+    model: str = "m",
+    explainer: str = "e",
+    drawn: int = 0,
 ) -> StoredDraws:
     """The draws of a job; without maps nothing varied."""
     kept = np.zeros((0, len(origin))) if maps is None else maps
@@ -54,7 +58,9 @@ def test_a_reason_is_counted_with_its_sign() -> None:
     assert [reason.probability for reason in card.reasons] == [1.0, 0.5]
     assert [reason.state for reason in card.reasons] == ["holds", "falls"]
     assert [reason.sign for reason in card.reasons] == [1, -1]
-    assert [(reason.feature, reason.probability, reason.state) for reason in card.others] == [(2, 0.3, "")]
+    assert [(reason.feature, reason.probability, reason.state) for reason in card.others] == [
+        (2, 0.3, "")
+    ]
     assert (card.same, card.same_low, card.same_high) == (0.5, *proportion_interval(50, 100, 0.95))
     assert card.chance == 0.5
 
@@ -69,7 +75,8 @@ def test_limits_of_earlier_looks_stay_limits() -> None:
     assert [reason.state for reason in card.reasons] == ["holds", "holds"]
     assert card.reasons[1].probability_low == 0.905
     assert card.reasons[1].foreseen is None
-    with_others = make(stored, others={"f": [make_draws(maps)]})  # of other draws these limits say nothing
+    # of other draws these limits say nothing
+    with_others = make(stored, others={"f": [make_draws(maps)]})
     assert with_others.reasons[1].state == "undecided"
 
 
@@ -102,7 +109,8 @@ def test_nothing_varied_says_nothing() -> None:
 def test_of_two_equally_good_features_neither_holds() -> None:
     """The Rashomon case: half of the models that were trained again use the one, half the other."""
     again = [
-        make_draws(origin=[3.0, -2.0, 0.0, 0.1] if m % 2 else [3.0, 0.0, -2.0, 0.1], model=f"m{m}") for m in range(60)
+        make_draws(origin=[3.0, -2.0, 0.0, 0.1] if m % 2 else [3.0, 0.0, -2.0, 0.1], model=f"m{m}")
+        for m in range(60)
     ]
     card = make(make_draws(), retrained=again)
     assert [reason.state for reason in card.reasons] == ["holds", "falls"]
@@ -123,13 +131,20 @@ def test_models_that_are_all_or_nothing_count_once() -> None:
 
 
 def test_models_that_answer_otherwise_are_counted_and_left_out() -> None:
-    again = [make_draws(np.tile(ORIGIN, (3, 1)), model="m0"), None, make_draws(np.tile(ORIGIN, (3, 1)), model="m2")]
+    again = [
+        make_draws(np.tile(ORIGIN, (3, 1)), model="m0"),
+        None,
+        make_draws(np.tile(ORIGIN, (3, 1)), model="m2"),
+    ]
     card = make(make_draws(), retrained=again)
     assert (card.models, card.deciding_otherwise, card.draws) == (3, 1, 6)
 
 
 def test_explainers_alone_are_all_that_there_are() -> None:
-    others = {"f": [make_draws(origin=[3.0, -2.0, 0.0, 0.0])], "g": [make_draws(origin=[3.0, 0.0, 9.0, 0.0])]}
+    others = {
+        "f": [make_draws(origin=[3.0, -2.0, 0.0, 0.0])],
+        "g": [make_draws(origin=[3.0, 0.0, 9.0, 0.0])],
+    }
     card = make(make_draws(), others=others)
     assert [reason.probability for reason in card.reasons] == pytest.approx([1.0, 2 / 3])
     assert [reason.probability_low for reason in card.reasons] == pytest.approx([1.0, 2 / 3])
@@ -152,7 +167,9 @@ def test_variance_is_shared_among_sources() -> None:
         for source, scale in (("seed", 0.1), ("background", 0.2))
     }
     card = make(make_draws(np.tile(ORIGIN, (50, 1))), alone=alone)
-    assert {one.source: one.variance for one in card.alone} == pytest.approx({"seed": 0.2, "background": 0.8}, abs=0.03)
+    assert {one.source: one.variance for one in card.alone} == pytest.approx(
+        {"seed": 0.2, "background": 0.8}, abs=0.03
+    )
 
 
 def test_features_that_share_the_last_place_are_no_reasons() -> None:
@@ -193,7 +210,9 @@ def test_the_first_end_of_several_explainers_says_which_look_decides() -> None:
     given = dataclasses.replace(make_draws(maps), looks=3)
     other = dataclasses.replace(make_draws(maps, explainer="o"), looks=1)
     reason = make(given, others={"o": [other]}).reasons[0]
-    assert reason.probability_low == pytest.approx(decide_reasons(np.array([50, 50]), 50, look=1)[0].low)
+    assert reason.probability_low == pytest.approx(
+        decide_reasons(np.array([50, 50]), 50, look=1)[0].low
+    )
 
 
 def test_only_reasons_have_a_state() -> None:
@@ -250,7 +269,12 @@ def test_of_many_reasons_the_share_that_is_named_again_counts_other_models() -> 
     card = make(given, top=30, retrained=[given, given, other])
     assert card.same == pytest.approx(5 / 6)
     assert card.same_low < 5 / 6 < card.same_high
-    assert make(make_draws(origin=list(origin)), top=30, others={"o": [make_draws(origin=list(turned))]}).same == 0.75
+    assert (
+        make(
+            make_draws(origin=list(origin)), top=30, others={"o": [make_draws(origin=list(turned))]}
+        ).same
+        == 0.75
+    )
 
 
 def test_a_map_without_signs_is_named_as_such() -> None:
@@ -265,7 +289,9 @@ def test_a_map_without_signs_is_named_as_such() -> None:
 def test_maps_without_a_negative_number_are_told_from_others() -> None:
     """Their signs are not made up: an explainer with signs may have none that is negative by chance."""
     own = make_draws(np.tile(ORIGIN, (100, 1)))
-    sizes = make_draws(np.tile(np.abs(ORIGIN), (100, 1)), origin=np.abs(ORIGIN).tolist(), explainer="saliency")
+    sizes = make_draws(
+        np.tile(np.abs(ORIGIN), (100, 1)), origin=np.abs(ORIGIN).tolist(), explainer="saliency"
+    )
     assert sizes.is_never_negative
     assert not own.is_never_negative
     card = make(own, others={"saliency": [sizes]})

@@ -77,10 +77,14 @@ def test_area_of_a_smooth_curve_is_its_integral() -> None:
 
 
 def test_area_does_not_depend_on_how_an_array_lies_in_memory() -> None:
-    share, drop = torch.rand(2, 50, 7, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    share, drop = torch.rand(
+        2, 50, 7, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     whole = compute_area(share, drop)
     for row in (0, 17, 49):
-        assert torch.equal(compute_area(share[row : row + 1, 2], drop[row : row + 1, 2])[0], whole[row, 2])
+        assert torch.equal(
+            compute_area(share[row : row + 1, 2], drop[row : row + 1, 2])[0], whole[row, 2]
+        )
     assert torch.equal(compute_area(share.transpose(0, 1), drop.transpose(0, 1).clone()).T, whole)
 
 
@@ -96,7 +100,9 @@ def test_area_up_to_is_that_of_the_curve_cut_there() -> None:
         inside = x <= end[row]
         cut = np.append(x[inside], end[row]), np.append(y[inside], np.interp(end[row], x, y))
         expected = scipy.integrate.trapezoid(cut[1], cut[0])
-        assert compute_area_up_to(share[row], drop[row], end[row]) == pytest.approx(expected, abs=1e-12)
+        assert compute_area_up_to(share[row], drop[row], end[row]) == pytest.approx(
+            expected, abs=1e-12
+        )
         assert compute_area_up_to(share, drop, end)[row] == pytest.approx(expected, abs=1e-12)
     held = (1 - share[:, -1]) * drop[:, -1]
     np.testing.assert_allclose(
@@ -129,7 +135,13 @@ def test_f1_is_half_of_a_harmonic_mean_as_printed() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 17, 1000])
 def test_moments_are_those_of_scipy(count: int) -> None:
-    drops = np.random.default_rng(count).exponential(size=(count, 5)) * [1, 1e-3, -2, 1e3, 1] + [0, 1, 0, -5, 100]
+    drops = np.random.default_rng(count).exponential(size=(count, 5)) * [1, 1e-3, -2, 1e3, 1] + [
+        0,
+        1,
+        0,
+        -5,
+        100,
+    ]
     skewness, kurtosis, flat = compute_moments(drops)
     np.testing.assert_allclose(skewness, scipy.stats.skew(drops), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(kurtosis, scipy.stats.kurtosis(drops), rtol=1e-8, atol=1e-10)
@@ -137,16 +149,22 @@ def test_moments_are_those_of_scipy(count: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "size"), [(8, 1e-4), (60, 1e-6)])
-def test_resamples_without_the_samples_that_react_keep_their_digits(count: int, size: float) -> None:
+def test_resamples_without_the_samples_that_react_keep_their_digits(
+    count: int, size: float
+) -> None:
     """The probability of most samples hardly moves: kurtosis of n samples lies in [-2, n - 5 + 1 / (n - 1)]."""
     drops = np.abs(np.random.default_rng(1).normal(size=(count, 2))) * size
     drops[:2] = [0.6, 0.7]
-    found = summarise(Curves(drops, drops / 2, np.full((count, 2), [0.1, 0.2]), np.array([0.5, 1.0])))
+    found = summarise(
+        Curves(drops, drops / 2, np.full((count, 2), [0.1, 0.2]), np.array([0.5, 1.0]))
+    )
     low, high = found.interval("kurtosis")
     assert (low >= -2).all()
     assert (high <= count - 5 + 1 / (count - 1) + 1e-6).all()
     resample = drops[2:]
-    columns = Columns(Curves(drops, None, np.full((count, 2), [0.1, 0.2]), np.array([0.5, 1.0])), 0.5)
+    columns = Columns(
+        Curves(drops, None, np.full((count, 2), [0.1, 0.2]), np.array([0.5, 1.0])), 0.5
+    )
     numbers = columns.compute_numbers(columns.values[2:].mean(0))
     np.testing.assert_allclose(numbers["kurtosis"], scipy.stats.kurtosis(resample), rtol=1e-3)
     np.testing.assert_allclose(numbers["skewness"], scipy.stats.skew(resample), rtol=1e-3)
@@ -181,16 +199,24 @@ def test_absolute_scales_grow_from_their_least_to_their_largest() -> None:
 
 def test_quantiles() -> None:
     drops = np.array([[0.0, 0.4], [0.2, 0.5], [0.5, 0.5], [1.0, 0.9]])
-    for q, expected in ((0.25, [0.0, 0.4]), (0.26, [0.2, 0.5]), (0.5, [0.2, 0.5]), (1.0, [1.0, 0.9])):
+    for q, expected in (
+        (0.25, [0.0, 0.4]),
+        (0.26, [0.2, 0.5]),
+        (0.5, [0.2, 0.5]),
+        (1.0, [1.0, 0.9]),
+    ):
         assert compute_quantile(drops, q).tolist() == expected
     assert np.isnan(compute_quantile(drops[:0], 0.5)).all()
 
 
 @pytest.mark.parametrize(("count", "q"), [(20, 0.25), (37, 0.5), (200, 0.1), (1500, 0.25)])
 def test_order_statistics_cover_the_quantile(count: int, q: float) -> None:
-    low, high = (int(end[0]) for end in compute_quantile_interval(np.arange(1.0, count + 1)[:, None], q))
+    low, high = (
+        int(end[0]) for end in compute_quantile_interval(np.arange(1.0, count + 1)[:, None], q)
+    )
     below = scipy.stats.binom(count, q)  # so many samples lie below the quantile
-    assert below.cdf(low - 1) <= 0.025 < below.cdf(low)  # the low-th lies above it, and the next one is too likely to
+    # the low-th lies above it, and the next one is too likely to
+    assert below.cdf(low - 1) <= 0.025 < below.cdf(low)
     assert below.sf(high - 1) <= 0.025 < below.sf(high - 2)
     samples = np.random.default_rng(1).uniform(size=(count, 2000))
     found = compute_quantile_interval(samples, q)
@@ -221,7 +247,9 @@ def test_a_summary_by_loops() -> None:
     for k in range(len(K)):
         top = [float(row[k]) for row in data.top]
         mean = sum(top) / 40
-        points.append((sum(row[k] for row in data.share) / 40, mean, sum(row[k] for row in data.bottom) / 40))
+        points.append(
+            (sum(row[k] for row in data.share) / 40, mean, sum(row[k] for row in data.bottom) / 40)
+        )
         k2, k3, k4 = (sum((drop - mean) ** power for drop in top) / 40 for power in (2, 3, 4))
         skewness.append(k3 / k2**1.5)
         kurtosis.append(k4 / k2**2 - 3)
@@ -229,27 +257,37 @@ def test_a_summary_by_loops() -> None:
         assert found.quantile[k] == sorted(top)[11]
     points.append((1.0, *points[-1][1:]))
     top_area, bottom_area = (
-        sum((b[0] - a[0]) * (a[column] + b[column]) / 2 for a, b in itertools.pairwise(points)) for column in (1, 2)
+        sum((b[0] - a[0]) * (a[column] + b[column]) / 2 for a, b in itertools.pairwise(points))
+        for column in (1, 2)
     )
     assert found.auc_top == pytest.approx(top_area)
     assert found.auc_bottom == pytest.approx(bottom_area)
-    assert found.f1 == pytest.approx(2 * top_area * (1 - bottom_area) / (top_area + 1 - bottom_area))
+    assert found.f1 == pytest.approx(
+        2 * top_area * (1 - bottom_area) / (top_area + 1 - bottom_area)
+    )
     np.testing.assert_allclose(found.skewness, skewness)
     np.testing.assert_allclose(found.kurtosis, kurtosis)
     np.testing.assert_allclose(found.share_above, above)
     scaled = [(1 + s / (1 + abs(s))) / 2 for s in skewness]
     assert found.auc_skewness == pytest.approx(1 - scipy.integrate.trapezoid(scaled, K))
-    assert found.auc_kurtosis == pytest.approx(scipy.integrate.trapezoid([(e + 2) / (e + 4) for e in kurtosis], K))
+    assert found.auc_kurtosis == pytest.approx(
+        scipy.integrate.trapezoid([(e + 2) / (e + 4) for e in kurtosis], K)
+    )
     assert found.auc_share_above == pytest.approx(scipy.integrate.trapezoid(above, K))
     assert (found.samples, found.left_out) == (40, 0)
-    with pytest.raises(standfast.ArgumentError, match="name: expected one of none, as no intervals were asked for"):
+    with pytest.raises(
+        standfast.ArgumentError, match="name: expected one of none, as no intervals were asked for"
+    ):
         found.interval("auc_top")
 
 
 def test_incomplete_samples_are_left_out_and_an_order_may_be_missing() -> None:
     data = some(0, count=30)
     data.top[3, 2], data.share[7] = np.nan, np.nan
-    found, whole = summarise(data, resamples=20), summarise(data.select(~np.isin(np.arange(30), [3, 7])), resamples=20)
+    found, whole = (
+        summarise(data, resamples=20),
+        summarise(data.select(~np.isin(np.arange(30), [3, 7])), resamples=20),
+    )
     assert (found.samples, found.left_out) == (28, 2)
     assert found.auc_top == whole.auc_top
     assert found.interval("f1") == whole.interval("f1")
@@ -258,7 +296,9 @@ def test_incomplete_samples_are_left_out_and_an_order_may_be_missing() -> None:
     assert np.isnan([alone.auc_bottom, alone.f1, *alone.mean_bottom, *alone.interval("f1")]).all()
     bottom = summarise(Curves(None, data.bottom, data.share, K), resamples=20)
     assert np.isfinite(bottom.auc_bottom)
-    assert np.isnan([bottom.auc_top, bottom.auc_kurtosis, *bottom.share_above, *bottom.quantile]).all()
+    assert np.isnan(
+        [bottom.auc_top, bottom.auc_kurtosis, *bottom.share_above, *bottom.quantile]
+    ).all()
     nothing = summarise(data.select(np.zeros(30, dtype=bool)))
     assert nothing.samples == 0
     assert np.isnan([nothing.auc_top, nothing.auc_skewness, *nothing.kurtosis]).all()
@@ -267,7 +307,10 @@ def test_incomplete_samples_are_left_out_and_an_order_may_be_missing() -> None:
 def test_curves_of_what_is_stored() -> None:
     data = some(5, count=6)
     assert data.top is not None
-    rows = [{"drop_top": t, "corrupted_share": s, "fractions": K} for t, s in zip(data.top, data.share, strict=True)]
+    rows = [
+        {"drop_top": t, "corrupted_share": s, "fractions": K}
+        for t, s in zip(data.top, data.share, strict=True)
+    ]
     found = Curves.from_stored(rows)
     assert found.bottom is None
     np.testing.assert_array_equal(found.top, data.top)
@@ -279,13 +322,17 @@ def test_curves_of_what_is_stored() -> None:
 # intervals
 
 
-def test_intervals_are_reproducible_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_are_reproducible_and_chunks_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data = some(1, count=60)
     first, other = summarise(data), summarise(data, seed=1)
     monkeypatch.setattr(bootstrap, "_CELLS", 3000)
     again = summarise(data)
     for name in first.intervals:
-        np.testing.assert_allclose(first.interval(name), again.interval(name), atol=1e-9, err_msg=name)
+        np.testing.assert_allclose(
+            first.interval(name), again.interval(name), atol=1e-9, err_msg=name
+        )
     assert first.interval("auc_top") != other.interval("auc_top")
     for name in ("auc_top", "auc_bottom", "f1", "auc_skewness", "auc_kurtosis", "auc_share_above"):
         low, high = first.interval(name)
@@ -305,7 +352,10 @@ def test_every_sample_may_tell_the_same() -> None:
 
 def coverage(repeats: int, count: int) -> dict[str, float]:
     """How often intervals hold the truth for drops `u^2` and their shares, u uniform."""
-    generator, inside = np.random.default_rng(7), {"auc_top": 0, "skewness": 0, "kurtosis": 0, "share_above": 0}
+    generator, inside = (
+        np.random.default_rng(7),
+        {"auc_top": 0, "skewness": 0, "kurtosis": 0, "share_above": 0},
+    )
     exact = scipy.stats.beta(0.5, 1)  # of u^2
     mean, _, skewness, kurtosis = (float(value) for value in exact.stats(moments="mvsk"))
     truth = {"auc_top": 0.4 * mean / 2 + 0.6 * mean, "skewness": skewness, "kurtosis": kurtosis}
@@ -366,12 +416,19 @@ def test_positive_positions_alone_do_not_pass_the_gate_although_their_area_is_la
     model = standfast.Model(module, bounds=(-float("inf"), float("inf")), device="cpu")
     x = torch.randn(120, 40, generator=torch.Generator().manual_seed(1))
     noise = standfast.explainers.RandomExplainer()
-    sizes = standfast.explainers.from_callable(lambda module, x, targets: noise(model, x).abs(), name="sizes")
-    metric = standfast.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), samples=2)
+    sizes = standfast.explainers.from_callable(
+        lambda module, x, targets: noise(model, x).abs(), name="sizes"
+    )
+    metric = standfast.metrics.CorruptionCurve(
+        fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), samples=2
+    )
     random, everywhere, better = (
         metric(model, explainer, x).curves() for explainer in (noise, sizes, "input_x_gradient")
     )
-    assert [apply_gate(each, random, to_common=False).passed for each in (everywhere, better)] == [True, True]
+    assert [apply_gate(each, random, to_common=False).passed for each in (everywhere, better)] == [
+        True,
+        True,
+    ]
     fair = apply_gate(everywhere, random)
     assert fair.low < 0 < fair.high
     assert apply_gate(better, random).passed
@@ -392,9 +449,15 @@ def test_the_gate_keeps_its_level_for_few_samples_with_heavy_tails() -> None:
     for _ in range(300):
         height = np.where(generator.random((24, 1)) < 0.3, generator.beta(2, 1, (24, 1)), 0.02)
         one, two = (
-            curves(height / (1 + np.exp(12 * (generator.beta(0.4, 0.4, (24, 1)) - K))), positive=0.5) for _ in range(2)
+            curves(
+                height / (1 + np.exp(12 * (generator.beta(0.4, 0.4, (24, 1)) - K))), positive=0.5
+            )
+            for _ in range(2)
         )
-        areas = [compute_area_up_to(each.share, np.asarray(each.top), np.full(24, 0.5)) for each in (one, two)]
+        areas = [
+            compute_area_up_to(each.share, np.asarray(each.top), np.full(24, 0.5))
+            for each in (one, two)
+        ]
         _, low, _ = bootstrap.intervals_of_means((areas[0] - areas[1])[:, None], resamples=300)
         gate = apply_gate(one, two, resamples=300)
         assert gate.low <= low[0] + 1e-9

@@ -28,14 +28,22 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_value_is_replaced_and_the_file_stays(file: Path) -> None:
-    study = load_study(file, changes=["samples=80", "neighbourhood=[{brightness: 0.2}, {jpeg: [30, 90]}]", "seed=3"])
+    study = load_study(
+        file,
+        changes=["samples=80", "neighbourhood=[{brightness: 0.2}, {jpeg: [30, 90]}]", "seed=3"],
+    )
     assert (study.samples, study.seed) == (80, 3)
     assert list(study.metrics) == ["worst: brightness 0.2", "worst: jpeg 30 to 90"]
     assert file.read_text() == STUDY
 
 
 def test_an_entry_is_added_to_a_list_or_a_mapping(file: Path) -> None:
-    changes = ["explainers+={smoothgrad: {times_input: true}}", "explainers+=lrp", "metrics+=aopc", "controls+=random"]
+    changes = [
+        "explainers+={smoothgrad: {times_input: true}}",
+        "explainers+=lrp",
+        "metrics+=aopc",
+        "controls+=random",
+    ]
     study = load_study(file, changes=changes)
     assert list(study.explainers) == ["saliency", "smoothgrad", "lrp"]
     assert list(study.metrics) == ["worst", "aopc"]
@@ -44,7 +52,10 @@ def test_an_entry_is_added_to_a_list_or_a_mapping(file: Path) -> None:
 
 def make_copies(rounds: int) -> str:
     """A short text that aliases make long: nine times as long with each round."""
-    lists = [f"b{number}: &b{number} [{', '.join([f'*b{number - 1}'] * 9)}]" for number in range(1, rounds + 1)]
+    lists = [
+        f"b{number}: &b{number} [{', '.join([f'*b{number - 1}'] * 9)}]"
+        for number in range(1, rounds + 1)
+    ]
     return f"{{b0: &b0 [x], {', '.join(lists)}}}"
 
 
@@ -80,5 +91,7 @@ def test_what_does_not_fit_is_an_error_of_the_study(file: Path) -> None:
 
 
 def test_an_entry_that_is_there_is_not_replaced(file: Path) -> None:
-    with pytest.raises(ArgumentError, match="set: expected a name that the study does not have yet, got 'worst'"):
+    with pytest.raises(
+        ArgumentError, match="set: expected a name that the study does not have yet, got 'worst'"
+    ):
         load_study(file, changes=["metrics+={worst: {budget: 3}}"])

@@ -59,8 +59,12 @@ class Section:
 SECTIONS = {
     "data": Section("digits", "ucr:GunPoint:test", "samples", (3, 4), "load", {"n": 5}),
     "models": Section("lenet5-mnist", "timm:resnet18", "batch_size", (3, 4), "build", {"width": 5}),
-    "explainers": Section("smoothgrad", "captum:Saliency", "samples", (3, 4), "Explains", {"factor": 2.0}),
-    "metrics": Section("max_sensitivity", "captum:sensitivity_max", "samples", (3, 4), "Measures", {"factor": 2.0}),
+    "explainers": Section(
+        "smoothgrad", "captum:Saliency", "samples", (3, 4), "Explains", {"factor": 2.0}
+    ),
+    "metrics": Section(
+        "max_sensitivity", "captum:sensitivity_max", "samples", (3, 4), "Measures", {"factor": 2.0}
+    ),
 }
 
 
@@ -77,8 +81,15 @@ def schema() -> dict[str, Any]:
 
 
 def study(section: str, content: Any, folder: Path) -> Study:
-    parts = {"data": ["digits"], "models": ["lenet5-mnist"], "explainers": ["lrp"], "metrics": ["max_sensitivity"]}
-    return study_from({**parts, "samples": 1, "neighbourhood": {"linf": 0.1}, section: content}, folder)
+    parts = {
+        "data": ["digits"],
+        "models": ["lenet5-mnist"],
+        "explainers": ["lrp"],
+        "metrics": ["max_sensitivity"],
+    }
+    return study_from(
+        {**parts, "samples": 1, "neighbourhood": {"linf": 0.1}, section: content}, folder
+    )
 
 
 def forms(about: Section) -> dict[str, tuple[Any, str, dict[str, Any]]]:
@@ -100,13 +111,19 @@ def forms(about: Section) -> dict[str, tuple[Any, str, dict[str, Any]]]:
         "mapping to a package": ({"mine": about.package}, "mine", named),
         "mapping to options": ({"mine": own}, "mine", own),
         "mapping to a function": ({"mine": function}, "mine", function),
-        "name as label of another": ({name: {name: {option: other}}}, name, {name: {option: other}}),
+        "name as label of another": (
+            {name: {name: {option: other}}},
+            name,
+            {name: {option: other}},
+        ),
     }
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("form", forms(SECTIONS["data"]))
-def test_every_form_in_every_section(section: str, form: str, folder: Path, schema: dict[str, Any]) -> None:
+def test_every_form_in_every_section(
+    section: str, form: str, folder: Path, schema: dict[str, Any]
+) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     content, label, plain = forms(SECTIONS[section])[form]
     found = study(section, content, folder)
@@ -117,14 +134,24 @@ def test_every_form_in_every_section(section: str, form: str, folder: Path, sche
         found_here = entry.plain[key]
         assert found_here == wanted or {**found_here, **wanted} == found_here
     assert study_from(found.plain(), folder).plain() == found.plain()
-    jsonschema.Draft202012Validator({"$ref": f"#/$defs/{section}", "$defs": schema["$defs"]}).validate(content)
+    jsonschema.Draft202012Validator(
+        {"$ref": f"#/$defs/{section}", "$defs": schema["$defs"]}
+    ).validate(content)
 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_several_entries_in_a_list(section: str, folder: Path) -> None:
     about = SECTIONS[section]
-    entries = [about.name, {"mine": {about.name: {about.option: 3}}}, {"function": "module_of_names:thing"}]
-    assert list(getattr(study(section, entries, folder), section)) == [about.name, "mine", "module_of_names:thing"]
+    entries = [
+        about.name,
+        {"mine": {about.name: {about.option: 3}}},
+        {"function": "module_of_names:thing"},
+    ]
+    assert list(getattr(study(section, entries, folder), section)) == [
+        about.name,
+        "mine",
+        "module_of_names:thing",
+    ]
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -147,7 +174,10 @@ def test_several_entries_in_a_list(section: str, folder: Path) -> None:
         ({"mine": {"NAME": {"OPTION": "x"}}}, "SECTION.mine.NAME.OPTION: expected"),
         ([{"mine": {"NAME": {"OPTION": "x"}}}], "SECTION[0].mine.NAME.OPTION: expected"),
         ({3: "NAME"}, "expected a label as text, got 3"),
-        ([{"function": "no function"}], "SECTION[0].function: expected a function, as module:function"),
+        (
+            [{"function": "no function"}],
+            "SECTION[0].function: expected a function, as module:function",
+        ),
         (
             ["NAME", "NAME"],
             "SECTION[1]: expected SECTION that differ, or a label of its own for each, got 'NAME', as SECTION[0]",
@@ -180,12 +210,17 @@ def test_mistakes_are_told_alike(section: str, content: Any, said: str, folder: 
 @pytest.mark.parametrize("names", [EXPLAINERS, METRICS], ids=lambda names: names.section)
 def test_options_in_the_text_of_a_name(names: Any, folder: Path) -> None:
     about = SECTIONS[names.section]
-    (entry,) = getattr(study(names.section, [f"{about.name}:{about.option}=3"], folder), names.section).values()
+    (entry,) = getattr(
+        study(names.section, [f"{about.name}:{about.option}=3"], folder), names.section
+    ).values()
     assert entry.plain[about.name][about.option] == 3
-    package, option = {"explainers": ("captum:Saliency", "abs"), "metrics": ("captum:infidelity", "noise")}[
-        names.section
-    ]
-    (entry,) = getattr(study(names.section, [f"{package}:{option}=0"], folder), names.section).values()
+    package, option = {
+        "explainers": ("captum:Saliency", "abs"),
+        "metrics": ("captum:infidelity", "noise"),
+    }[names.section]
+    (entry,) = getattr(
+        study(names.section, [f"{package}:{option}=0"], folder), names.section
+    ).values()
     assert entry.plain[package][option] == 0
     with pytest.raises(StudyError, match="did you mean"):
         study(names.section, [f"{about.name}:{about.option}x=3"], folder)
@@ -193,7 +228,9 @@ def test_options_in_the_text_of_a_name(names: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize("names", [DATA, MODELS], ids=lambda names: names.section)
 def test_names_of_data_and_models_may_hold_colons(names: Any) -> None:
-    assert names.knows({"data": "torchvision:GTSRB:test:size=32", "models": "transformers:org/name"}[names.section])
+    assert names.knows(
+        {"data": "torchvision:GTSRB:test:size=32", "models": "transformers:org/name"}[names.section]
+    )
 
 
 def test_metrics_of_the_users_module(folder: Path) -> None:
@@ -209,12 +246,24 @@ def test_metrics_of_the_users_module(folder: Path) -> None:
     assert grid.metrics["object"].neighbourhood == standfast.LinfBall(0.3)
     assert grid.metrics["call"] == MaxSensitivity(standfast.LinfBall(0.2), samples=9)
     for entry, said in (
-        ({"function": "module_of_names:Measures", "options": {"factr": 2}}, r"options\.factr: .*did you"),
-        ({"function": "module_of_names:ready", "options": {"factor": 2}}, r"options: expected no options"),
-        ({"function": "module_of_names:LIMIT"}, r"function: expected a function that returns a metric, got an int"),
+        (
+            {"function": "module_of_names:Measures", "options": {"factr": 2}},
+            r"options\.factr: .*did you",
+        ),
+        (
+            {"function": "module_of_names:ready", "options": {"factor": 2}},
+            r"options: expected no options",
+        ),
+        (
+            {"function": "module_of_names:LIMIT"},
+            r"function: expected a function that returns a metric, got an int",
+        ),
         ({"function": "module_of_names:load"}, r"function: expected a Metric, got a Tensor"),
         ({"function": "module_of_names:measur"}, r"function: .*did you mean 'measure'"),
-        ({"function": "module_of_names:measure", "options": {"n": 2}}, r"function: .*unexpected keyword argument 'n'"),
+        (
+            {"function": "module_of_names:measure", "options": {"n": 2}},
+            r"function: .*unexpected keyword argument 'n'",
+        ),
     ):
         with pytest.raises(StudyError, match=rf"metrics\.wrong\.{said}"):
             study("metrics", {"wrong": entry}, folder).grid(check=False)
@@ -241,9 +290,13 @@ def test_a_study_of_the_users_own_runs(folder: Path, tmp_path: Path) -> None:
 def test_the_examples_and_the_page_on_studies(schema: dict[str, Any], tmp_path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     root = Path(__file__).parents[3]
-    (block,) = re.findall(r"```yaml\n(title: .*?)```", (root / "docs/studies.md").read_text(), re.DOTALL)
+    (block,) = re.findall(
+        r"```yaml\n(title: .*?)```", (root / "docs/studies.md").read_text(), re.DOTALL
+    )
     (tmp_path / "page.yaml").write_text(block)
     for file in (*sorted((root / "examples").glob("*.yaml")), tmp_path / "page.yaml"):
         content = YAML(typ="safe", pure=True).load(file.read_text())
-        assert [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(content)] == [], file
+        assert [
+            error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(content)
+        ] == [], file
         assert load_study(file).metrics

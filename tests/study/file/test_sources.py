@@ -123,8 +123,15 @@ def test_types_of_numbers(folder: Path) -> None:
     assert torch.equal(data(folder, path="double.npy").inputs, X)
     save_file({"x": X.bfloat16()}, folder / "half.safetensors")
     assert data(folder, path="half.safetensors").inputs.dtype == torch.float32
-    assert as_inputs(X.double()).dtype == torch.float64  # a tensor of the user's own is in the precision they chose
-    for wrong in (np.ones((2, 2), dtype=bool), np.ones((2, 2), dtype=complex), np.ones(3), np.ones((0, 3)), "x"):
+    # a tensor of the user's own is in the precision they chose
+    assert as_inputs(X.double()).dtype == torch.float64
+    for wrong in (
+        np.ones((2, 2), dtype=bool),
+        np.ones((2, 2), dtype=complex),
+        np.ones(3),
+        np.ones((0, 3)),
+        "x",
+    ):
         with pytest.raises(standfast.ArgumentError):
             as_inputs(wrong)
 
@@ -139,7 +146,9 @@ def test_bounds(folder: Path) -> None:
     np.save(folder / "a.npy", 4 * np.ones((2, 3, 4, 4)) - 6)
     found = data(folder, path="a.npy", bounds=[[-3, -2.5, -2], [2, 2, 2]])
     assert found.bounds[0].shape == (3, 1, 1)
-    standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), found.bounds, device="cpu").logits(found.inputs)
+    standfast.Model(
+        nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), found.bounds, device="cpu"
+    ).logits(found.inputs)
     assert data(folder, path="a.npy", bounds=[-2, 2]).bounds == (-2.0, 2.0)
     for bounds in (None, [-1, 1], [[-3, -2.5, -1], [2, 2, 2]], [[-3, -3], [2, 2]]):
         with pytest.raises(StudyFieldError) as caught:
@@ -160,7 +169,8 @@ def test_data_from_functions(folder: Path) -> None:
     assert found("samples", targets="predicted").targets is None
     assert found("samples", bounds=[0, 8]).bounds == (0.0, 8.0)
     before = torch.get_rng_state()
-    assert torch.equal(found("noise").inputs, found("noise").inputs)  # a study that goes on meets the same data
+    # a study that goes on meets the same data
+    assert torch.equal(found("noise").inputs, found("noise").inputs)
     assert torch.equal(before, torch.get_rng_state())
     with pytest.raises(StudyFieldError):
         found("tensor", targets="labels")
@@ -185,7 +195,9 @@ def test_images_of_classes_take_turns(folder: Path) -> None:
     for label, count in (("cat", 1), ("ant", 3)):
         (folder / "images" / label).mkdir(parents=True)
         for number in range(count):
-            Image.new("RGB", (2, 2), (number, 0, len(label))).save(folder / "images" / label / f"{number}.png")
+            Image.new("RGB", (2, 2), (number, 0, len(label))).save(
+                folder / "images" / label / f"{number}.png"
+            )
     (folder / "images" / "empty").mkdir()
     found = data(folder, path="images", targets="labels")
     assert found.about["classes"] == ["ant", "cat"]
@@ -198,7 +210,9 @@ def test_images_of_classes_take_turns(folder: Path) -> None:
 
 def test_kinds_of_images(folder: Path) -> None:
     red = Image.new("RGB", (6, 6), (255, 0, 0))
-    for number, image in enumerate((red, red.convert("P"), red.convert("RGBA"), Image.new("L", (6, 6), 76))):
+    for number, image in enumerate(
+        (red, red.convert("P"), red.convert("RGBA"), Image.new("L", (6, 6), 76))
+    ):
         image.save(folder / f"{number}.png")
     found = read_images(folder).inputs
     assert found.shape == (4, 3, 6, 6)
@@ -239,7 +253,11 @@ def sources(folder: Path) -> dict[str, ModelSource]:
         "ready": {"function": "module_of_sources:ready"},
         "seeded": {"function": function, "options": {"width": 3}},
         "shifted": {"path": "scripted.pt", "preprocess": "module_of_sources:shift"},
-        "scaled": {"path": "exported.pt2", "trust": True, "preprocess": {"mean": 0.5, "std": [1, 1, 1, 1, 2]}},
+        "scaled": {
+            "path": "exported.pt2",
+            "trust": True,
+            "preprocess": {"mean": 0.5, "std": [1, 1, 1, 1, 2]},
+        },
     }
     return {name: source(folder, **entry) for name, entry in entries.items()}
 
@@ -261,7 +279,9 @@ def test_every_source_gives_the_same_model_anywhere(folder: Path) -> None:
         if name == "shifted":
             assert torch.allclose(logits, net()(X - 0.5), atol=1e-6)
         if name == "scaled":
-            assert torch.allclose(logits, net()((X - 0.5) / torch.tensor([1.0, 1, 1, 1, 2])), atol=1e-6)
+            assert torch.allclose(
+                logits, net()((X - 0.5) / torch.tensor([1.0, 1, 1, 1, 2])), atol=1e-6
+            )
         json.dumps(kind.about)
         try_out(kind, SAMPLES)
 
@@ -273,7 +293,9 @@ def test_gradients_flow_through_programs(folder: Path) -> None:
         expected = standfast.Model(net(), (0.0, 1.0), model.preprocess, device="cpu")
         for explainer in ("saliency", "integrated_gradients:steps=3"):
             maps = standfast.explainers.get(explainer)(model, X, 1)
-            assert torch.allclose(maps, standfast.explainers.get(explainer)(expected, X, 1), atol=1e-6), name
+            assert torch.allclose(
+                maps, standfast.explainers.get(explainer)(expected, X, 1), atol=1e-6
+            ), name
         was = model.module.training
         with model.session():
             assert not model.module.training
@@ -301,7 +323,11 @@ def test_weights_with_code_are_refused_and_not_run(folder: Path) -> None:
     evil = Evil(folder / "executed")
     buffer = io.BytesIO()
     torch.save({"state_dict": {"a": evil}}, buffer)
-    for content in (buffer.getvalue(), pickle.dumps(evil, protocol=2), pickle.dumps(evil, protocol=4)):
+    for content in (
+        buffer.getvalue(),
+        pickle.dumps(evil, protocol=2),
+        pickle.dumps(evil, protocol=4),
+    ):
         with pytest.raises(standfast.ArgumentError):
             read_weights(content)
     torch.save(net(), buffer := io.BytesIO())  # a whole module is code, too
@@ -364,13 +390,16 @@ def test_an_exported_program_is_opened_only_if_it_is_trusted(folder: Path) -> No
     changed = 0
     with zipfile.ZipFile(after, "w") as archive:
         for name in before.namelist():
-            content, count = re.subn(rb'("expr_str": *)"[^"]*"', rb'\1"' + text + b'"', before.read(name))
+            content, count = re.subn(
+                rb'("expr_str": *)"[^"]*"', rb'\1"' + text + b'"', before.read(name)
+            )
             changed += count
             archive.writestr(name, content)
     assert changed > 0
     (folder / "evil.pt2").write_bytes(after.getvalue())
     with pytest.raises(
-        StudyFieldError, match=r"expected trust: true beside evil\.pt2, because opening a file of torch\.export"
+        StudyFieldError,
+        match=r"expected trust: true beside evil\.pt2, because opening a file of torch\.export",
     ):
         source(folder, path="evil.pt2")
     assert not (folder / "executed").exists()
@@ -422,14 +451,21 @@ def test_an_estimator_is_the_function_predict_proba(estimators: Path) -> None:
     model = kind.model(SAMPLES, "cpu")
     assert (model.dtype, model.batch_size, model.bounds[1].item()) == (torch.float64, 32, 2.0)
     with pytest.raises(
-        StudyFieldError, match="batch_size: expected no such key beside a function that returns a standfast.Model"
+        StudyFieldError,
+        match="batch_size: expected no such key beside a function that returns a standfast.Model",
     ):
-        source(estimators, function="module_of_estimators:model", batch_size=8).model(SAMPLES, "cpu")
-    with pytest.raises(StudyFieldError, match=r"a torch.nn.Module, or an estimator with predict_proba"):
+        source(estimators, function="module_of_estimators:model", batch_size=8).model(
+            SAMPLES, "cpu"
+        )
+    with pytest.raises(
+        StudyFieldError, match=r"a torch.nn.Module, or an estimator with predict_proba"
+    ):
         source(estimators, function="module_of_estimators:number").model(SAMPLES, "cpu")
 
 
-def test_a_pickle_is_opened_only_if_it_is_trusted(estimators: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickle_is_opened_only_if_it_is_trusted(
+    estimators: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Touching:
         def __reduce__(self) -> tuple[object, ...]:
             return Path.touch, (estimators / "executed",)
@@ -438,7 +474,8 @@ def test_a_pickle_is_opened_only_if_it_is_trusted(estimators: Path, monkeypatch:
     for name in ("evil.pkl", "evil.pickle", "evil.joblib"):
         (estimators / name).write_bytes(evil)
         with pytest.raises(
-            StudyFieldError, match=rf"expected trust: true beside {name}, because opening a pickle runs"
+            StudyFieldError,
+            match=rf"expected trust: true beside {name}, because opening a pickle runs",
         ):
             source(estimators, path=name)
     assert not (estimators / "executed").exists()
@@ -449,8 +486,12 @@ def test_a_pickle_is_opened_only_if_it_is_trusted(estimators: Path, monkeypatch:
     from module_of_estimators import build  # type: ignore[import-not-found]
 
     (estimators / "model.pkl").write_bytes(pickle.dumps(build()))
-    wanted = source(estimators, function="module_of_estimators:build").model(SAMPLES, "cpu").logits(X)
-    assert torch.equal(source(estimators, path="model.pkl", trust=True).model(SAMPLES, "cpu").logits(X), wanted)
+    wanted = (
+        source(estimators, function="module_of_estimators:build").model(SAMPLES, "cpu").logits(X)
+    )
+    assert torch.equal(
+        source(estimators, path="model.pkl", trust=True).model(SAMPLES, "cpu").logits(X), wanted
+    )
     joblib = pytest.importorskip("joblib")
     joblib.dump(build(), estimators / "model.joblib", compress=3)
     found = source(estimators, path="model.joblib", trust=True).model(SAMPLES, "cpu")
@@ -471,8 +512,12 @@ def test_a_study_of_an_estimator_goes_on_where_it_was(estimators: Path) -> None:
             "controls": False,
         }
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="(?s).*saliency.*no gradients", category=UserWarning)
-            found = standfast.run_study(study_from(content, estimators), estimators / "results", progress=False)
+            warnings.filterwarnings(
+                "ignore", message="(?s).*saliency.*no gradients", category=UserWarning
+            )
+            found = standfast.run_study(
+                study_from(content, estimators), estimators / "results", progress=False
+            )
         return found, found.run.done
 
     first, done = run(0.5)
@@ -490,7 +535,10 @@ def test_files_of_the_wrong_kind(folder: Path) -> None:
             source(folder, path=name)
     for old in (False, True):
         torch.save(net(), folder / "whole.pt", _use_new_zipfile_serialization=not old)
-        with pytest.raises(StudyFieldError, match="path: .*'whole.pt', which is a pickled module, .*module.state_dict"):
+        with pytest.raises(
+            StudyFieldError,
+            match="path: .*'whole.pt', which is a pickled module, .*module.state_dict",
+        ):
             source(folder, path="whole.pt")
         with pytest.raises(standfast.ArgumentError, match="weights: .* got a pickled module"):
             read_weights((folder / "whole.pt").read_bytes())

@@ -43,7 +43,12 @@ def write(folder: Path, text: str) -> Path:
 
 
 def words(**sections: Any) -> dict[str, Any]:
-    content = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"], "samples": 1}
+    content = {
+        "data": {"d": "digits"},
+        "models": {"m": "lenet5-mnist"},
+        "explainers": ["lrp"],
+        "samples": 1,
+    }
     return {**content, "metrics": ["max_sensitivity"], "neighbourhood": {"linf": 0.1}, **sections}
 
 
@@ -52,7 +57,11 @@ def test_example_becomes_a_grid(folder: Path) -> None:
     grid = study.grid()
     assert (grid.seed, grid.repeats, grid.samples_per_job, grid.device) == (3, 2, 2, "cpu")
     assert grid.paths == (str(folder.resolve()),)
-    assert {name: len(samples) for name, samples in grid.data.items()} == {"digits": 3, "good": 2, "own": 3}
+    assert {name: len(samples) for name, samples in grid.data.items()} == {
+        "digits": 3,
+        "good": 2,
+        "own": 3,
+    }
     assert grid.data["digits"].targets is None
     assert grid.data["good"].targets.tolist() == [0, 1]
     assert grid.combinations() == [
@@ -91,7 +100,10 @@ def test_example_becomes_a_grid(folder: Path) -> None:
 
 def test_slurm_entry_in_submitits_words() -> None:
     submitit = pytest.importorskip("submitit")
-    entry = {"name": "slurm", "slurm": {"partition": "gpu", "mem_gb": 8, "gpus_per_node": 1, "extra": {"account": "a"}}}
+    entry = {
+        "name": "slurm",
+        "slurm": {"partition": "gpu", "mem_gb": 8, "gpus_per_node": 1, "extra": {"account": "a"}},
+    }
     parameters = study_from(words(executor=entry)).executor.slurm.parameters()
     assert parameters["slurm_additional_parameters"] == {"account": "a"}
     known = submitit.AutoExecutor._typed_parameters().keys() | {
@@ -106,7 +118,12 @@ def test_plain_values_make_the_same_study(folder: Path) -> None:
     again = study_from(plain, folder)
     assert again.plain() == plain
     assert again.grid().metrics == study.grid().metrics
-    assert plain["executor"] == {"name": "ray", "workers": "auto", "gpus_per_worker": 0.5, "cpus_per_worker": 1.0}
+    assert plain["executor"] == {
+        "name": "ray",
+        "workers": "auto",
+        "gpus_per_worker": 0.5,
+        "cpus_per_worker": 1.0,
+    }
 
 
 def test_spelled_out_defaults_are_the_same_jobs() -> None:
@@ -118,7 +135,9 @@ def test_spelled_out_defaults_are_the_same_jobs() -> None:
             "data": {"d": "digits"},
             "models": {"m": "lenet5-mnist"},
             "neighbourhood": {"linf": 0.1},
-            "explainers": [name for name in explainers if explainers[name].__module__.startswith("standfast.")],
+            "explainers": [
+                name for name in explainers if explainers[name].__module__.startswith("standfast.")
+            ],
             "metrics": metrics,
         }
     )
@@ -139,7 +158,9 @@ def test_json_and_windows_files_are_fine(folder: Path) -> None:
 
 def test_numbers_are_those_of_yaml_1_2(folder: Path) -> None:
     text = json.dumps(words()).replace('"lrp"', "{lrp: {epsilon: 1e-3}}")
-    assert load_study(write(folder, text)).grid().explainers["lrp"] == standfast.explainers.LRP(1e-3)
+    assert load_study(write(folder, text)).grid().explainers["lrp"] == standfast.explainers.LRP(
+        1e-3
+    )
 
 
 def test_explainers_from_the_users_module(tmp_path: Path) -> None:
@@ -157,7 +178,9 @@ def test_explainers_from_the_users_module(tmp_path: Path) -> None:
     grid = study_from(words(explainers=explainers), tmp_path).grid()
     assert (grid.explainers["class"].factor, grid.explainers["instance"].factor) == (2.0, 3.0)
     wrong = {"class": {"function": "module_of_explainers:Mine", "options": {"factr": 2}}}
-    with pytest.raises(StudyError, match=r"explainers\.class\.options\.factr: .*did you mean 'factor'"):
+    with pytest.raises(
+        StudyError, match=r"explainers\.class\.options\.factr: .*did you mean 'factor'"
+    ):
         study_from(words(explainers=wrong), tmp_path).grid()
 
 
@@ -188,7 +211,9 @@ def places(content: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, -1, 10**30, float("nan"), "", "a:b", [], {}, [None], {"a": {}}, {1: 2}], ids=repr
+    "value",
+    [None, True, -1, 10**30, float("nan"), "", "a:b", [], {}, [None], {"a": {}}, {1: 2}],
+    ids=repr,
 )
 def test_anything_anywhere_is_fine_or_a_study_error(value: Any) -> None:
     content = YAML(typ="safe", pure=True).load(EXAMPLE)
@@ -207,7 +232,11 @@ def test_anything_anywhere_is_fine_or_a_study_error(value: Any) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes("title: fünf".encode("latin-1"))
-    cases = {"missing.yaml": "no such file or directory", ".": "is a directory", "latin.yaml": "a text in UTF-8"}
+    cases = {
+        "missing.yaml": "no such file or directory",
+        ".": "is a directory",
+        "latin.yaml": "a text in UTF-8",
+    }
     for name, said in cases.items():
         with pytest.raises(StudyError, match=said):
             load_study(tmp_path / name)
@@ -220,7 +249,9 @@ def test_what_never_ends_is_not_read(kind: str, tmp_path: Path) -> None:
     os.mkfifo(odd) if kind == "pipe" else odd.symlink_to("/dev/zero")
     for name in ("study.yaml", "x.npy", "w.safetensors", "m.pt"):
         (tmp_path / name).symlink_to(odd)
-    with pytest.raises(StudyError, match=f"a file that can be read, got 'odd|study.yaml': it is a {kind}"):
+    with pytest.raises(
+        StudyError, match=f"a file that can be read, got 'odd|study.yaml': it is a {kind}"
+    ):
         load_study(tmp_path / "study.yaml")
     weights = {"architecture": "lenet5", "weights": "w.safetensors"}
     sections = {
@@ -232,7 +263,12 @@ def test_what_never_ends_is_not_read(kind: str, tmp_path: Path) -> None:
         study_from(words(**sections), tmp_path).grid()
     found = {problem.path: problem.got for problem in caught.value.problems}
     background = ("explainers", 0, "kernel_shap", "background")
-    assert set(found) == {("data", "d", "path"), ("models", "m", "weights"), ("models", "p", "path"), background}
+    assert set(found) == {
+        ("data", "d", "path"),
+        ("models", "m", "weights"),
+        ("models", "p", "path"),
+        background,
+    }
     assert all(kind in got for got in found.values())
 
 
@@ -247,7 +283,9 @@ explainers: [lrp]
 neighbourhood: {{linf: {values["radius"]}}}
 metrics: [worst_case: {{budget: {values["budget"]}}}]
 """
-    with pytest.raises(StudyError, match=r"line \d\): expected a number below 1e308, got one of 16000 bits"):
+    with pytest.raises(
+        StudyError, match=r"line \d\): expected a number below 1e308, got one of 16000 bits"
+    ):
         load_study(write(tmp_path, text))
 
 
@@ -262,7 +300,9 @@ def measure(): return standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1))
 """
 
 
-def test_code_from_elsewhere_needs_trust(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_from_elsewhere_needs_trust(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In every section, and nothing of it is imported without; what lies beside the file needs none."""
     (tmp_path / "installed").mkdir()
     (tmp_path / "installed" / "somebodys_module.py").write_text(SOMEBODYS)
@@ -283,7 +323,9 @@ def test_code_from_elsewhere_needs_trust(folder: Path, tmp_path: Path, monkeypat
         return words(**{section: {"own": entry if key == "function" else {"lenet5-mnist": entry}}})
 
     for each in entries:
-        with pytest.raises(StudyError, match="expected trust: true beside it, because somebodys_module lies") as caught:
+        with pytest.raises(
+            StudyError, match="expected trust: true beside it, because somebodys_module lies"
+        ) as caught:
             study_from(make(*each), tmp_path).grid()
         (problem,) = caught.value.problems
         assert (problem.path[:2], problem.path[-1]) == ((each[0], "own"), each[1])
@@ -323,8 +365,12 @@ def test_modules_of_the_same_name_in_two_studies(tmp_path: Path) -> None:
     for number in (3, 5):
         base = tmp_path / str(number)
         base.mkdir()
-        (base / "namesake_module.py").write_text(f"import torch\ndef load(): return torch.zeros({number}, 1, 28, 28)\n")
-        grid = study_from(words(data={"d": {"function": "namesake_module:load"}}, samples=None), base).grid()
+        (base / "namesake_module.py").write_text(
+            f"import torch\ndef load(): return torch.zeros({number}, 1, 28, 28)\n"
+        )
+        grid = study_from(
+            words(data={"d": {"function": "namesake_module:load"}}, samples=None), base
+        ).grid()
         found.append(len(grid.data["d"]))
     assert found == [3, 5]
 
@@ -336,7 +382,8 @@ def test_a_list_of_neighbourhoods_is_evaluated_one_after_the_other() -> None:
     metrics = [
         {"max_sensitivity": {"samples": 3}},
         {"own": {"worst_case": {"neighbourhood": [{"linf": 0.1}, {"l2": {"radius": 1}}]}}},
-        {"local_lipschitz": {"neighbourhood": {"jpeg": [30, 90]}}},  # one neighbourhood: the list is a range
+        # one neighbourhood: the list is a range
+        {"local_lipschitz": {"neighbourhood": {"jpeg": [30, 90]}}},
         {"worst_case": {"neighbourhood": [{"hue": 5}]}},
         "aopc",
     ]
@@ -432,11 +479,16 @@ def test_schema() -> None:
     validator = jsonschema.Draft202012Validator(schema)
     example = YAML(typ="safe", pure=True).load(EXAMPLE)
     assert [error.message for error in validator.iter_errors(example)] == []
-    full = study_from(words(metrics=sorted(registry), explainers=standfast.explainers.names())).plain()
+    full = study_from(
+        words(metrics=sorted(registry), explainers=standfast.explainers.names())
+    ).plain()
     assert [error.message for error in validator.iter_errors(full)] == []
     places: list[Any] = [[{"linf": 0.1}, "rotation"], "hue"]
     lists = [{"worst_case": {"neighbourhood": place}} for place in places]
-    assert [error.message for error in validator.iter_errors(words(neighbourhood=SEVERAL, metrics=lists))] == []
+    assert [
+        error.message
+        for error in validator.iter_errors(words(neighbourhood=SEVERAL, metrics=lists))
+    ] == []
     elsewhere = {"data": {"a": "ucr:GunPoint:test"}, "models": {"m": "timm:resnet18"}}
     assert [error.message for error in validator.iter_errors(words(**elsewhere))] == []
     for wrong in (
@@ -472,6 +524,7 @@ def test_schema_tells_what_options_are() -> None:
 
 
 def test_device_of_a_check_is_the_cpu() -> None:
-    grid = study_from(words(device="cuda:3")).grid()  # there need not be one where a study is planned
+    # there need not be one where a study is planned
+    grid = study_from(words(device="cuda:3")).grid()
     assert grid.device == "cuda:3"
     assert torch.is_tensor(grid.data["d"].inputs)

@@ -43,9 +43,14 @@ class Drawn(Metric):
         raise NotImplementedError
 
 
-def make_grid(count: int = 40, sanity: bool = True, ladder: Any = LADDER, controls: bool = True) -> Grid:
+def make_grid(
+    count: int = 40, sanity: bool = True, ladder: Any = LADDER, controls: bool = True
+) -> Grid:
     net = small_net((12,))
-    explainers = {"saliency": standfast.explainers.get("saliency"), "random": standfast.explainers.get("random")}
+    explainers = {
+        "saliency": standfast.explainers.get("saliency"),
+        "random": standfast.explainers.get("random"),
+    }
     labelled = {"drawn": Drawn()}
     return Grid(
         {"x": Samples(torch.rand(count, 12))},
@@ -66,11 +71,27 @@ def estimate(grid: Grid) -> Estimate:
     """A sample takes 1 s and 0.01 s for each copy, with each explainer; its check 2 s."""
     count = len(grid.data["x"])
     lines = [
-        Line("x", "m", name, "drawn", 1, 0, count, 0, count * 11.0, basis="trial", start=count * 1.0)
+        Line(
+            "x", "m", name, "drawn", 1, 0, count, 0, count * 11.0, basis="trial", start=count * 1.0
+        )
         for name in grid.explainers
     ]
     if grid.sanity is not None:
-        lines.append(Line("x", "m", "saliency", "sanity", 1, 0, count, 0, count * 2.0, basis="trial", start=0.0))
+        lines.append(
+            Line(
+                "x",
+                "m",
+                "saliency",
+                "sanity",
+                1,
+                0,
+                count,
+                0,
+                count * 2.0,
+                basis="trial",
+                start=0.0,
+            )
+        )
     return Estimate(tuple(lines))
 
 
@@ -126,10 +147,17 @@ def test_more_time_never_means_less() -> None:
         choice = choose_for(make_grid(), seconds)
         assert choice is not None
         if before is not None:
-            copies = [each.settings.get("drawn", {"samples": 1000})["samples"] for each in (before, choice)]
+            copies = [
+                each.settings.get("drawn", {"samples": 1000})["samples"]
+                for each in (before, choice)
+            ]
             assert copies == sorted(copies)
             assert len(choice.controls) >= len(before.controls)
-            if copies[0] == copies[1] and choice.checked == before.checked and choice.controls == before.controls:
+            if (
+                copies[0] == copies[1]
+                and choice.checked == before.checked
+                and choice.controls == before.controls
+            ):
                 assert choice.samples["x"] >= before.samples["x"]
         before = choice
 
@@ -164,7 +192,9 @@ def test_what_was_asked_for_stays() -> None:
     assert chosen.metrics == grid.metrics
     assert list(chosen.explainers) == list(grid.explainers)
     assert choice.samples == {"x": int(0.85 * 100 / 22)}
-    with pytest.raises(standfast.ArgumentError, match="minutes: expected at least about 0.37 for one sample"):
+    with pytest.raises(
+        standfast.ArgumentError, match="minutes: expected at least about 0.37 for one sample"
+    ):
         choose_for(grid, 20)
 
 
@@ -189,7 +219,12 @@ def test_an_earlier_choice_stays_until_all_its_samples_are_done() -> None:
 def test_what_was_left_out_is_added_when_the_samples_are_done() -> None:
     """Controls and checks, where higher settings do not fit: 40 samples take 2 x 44 s, and their checks 80 s."""
     grid = make_grid()
-    without = {"settings": {"drawn": {"samples": 10}}, "controls": [], "checked": 0, "samples": {"x": [40, 40]}}
+    without = {
+        "settings": {"drawn": {"samples": 10}},
+        "controls": [],
+        "checked": 0,
+        "samples": {"x": [40, 40]},
+    }
     choice = choose_for(grid, 100 / 0.85, earlier=without, must_add=True)
     assert choice is not None
     assert choice.raised == ()
@@ -224,18 +259,28 @@ def test_fewer_checks_are_said() -> None:
     choice = choose_for(grid, 100)
     assert choice is not None
     assert choice.checked is not None
-    assert f"sanity checks with {choice.checked} instead of 40 samples" in describe_choice(grid, choice)
+    assert f"sanity checks with {choice.checked} instead of 40 samples" in describe_choice(
+        grid, choice
+    )
 
 
 def test_models_take_turns_that_double() -> None:
-    jobs = [Job("", "x", model, "e", "drawn", 0, start, start + 1, 1.0) for model in "ab" for start in range(8)]
+    jobs = [
+        Job("", "x", model, "e", "drawn", 0, start, start + 1, 1.0)
+        for model in "ab"
+        for start in range(8)
+    ]
     order = [(job.model, job.start) for job in sort_jobs(jobs, ())]
     assert order[:4] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     turns = [model for model, _ in order]
     assert sum(first != second for first, second in pairwise(turns)) == 7
     assert sorted(order) == sorted((job.model, job.start) for job in jobs)
     unknown = [replace(job, label="p") for job in jobs if job.model == "a"]
-    labels = [job.label for job in sort_jobs([*unknown, *jobs], ["p"]) if (job.model, job.start) == ("a", 3)]
+    labels = [
+        job.label
+        for job in sort_jobs([*unknown, *jobs], ["p"])
+        if (job.model, job.start) == ("a", 3)
+    ]
     assert labels == ["drawn", "p"]
 
 
@@ -259,7 +304,10 @@ def test_a_metric_of_unknown_cost_takes_no_time_of_the_plan() -> None:
 
 @pytest.mark.parametrize("minutes", [0, -1, math.nan, math.inf, "ten", True])
 def test_minutes_are_a_number_above_0(minutes: Any) -> None:
-    with pytest.raises(standfast.ArgumentError, match="minutes: expected a number above 0, or None for no limit, got"):
+    with pytest.raises(
+        standfast.ArgumentError,
+        match="minutes: expected a number above 0, or None for no limit, got",
+    ):
         check_minutes(minutes)
 
 
@@ -267,7 +315,9 @@ def test_minutes_are_a_number_above_0(minutes: Any) -> None:
 def test_ladders_ascend(name: str) -> None:
     """Each setting costs more than the one before and less than the metric's own; nothing that is given changes."""
     kind = metrics[name]
-    needed = {"neighbourhood": standfast.LinfBall(0.1)} if has_neighbourhood(kind, required=True) else {}
+    needed = (
+        {"neighbourhood": standfast.LinfBall(0.1)} if has_neighbourhood(kind, required=True) else {}
+    )
     whole = build(metrics, name, needed)
     ladder = list_cheaper(whole, needed)
     configured = [*(replace(whole, **options) for options in ladder), whole]
@@ -309,7 +359,9 @@ def test_a_further_default_neighbourhood_is_added_where_nothing_is_left_out() ->
 def test_long_jobs_come_after_the_others_of_their_turn() -> None:
     """One that does not end takes nothing from them."""
     jobs = [
-        Job(f"{name}{start}", "x", "m", name, "drawn", 0, start, start + 1, 1.0) for start in (0, 1) for name in "ab"
+        Job(f"{name}{start}", "x", "m", name, "drawn", 0, start, start + 1, 1.0)
+        for start in (0, 1)
+        for name in "ab"
     ]
     order = sort_jobs(jobs, (), lambda job: job.explainer == "a")
     assert [job.identity for job in order] == ["b0", "a0", "b1", "a1"]
@@ -331,7 +383,9 @@ def test_the_first_jobs_correct_the_forecast_of_their_metric() -> None:
 def make_uneven(dear: float) -> tuple[Grid, Estimate]:
     """Two explainers; a sample takes 1 s of one, and `dear` seconds of the other, and the checks 40 s."""
     grid = make_grid(count=8, ladder=None)
-    grid = replace(grid, explainers={**grid.explainers, "gradcam": standfast.explainers.get("gradcam")})
+    grid = replace(
+        grid, explainers={**grid.explainers, "gradcam": standfast.explainers.get("gradcam")}
+    )
     lines = [
         Line("x", "m", name, "drawn", 1, 0, 8, 0, 8 * each, basis="trial")
         for name, each in {"saliency": 1.0, "gradcam": dear, "random": 1.0}.items()
@@ -353,7 +407,9 @@ def test_what_takes_too_long_for_a_sample_is_left_out_once_the_first_jobs_are_do
     assert after.checked is None
     assert after.controls == ("random",)
     assert after.samples == {"x": 8}
-    assert "no drawn of gradcam, of which not one sample fits into the time" in describe_choice(grid, after)
+    assert "no drawn of gradcam, of which not one sample fits into the time" in describe_choice(
+        grid, after
+    )
 
 
 def test_what_fits_is_not_left_out() -> None:

@@ -49,9 +49,13 @@ def draw(count: int) -> Tensor:
     return torch.rand(count, 12, generator=torch.Generator().manual_seed(3))
 
 
-def evaluate(model: standfast.Model, minutes: float | None, out: Path, count: int = 40, **more: Any) -> Any:
+def evaluate(
+    model: standfast.Model, minutes: float | None, out: Path, count: int = 40, **more: Any
+) -> Any:
     options = {**OPTIONS, **more}
-    return standfast.evaluate(model, EXPLAINERS, draw(count), METRICS, minutes=minutes, out=out, **options)
+    return standfast.evaluate(
+        model, EXPLAINERS, draw(count), METRICS, minutes=minutes, out=out, **options
+    )
 
 
 def read_values(results: Any) -> pl.DataFrame:
@@ -83,9 +87,12 @@ def test_the_choice_is_stored_as_ordinary_options_with_the_same_bits(tmp_path: P
     budget = limited.manifest["metrics"][WORST]["options"]["budget"]
     metrics = [f"worst_case:budget={budget}", "max_sensitivity:samples=5"]
     model = make_model(0.0)
-    plain = standfast.evaluate(model, EXPLAINERS, draw(40), metrics, out=tmp_path / "plain", **OPTIONS)
+    plain = standfast.evaluate(
+        model, EXPLAINERS, draw(40), metrics, out=tmp_path / "plain", **OPTIONS
+    )
     expected = read_values(plain).join(
-        read_values(limited).select("explainer", "label", "sample"), on=["explainer", "label", "sample"]
+        read_values(limited).select("explainer", "label", "sample"),
+        on=["explainer", "label", "sample"],
     )
     assert len(expected) > 4
     assert read_values(limited).equals(expected.sort("label", "explainer", "sample"))
@@ -101,14 +108,20 @@ def test_the_same_call_continues_with_more_samples(tmp_path: Path) -> None:
     assert second.manifest["limit"]["settings"] == first.manifest["limit"]["settings"]
     counts = [results.manifest["limit"]["samples"]["inputs"][0] for results in (first, second)]
     assert counts[1] > counts[0]
-    kept = read_values(second).join(before.select("explainer", "label", "sample"), on=["explainer", "label", "sample"])
+    kept = read_values(second).join(
+        before.select("explainer", "label", "sample"), on=["explainer", "label", "sample"]
+    )
     assert kept.sort("label", "explainer", "sample").equals(before)
 
 
 def test_a_run_without_a_limit_finds_the_jobs_of_a_limited_one(tmp_path: Path) -> None:
     given = {"metrics": ["worst_case:budget=20"]}
-    limited = standfast.evaluate(make_model(0.0), EXPLAINERS, draw(12), **given, minutes=1, out=tmp_path, **OPTIONS)
-    full = standfast.evaluate(make_model(0.0), EXPLAINERS, draw(12), **given, out=tmp_path, **OPTIONS)
+    limited = standfast.evaluate(
+        make_model(0.0), EXPLAINERS, draw(12), **given, minutes=1, out=tmp_path, **OPTIONS
+    )
+    full = standfast.evaluate(
+        make_model(0.0), EXPLAINERS, draw(12), **given, out=tmp_path, **OPTIONS
+    )
     assert limited.manifest["limit"]["checked"] is None
     assert full.run.earlier == limited.run.done
     assert full.missing == 0
@@ -118,14 +131,18 @@ def test_a_run_without_a_limit_finds_the_jobs_of_a_limited_one(tmp_path: Path) -
 def test_with_time_to_spare_everything_is_done_and_nothing_said(tmp_path: Path) -> None:
     began = time.monotonic()
     metrics = ["max_sensitivity:samples=5"]
-    results = standfast.evaluate(make_model(0.0), "saliency", draw(4), metrics, minutes=2, out=tmp_path, **OPTIONS)
+    results = standfast.evaluate(
+        make_model(0.0), "saliency", draw(4), metrics, minutes=2, out=tmp_path, **OPTIONS
+    )
     assert time.monotonic() - began < 60
     assert results.verdict().left_out == ()
     assert not results.run.stopped
     assert results.summary.samples == {"inputs": 4}
 
 
-def test_time_that_is_left_raises_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_that_is_left_raises_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first forecast is that of a model that is slow at first."""
     model = make_model(0.01)
     budgets: list[int] = []
@@ -138,7 +155,9 @@ def test_time_that_is_left_raises_the_settings(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(evaluation, "_print_choice", speed_up)
     options = {"sanity": False, "neighbourhood": standfast.LinfBall(0.1)}
-    results = standfast.evaluate(model, "saliency", draw(6), ["worst_case"], minutes=1, out=tmp_path, **options)
+    results = standfast.evaluate(
+        model, "saliency", draw(6), ["worst_case"], minutes=1, out=tmp_path, **options
+    )
     assert len(budgets) > 1
     assert budgets == sorted(set(budgets))
     options = results.manifest["metrics"][WORST]["options"]
@@ -149,7 +168,13 @@ def test_time_that_is_left_raises_the_settings(tmp_path: Path, monkeypatch: pyte
 def test_too_few_minutes_are_refused_before_anything_is_stored(tmp_path: Path) -> None:
     with pytest.raises(standfast.ArgumentError, match="minutes: expected at least about"):
         standfast.evaluate(
-            make_model(0.2), "saliency", draw(4), ["worst_case:budget=2000"], minutes=0.05, out=tmp_path, **OPTIONS
+            make_model(0.2),
+            "saliency",
+            draw(4),
+            ["worst_case:budget=2000"],
+            minutes=0.05,
+            out=tmp_path,
+            **OPTIONS,
         )
     for wrong in (0, -3, float("nan")):
         with pytest.raises(standfast.ArgumentError, match="minutes: expected a number above 0"):
@@ -171,7 +196,9 @@ def test_a_stopped_run_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     assert evaluate(model, 0.1, tmp_path).run.stopped
     assert model.module.training
     assert all(parameter.requires_grad for parameter in model.module.parameters())
-    assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.module.modules())
+    assert not any(
+        each._forward_hooks or each._forward_pre_hooks for each in model.module.modules()
+    )
 
 
 def study(**more: Any) -> dict[str, Any]:
@@ -213,7 +240,9 @@ def test_wrong_minutes_in_a_study(minutes: Any) -> None:
 
 def test_no_limit_while_samples_are_added_until_it_is_decided() -> None:
     checked = study(minutes=1, requirements=[{"metric": "aopc", "at_least": 0}])
-    with pytest.raises(standfast.ArgumentError, match="until_decided: expected False with a time limit"):
+    with pytest.raises(
+        standfast.ArgumentError, match="until_decided: expected False with a time limit"
+    ):
         standfast.check(checked, out="memory://limited", until_decided=True, progress=False)
 
 
@@ -223,12 +252,17 @@ def test_images_are_also_moved_half_as_far_where_there_is_time(tmp_path: Path) -
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     metrics = ["max_sensitivity:samples=3"]
     options: dict[str, Any] = {"sanity": False, "controls": False, "progress": False}
-    limited = standfast.evaluate(model, "saliency", digits.inputs, metrics, minutes=1, out=tmp_path / "a", **options)
+    limited = standfast.evaluate(
+        model, "saliency", digits.inputs, metrics, minutes=1, out=tmp_path / "a", **options
+    )
     radii = {
-        label: metric["options"]["neighbourhood"]["radius"] for label, metric in limited.manifest["metrics"].items()
+        label: metric["options"]["neighbourhood"]["radius"]
+        for label, metric in limited.manifest["metrics"].items()
     }
     assert sorted(radii.values()) == pytest.approx([4 / 255, 8 / 255])
-    plain = standfast.evaluate(model, "saliency", digits.inputs, metrics, out=tmp_path / "b", **options)
+    plain = standfast.evaluate(
+        model, "saliency", digits.inputs, metrics, out=tmp_path / "b", **options
+    )
     assert list(plain.manifest["metrics"]) == ["max_sensitivity"]
     assert radii["max_sensitivity"] == pytest.approx(8 / 255)
     shared = set(plain.manifest["jobs"]) & set(limited.manifest["jobs"])
@@ -253,18 +287,37 @@ def test_two_samples_have_their_checks_in_a_limited_time_too(tmp_path: Path) -> 
     digits = standfast.data.bundled("digits")[:2]
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     results = standfast.evaluate(
-        model, "saliency", digits, ["aopc"], minutes=0.5, controls=False, out=tmp_path, progress=False
+        model,
+        "saliency",
+        digits,
+        ["aopc"],
+        minutes=0.5,
+        controls=False,
+        out=tmp_path,
+        progress=False,
     )
     assert results.sanity["digits", "LeNet5", "saliency"].state == "undecided"
     assert results.verdict().left_out == ()
 
 
-def test_the_same_call_says_why_it_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_call_says_why_it_does_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """All samples are done with the cheapest settings, and no higher ones fit."""
-    options: dict[str, Any] = {"neighbourhood": standfast.LinfBall(0.1), "sanity": False, "controls": False}
+    options: dict[str, Any] = {
+        "neighbourhood": standfast.LinfBall(0.1),
+        "sanity": False,
+        "controls": False,
+    }
     for _ in range(2):
         results = standfast.evaluate(
-            make_model(0.002), "saliency", draw(2), ["worst_case"], minutes=0.08, out=tmp_path, **options
+            make_model(0.002),
+            "saliency",
+            draw(2),
+            ["worst_case"],
+            minutes=0.08,
+            out=tmp_path,
+            **options,
         )
     if results.manifest["limit"]["samples"]["inputs"] == [2, 2] and not results.run.stopped:
         assert "give more minutes" in capsys.readouterr().err
@@ -291,7 +344,13 @@ def test_an_explainer_that_does_not_end_takes_no_results_of_the_others(
     explainers = {"saliency": "saliency", "hanging": hang}
     options = {**OPTIONS, "sanity": False, "controls": False}
     results = standfast.evaluate(
-        make_model(), explainers, draw(8), ["max_sensitivity:samples=50"], minutes=0.25, out=tmp_path, **options
+        make_model(),
+        explainers,
+        draw(8),
+        ["max_sensitivity:samples=50"],
+        minutes=0.25,
+        out=tmp_path,
+        **options,
     )
     assert time.monotonic() - began < 15 + 15
     assert results.manifest["limit"]["samples"]["inputs"][0] >= 1
@@ -302,7 +361,9 @@ def test_an_explainer_that_does_not_end_takes_no_results_of_the_others(
     assert words in " ".join(str(results).split())
 
 
-def test_what_a_run_without_a_limit_has_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_without_a_limit_has_done_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the forecast is rough, and first jobs would be done first."""
     options = {**OPTIONS, "sanity": False, "controls": False, "out": tmp_path}
     metrics = ["max_sensitivity:samples=5"]
@@ -313,13 +374,23 @@ def test_what_a_run_without_a_limit_has_done_is_not_done_again(tmp_path: Path, m
     assert again.manifest["limit"]["samples"]["inputs"] == [4, 4]
 
 
-def test_first_jobs_count_as_work_that_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_jobs_count_as_work_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[Any] = []
     monkeypatch.setattr(limited_runs, "is_rough", lambda estimate: True)
-    monkeypatch.setattr(evaluation, "_print_choice", lambda grid, estimate, choice: told.append(choice))
+    monkeypatch.setattr(
+        evaluation, "_print_choice", lambda grid, estimate, choice: told.append(choice)
+    )
     options = {**OPTIONS, "progress": True, "sanity": False, "controls": False, "out": tmp_path}
     results = standfast.evaluate(
-        make_model(), EXPLAINERS, draw(4), ["max_sensitivity:samples=5"], minutes=1, samples_per_job=1, **options
+        make_model(),
+        EXPLAINERS,
+        draw(4),
+        ["max_sensitivity:samples=5"],
+        minutes=1,
+        samples_per_job=1,
+        **options,
     )
     assert len(told) == 2
     assert results.run.done == 8

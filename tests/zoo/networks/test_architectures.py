@@ -14,7 +14,15 @@ from torch import Tensor, nn
 
 from standfast import zoo
 from standfast.errors import UnknownNameError
-from standfast.zoo import DLA34, VGG16, ResNet18, ResNet20, SmallCNN, VisionTransformer, architectures
+from standfast.zoo import (
+    DLA34,
+    VGG16,
+    ResNet18,
+    ResNet20,
+    SmallCNN,
+    VisionTransformer,
+    architectures,
+)
 from standfast.zoo.networks.encoder import EncoderLayer
 from standfast.zoo.networks.resnet import BasicBlock
 
@@ -33,7 +41,9 @@ def count_multiplications(make: Callable[..., nn.Module]) -> int:
         model = make().eval()
         for layer in model.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):
-                layer.register_forward_hook(lambda own, _, out: products.append(out.numel() * own.weight[0].numel()))
+                layer.register_forward_hook(
+                    lambda own, _, out: products.append(out.numel() * own.weight[0].numel())
+                )
         model(torch.zeros(1, 3, 32, 32))
     return sum(products)
 
@@ -80,7 +90,9 @@ def test_published_numbers_of_parameters_and_multiplications(
     make: Callable[..., nn.Module], count: int, millions: int | None
 ) -> None:
     assert parameters(make()) == count
-    assert millions is None or count_multiplications(make) / 1e6 == pytest.approx(millions, rel=0.015)
+    assert millions is None or count_multiplications(make) / 1e6 == pytest.approx(
+        millions, rel=0.015
+    )
 
 
 @each
@@ -140,18 +152,28 @@ def test_a_residual_block(channels: int, stride: int) -> None:
             nn.init.uniform_(part.running_var, 0.5, 2, generator=generator)  # type: ignore[arg-type]
     block.eval()
     inputs = torch.randn(3, 4, 8, 8, generator=generator)
-    hidden = normalised(F.conv2d(inputs, block.conv1.weight, stride=stride, padding=1), block.norm1).clamp(0)
+    hidden = normalised(
+        F.conv2d(inputs, block.conv1.weight, stride=stride, padding=1), block.norm1
+    ).clamp(0)
     hidden = normalised(F.conv2d(hidden, block.conv2.weight, padding=1), block.norm2)
     short = inputs
     if stride == 2:
-        short = normalised(F.conv2d(inputs, block.shortcut.conv.weight, stride=2), block.shortcut.norm)
+        short = normalised(
+            F.conv2d(inputs, block.shortcut.conv.weight, stride=2), block.shortcut.norm
+        )
     torch.testing.assert_close(block(inputs), (hidden + short).clamp(0))
 
 
 def test_the_small_cnn_is_small_and_plain() -> None:
     model = SmallCNN()
     assert parameters(model) < 300_000
-    assert [type(layer) for layer in model.features] == [nn.Conv2d, nn.ReLU, nn.Conv2d, nn.ReLU, nn.MaxPool2d] * 3
+    assert [type(layer) for layer in model.features] == [
+        nn.Conv2d,
+        nn.ReLU,
+        nn.Conv2d,
+        nn.ReLU,
+        nn.MaxPool2d,
+    ] * 3
     assert SmallCNN(num_classes=5, in_channels=1)(torch.zeros(1, 1, 32, 32)).shape == (1, 5)
 
 
@@ -168,7 +190,9 @@ def test_trees_aggregate() -> None:
 
     inner, outer = stage.tree.first, stage.tree.second
     block = inner.first
-    residual = normalised(F.conv2d(before, block.conv1.weight, stride=2, padding=1), block.norm1).clamp(0)
+    residual = normalised(
+        F.conv2d(before, block.conv1.weight, stride=2, padding=1), block.norm1
+    ).clamp(0)
     residual = normalised(F.conv2d(residual, block.conv2.weight, padding=1), block.norm2)
     short = normalised(F.conv2d(pooled, block.shortcut.conv.weight), block.shortcut.norm)
     with torch.no_grad():
@@ -188,15 +212,28 @@ def test_a_vision_transformer_by_torchs_own_layers(stem: tuple[int, ...]) -> Non
     before = images
     if stem:  # one convolution of stride 2
         first = model.patch_embed.stem1
-        before = normalised(F.conv2d(images, first.conv.weight, stride=2, padding=1), first.norm).clamp(0)
+        before = normalised(
+            F.conv2d(images, first.conv.weight, stride=2, padding=1), first.norm
+        ).clamp(0)
     size = before.shape[-1] // 8
     rows = before.unfold(2, size, size).unfold(3, size, size)  # (N, C, 8, 8, size, size)
-    patches = torch.einsum("ncijab,wcab->nijw", rows, model.patch_embed.proj.weight) + model.patch_embed.proj.bias
-    tokens = torch.cat([model.cls_token.expand(3, 1, 12), patches.flatten(1, 2)], 1) + model.pos_embed
+    patches = (
+        torch.einsum("ncijab,wcab->nijw", rows, model.patch_embed.proj.weight)
+        + model.patch_embed.proj.bias
+    )
+    tokens = (
+        torch.cat([model.cls_token.expand(3, 1, 12), patches.flatten(1, 2)], 1) + model.pos_embed
+    )
     for block in model.blocks:
-        theirs = nn.TransformerEncoderLayer(12, 2, 24, 0.0, "gelu", batch_first=True, norm_first=True)
+        theirs = nn.TransformerEncoderLayer(
+            12, 2, 24, 0.0, "gelu", batch_first=True, norm_first=True
+        )
         attention, feedforward = block.attention, block.feedforward
-        pairs = [(theirs.norm1, block.norm1), (theirs.norm2, block.norm2), (theirs.linear1, feedforward.fc1)]
+        pairs = [
+            (theirs.norm1, block.norm1),
+            (theirs.norm2, block.norm2),
+            (theirs.linear1, feedforward.fc1),
+        ]
         pairs += [(theirs.linear2, feedforward.fc2), (theirs.self_attn.out_proj, attention.out)]
         for target, source in pairs:
             target.load_state_dict(source.state_dict())
@@ -207,7 +244,10 @@ def test_a_vision_transformer_by_torchs_own_layers(stem: tuple[int, ...]) -> Non
     expected = model.norm(tokens[:, 0]) @ model.head.weight.T + model.head.bias
     torch.testing.assert_close(model(images), expected)
     assert torch.autograd.gradgradcheck(
-        lambda image: model.double()(image)[:, 0], images[:1].double().requires_grad_(), atol=1e-3, fast_mode=True
+        lambda image: model.double()(image)[:, 0],
+        images[:1].double().requires_grad_(),
+        atol=1e-3,
+        fast_mode=True,
     )
 
 
@@ -225,7 +265,10 @@ def drawn_vit(stem: tuple[int, ...]) -> nn.Module:
 def test_tokens_without_a_word_get_no_attention() -> None:
     """As if they were not there: the other tokens are the same as without them."""
     torch.manual_seed(0)
-    layer, tokens = EncoderLayer(6, heads=2, feedforward=8, activation=nn.GELU), torch.randn(2, 5, 6)
+    layer, tokens = (
+        EncoderLayer(6, heads=2, feedforward=8, activation=nn.GELU),
+        torch.randn(2, 5, 6),
+    )
     present = torch.tensor([[True, True, False, True, False], [False] * 5])
     out = layer(tokens, present)
     torch.testing.assert_close(out[:1, present[0]], layer(tokens[:1, present[0]]))

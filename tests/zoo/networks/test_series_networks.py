@@ -53,7 +53,9 @@ def series(rows: int = 8, seed: int = 0, double: bool = False) -> Tensor:
 
 def classifier(name: str, batch_size: int = 64, double: bool = False) -> standfast.Model:
     bounds = (-math.inf, math.inf)
-    return standfast.Model(randomise(name, double), bounds=bounds, device="cpu", batch_size=batch_size)
+    return standfast.Model(
+        randomise(name, double), bounds=bounds, device="cpu", batch_size=batch_size
+    )
 
 
 def parameters(module: nn.Module) -> int:
@@ -71,7 +73,9 @@ def test_published_sizes() -> None:
     assert parameters(BiLSTM()) == lstms + dense + (64 + 1) * 256 + (256 + 1) * 2
     stem = (4 * 3 + 1) * 128 + (128 * 3 + 1) * 64
     layer = (64 + 1) * 3 * 64 + (64 + 1) * 64 + (64 + 1) * 256 + (256 + 1) * 64 + 2 * 2 * 64
-    assert parameters(SeriesTransformer()) == stem + 3 * layer + 2 * 64 + (64 + 1) * 64 + (64 + 1) * 2
+    assert (
+        parameters(SeriesTransformer()) == stem + 3 * layer + 2 * 64 + (64 + 1) * 64 + (64 + 1) * 2
+    )
 
 
 @pytest.mark.parametrize("make", [SeriesCNN, BiLSTM, SeriesTransformer, *SERIES_MODELS.values()])
@@ -119,9 +123,13 @@ def test_positions_distinguish_the_order() -> None:
     order = torch.randperm(60, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         tokens = module.features(series()).transpose(1, 2)
-        assert torch.allclose(module.layers(tokens).mean(1), module.layers(tokens[:, order]).mean(1), atol=1e-5)
+        assert torch.allclose(
+            module.layers(tokens).mean(1), module.layers(tokens[:, order]).mean(1), atol=1e-5
+        )
         placed = (own + encode_positions(own) for own in (tokens, tokens[:, order]))
-        straight, shuffled = (module.classifier(module.norm(module.layers(own)).mean(1)) for own in placed)
+        straight, shuffled = (
+            module.classifier(module.norm(module.layers(own)).mean(1)) for own in placed
+        )
         torch.testing.assert_close(module(series()), straight)
         assert float((straight - shuffled).abs().max()) > 1e-3
 
@@ -130,10 +138,14 @@ def test_the_lstm_equals_its_formula_in_both_directions() -> None:
     module = BiLSTM(units=(6,), hidden=8, patch=5).double().eval()
     x = series(3, double=True)
     lstm = module.lstms[0]
-    tokens = torch.stack([x[:, :, 5 * i : 5 * i + 5].flatten(1) for i in range(12)], dim=1)  # channels, then steps
+    # channels, then steps
+    tokens = torch.stack([x[:, :, 5 * i : 5 * i + 5].flatten(1) for i in range(12)], dim=1)
 
     def read(order: range, suffix: str) -> Tensor:
-        weights = [getattr(lstm, f"{kind}_l0{suffix}") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        weights = [
+            getattr(lstm, f"{kind}_l0{suffix}")
+            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        ]
         state = cell = torch.zeros(3, 6, dtype=torch.float64)
         states = {}
         for step in order:
@@ -157,7 +169,13 @@ def test_patches_are_padded_with_zeros() -> None:
 def test_options_are_checked() -> None:
     assert_refused(SeriesCNN, kernel_size=[4], width=[0], dropout=[1.0], hidden=[0])
     assert_refused(BiLSTM, units=[()], patch=[0], hidden=[0])
-    assert_refused(SeriesTransformer, stem=[(8, 9), ()], strides=[(1,), (0, 1)], dropout=[-0.1], feedforward=[0])
+    assert_refused(
+        SeriesTransformer,
+        stem=[(8, 9), ()],
+        strides=[(1,), (0, 1)],
+        dropout=[-0.1],
+        feedforward=[0],
+    )
 
 
 # batches, gradients and bits

@@ -57,7 +57,9 @@ def test_lenet_has_one_size_and_two_sides() -> None:
         small, large = LeNet5(activation="tanh", pooling="average").double(), LENET().double()
     assert sum(part.numel() for part in large.parameters()) == 61_706
     large.load_state_dict(small.state_dict())
-    digits = torch.rand(3, 1, 28, 28, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    digits = torch.rand(
+        3, 1, 28, 28, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     torch.testing.assert_close(large(nn.functional.pad(digits, [2] * 4)), small(digits))
     shapes = dict(large.features.named_children())
     assert list(shapes) == ["conv1", "tanh1", "pool1", "conv2", "tanh2", "pool2"]
@@ -114,14 +116,17 @@ def test_relevance_passes_through_a_softplus_unchanged() -> None:
     with torch.no_grad():
         z = first(x)
         hidden = module[1](z)
-        relevance = hidden[0] * last.weight[3]  # the share of each unit in the logit, whose relevance is itself
+        # the share of each unit in the logit, whose relevance is itself
+        relevance = hidden[0] * last.weight[3]
         shares = x[0] * first.weight / z[0][:, None] * relevance[:, None]
     torch.testing.assert_close(explain(module, "lrp", x)[0], shares.sum(0), rtol=1e-6, atol=1e-9)
 
 
 def test_guided_backpropagation_is_the_gradient_without_rectifiers() -> None:
     module, x = draw("resnet20"), image("resnet20", rows=2)
-    assert torch.equal(explain(module, "guided_backprop", x), explain(module, "saliency:absolute=False", x))
+    assert torch.equal(
+        explain(module, "guided_backprop", x), explain(module, "saliency:absolute=False", x)
+    )
 
 
 # weights and cards

@@ -16,7 +16,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from standfast.algorithms.certified.linear_relaxation import Method, PermittedInputs, bound_margins, bound_values
+from standfast.algorithms.certified.linear_relaxation import (
+    Method,
+    PermittedInputs,
+    bound_margins,
+    bound_values,
+)
 from standfast.algorithms.certified.network_trace import Network, trace_network
 from standfast.algorithms.subject import Subject
 from standfast.errors import ModelError, check
@@ -95,7 +100,10 @@ def certified_distortion(
     check(method in ("crown", "interval"), "method", "'crown' or 'interval'", repr(method))
     check(0 < tolerance < 1, "tolerance", "a number in (0, 1)", tolerance)
     check(
-        model.task.classes, "model", "a classification, as bounds are those of classes", f"the task {model.task.name}"
+        model.task.classes,
+        "model",
+        "a classification, as bounds are those of classes",
+        f"the task {model.task.name}",
     )
     inputs = model.check_inputs(inputs)
     targets = model.check_targets(targets, inputs)
@@ -115,7 +123,9 @@ def certified_distortion(
     )
     numbers = 3 * sum(node.shape.numel() for node in network.nodes)
     with torch.no_grad():
-        chunks = torch.split(torch.arange(len(inputs), device=inputs.device), max(1, _NUMBERS // numbers))
+        chunks = torch.split(
+            torch.arange(len(inputs), device=inputs.device), max(1, _NUMBERS // numbers)
+        )
         lower = torch.cat([_search(problem.select(rows), tolerance) for rows in chunks])
     return CertifiedDistortion(lower=lower, unbounded=torch.isinf(lower))
 
@@ -133,7 +143,9 @@ class _Problem:
     product: float
 
     def select(self, rows: Tensor) -> _Problem:
-        box = PermittedInputs(self.box.centre[rows], self.box.below[rows], self.box.above[rows], None)
+        box = PermittedInputs(
+            self.box.centre[rows], self.box.below[rows], self.box.above[rows], None
+        )
         return replace(self, targets=self.targets[rows], box=box)
 
     def reach(self) -> Tensor:
@@ -146,7 +158,9 @@ class _Problem:
         """Lower bounds `(N,)` of the smallest margin over all changes of norm up to `radius`."""
         r = radius[:, None]
         below, above = torch.maximum(self.box.below, -r), torch.minimum(self.box.above, r)
-        permitted = PermittedInputs(self.box.centre, below, above, radius if self.order == 2 else None)
+        permitted = PermittedInputs(
+            self.box.centre, below, above, radius if self.order == 2 else None
+        )
         bounds = bound_values(self.network, permitted, self.method, self.unit, self.product)
         return bound_margins(self.network, permitted, bounds, self.targets).amin(1)
 
@@ -157,7 +171,9 @@ class _Problem:
             x = self.box.centre.clone().requires_grad_(True)
             logits = self.network.logits(x.reshape(-1, *self.network.nodes[0].shape))
             logit = logits.gather(1, self.targets[:, None])
-            margin = (logit - logits.scatter(1, self.targets[:, None], -torch.inf).amax(1, keepdim=True)).squeeze(1)
+            margin = (
+                logit - logits.scatter(1, self.targets[:, None], -torch.inf).amax(1, keepdim=True)
+            ).squeeze(1)
             (gradient,) = torch.autograd.grad(margin.sum(), x)
         dual = 2.0 if self.order == 2 else 1.0
         slope = torch.linalg.vector_norm(gradient * free, dual, 1)
@@ -185,13 +201,21 @@ def _search(problem: _Problem, tolerance: float) -> Tensor:
         low[good], margin_low[good] = radius[good], proved[proved > 0]
         high[bad], margin_high[bad] = radius[bad], proved[~(proved > 0)]
         done = done | (low >= limit) | (high <= low * (1 + tolerance)) | (high < smallest)
-        radius = _next_radius(low, high, margin_low, margin_high, limit, tolerance, halve=step % 3 == 2)
+        radius = _next_radius(
+            low, high, margin_low, margin_high, limit, tolerance, halve=step % 3 == 2
+        )
         step += 1
     return torch.where((low >= limit) & (margin > 0), torch.inf, low)
 
 
 def _next_radius(
-    low: Tensor, high: Tensor, margin_low: Tensor, margin_high: Tensor, limit: Tensor, tolerance: float, halve: bool
+    low: Tensor,
+    high: Tensor,
+    margin_low: Tensor,
+    margin_high: Tensor,
+    limit: Tensor,
+    tolerance: float,
+    halve: bool,
 ) -> Tensor:
     """The radius `(N,)` to try next.
 
@@ -211,7 +235,9 @@ def _next_radius(
 
 
 def _order(norm: Norm) -> float:
-    is_norm = norm == "inf" or (isinstance(norm, int | float) and not isinstance(norm, bool) and norm in (2, math.inf))
+    is_norm = norm == "inf" or (
+        isinstance(norm, int | float) and not isinstance(norm, bool) and norm in (2, math.inf)
+    )
     check(is_norm, "norm", "2 or infinity", repr(norm))
     return 2.0 if norm == 2 else math.inf
 
@@ -220,9 +246,15 @@ def _mask(free: Tensor | None, inputs: Tensor) -> Tensor:
     """1.0 where a feature may change, `(N, n)`."""
     if free is None:
         return torch.ones_like(inputs, dtype=torch.float64).flatten(1)
-    got = f"{free.dtype} of shape {tuple(free.shape)}" if isinstance(free, Tensor) else type(free).__name__
+    got = (
+        f"{free.dtype} of shape {tuple(free.shape)}"
+        if isinstance(free, Tensor)
+        else type(free).__name__
+    )
     fits = isinstance(free, Tensor) and free.dtype == torch.bool and free.ndim <= inputs.ndim
-    fits = fits and all(n in (1, m) for n, m in zip(reversed(free.shape), reversed(inputs.shape), strict=False))
+    fits = fits and all(
+        n in (1, m) for n, m in zip(reversed(free.shape), reversed(inputs.shape), strict=False)
+    )
     check(fits, "free", f"a bool tensor that broadcasts to {tuple(inputs.shape)}", got)
     return free.to(inputs.device).expand(inputs.shape).double().flatten(1)
 
@@ -248,4 +280,6 @@ def _trace_network(model: Subject, inputs: Tensor) -> Network:
 def _product_error(model: Subject) -> float:
     """The relative error that TF32 adds to a product: it rounds both factors to ten bits."""
     allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
-    return 2.0**-9 if model.device.type == "cuda" and model.dtype == torch.float32 and allowed else 0.0
+    return (
+        2.0**-9 if model.device.type == "cuda" and model.dtype == torch.float32 and allowed else 0.0
+    )

@@ -23,9 +23,12 @@ from standfast.algorithms.certified.network_rules import Affine, MaxPool, Nonlin
 from standfast.algorithms.certified.network_trace import Network
 
 Method = Literal["crown", "interval"]
-_NUMBERS = 1 << 20  # float64 numbers in the widest layer's coefficients at once: 8 MB, about the size of a cache
+# float64 numbers in the widest layer's coefficients at once: 8 MB, about the size of a cache
+_NUMBERS = 1 << 20
 _ROUNDS = 12  # of the search for the multiplier of a ball within a box; the bound is valid after any number of rounds
-_WIDEN = 1e-11  # relative widening of the bounds, for the rounding of their own computation in float64
+_WIDEN = (
+    1e-11  # relative widening of the bounds, for the rounding of their own computation in float64
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,11 @@ class Bounds:
 
 
 def bound_values(
-    network: Network, permitted: PermittedInputs, method: Method, unit: float = 0.0, product: float = 0.0
+    network: Network,
+    permitted: PermittedInputs,
+    method: Method,
+    unit: float = 0.0,
+    product: float = 0.0,
 ) -> Bounds:
     """Bounds of every step's values over the permitted inputs, for arithmetic with unit roundoff `unit`.
 
@@ -95,8 +102,12 @@ def bound_values(
     """
     shape = network.nodes[0].shape
     inputs = (permitted.centre + permitted.below, permitted.centre + permitted.above)
-    bounds = Bounds([inputs[0].reshape(-1, *shape)], [inputs[1].reshape(-1, *shape)], [None], [None])
-    before_nonlinear = {s for node in network.nodes if isinstance(node.rule, Nonlinear) for s in node.sources}
+    bounds = Bounds(
+        [inputs[0].reshape(-1, *shape)], [inputs[1].reshape(-1, *shape)], [None], [None]
+    )
+    before_nonlinear = {
+        s for node in network.nodes if isinstance(node.rule, Nonlinear) for s in node.sources
+    }
     for index, node in enumerate(network.nodes[1:], 1):
         assert node.rule is not None
         low = [bounds.lower[s] for s in node.sources]
@@ -109,14 +120,18 @@ def bound_values(
         bounds.errors.append(error)
         bounds.lower.append(lower)
         bounds.upper.append(upper)
-        bounds.lines.append(node.rule.lines(low[0], high[0]) if isinstance(node.rule, Nonlinear) else None)
+        bounds.lines.append(
+            node.rule.lines(low[0], high[0]) if isinstance(node.rule, Nonlinear) else None
+        )
         # the output of a rectifier is already bounded by the tightened bounds of its input
         if method == "crown" and index in before_nonlinear and not isinstance(node.rule, Nonlinear):
             _tighten(network, permitted, bounds, index)
     return bounds
 
 
-def bound_margins(network: Network, permitted: PermittedInputs, bounds: Bounds, targets: Tensor) -> Tensor:
+def bound_margins(
+    network: Network, permitted: PermittedInputs, bounds: Bounds, targets: Tensor
+) -> Tensor:
     """Lower bounds `(N, classes)` of `logit_target - logit_j` over the permitted inputs; infinite for the target."""
     last, classes = len(network.nodes) - 1, network.nodes[-1].shape[0]
     out = torch.full((len(targets), classes), torch.inf, dtype=torch.float64, device=targets.device)
@@ -136,7 +151,9 @@ def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index
     node = network.nodes[index]
     lower, upper = bounds.lower[index].flatten(1), bounds.upper[index].flatten(1)
     error = bounds.errors[index]
-    noise = _WIDEN * torch.maximum(lower.abs(), upper.abs()) + (0.0 if error is None else error.flatten(1))
+    noise = _WIDEN * torch.maximum(lower.abs(), upper.abs()) + (
+        0.0 if error is None else error.flatten(1)
+    )
     # a unit that no free feature changes has an interval of the width of the rounding errors, which cannot shrink
     to_tighten = _find_units_to_tighten(network, index, lower, upper) & (upper - lower > 4 * noise)
     for owner, unit in _chunks(network, to_tighten.nonzero()):
@@ -153,7 +170,9 @@ def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index
         low, high = _widen(low, high)
         lower[owner, unit] = torch.maximum(low, lower[owner, unit])
         upper[owner, unit] = torch.minimum(high, upper[owner, unit])
-    bounds.lower[index], bounds.upper[index] = (part.reshape(-1, *node.shape) for part in (lower, upper))
+    bounds.lower[index], bounds.upper[index] = (
+        part.reshape(-1, *node.shape) for part in (lower, upper)
+    )
 
 
 def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: Tensor) -> Tensor:
@@ -171,7 +190,12 @@ def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: T
 
 
 def _lower_bound(
-    network: Network, permitted: PermittedInputs, bounds: Bounds, index: int, a: Tensor, owner: Tensor
+    network: Network,
+    permitted: PermittedInputs,
+    bounds: Bounds,
+    index: int,
+    a: Tensor,
+    owner: Tensor,
 ) -> Tensor:
     """Lower bounds `(rows,)` of `sum(a * values)` of the step `index`."""
     a, constant, error = _carry_back(network, bounds, index, a, owner)

@@ -89,7 +89,10 @@ class Call:
         """The arguments after the first, in the order of their names; None if not given; tensors in float64."""
         arguments = {**self.keywords, **dict(zip(names, self.values[1:], strict=False))}
         values = [arguments.get(name) for name in names]
-        return [value.detach().double().clone() if isinstance(value, Tensor) else value for value in values]
+        return [
+            value.detach().double().clone() if isinstance(value, Tensor) else value
+            for value in values
+        ]
 
     def refuse(self, detail: str = "") -> NoReturn:
         """Raise the error for a call without a rule."""
@@ -98,7 +101,9 @@ class Call:
 
 def describe_unsupported(layer: str, name: str, detail: str = "") -> ModelError:
     """The error for a function without a rule, with the name of the layer that called it."""
-    return ModelError(f"{layer}: {name}{detail} has no linear relaxation here; supported are {SUPPORTED}")
+    return ModelError(
+        f"{layer}: {name}{detail} has no linear relaxation here; supported are {SUPPORTED}"
+    )
 
 
 # Arithmetic
@@ -119,7 +124,9 @@ def read_arithmetic(call: Call) -> tuple[Rule, list[int]]:
     return _scale(call, operation, values[1], shapes[0], constant_first=False), [0]
 
 
-def _add_branches(call: Call, operation: str, shapes: Sequence[torch.Size | None]) -> tuple[Rule, list[int]]:
+def _add_branches(
+    call: Call, operation: str, shapes: Sequence[torch.Size | None]
+) -> tuple[Rule, list[int]]:
     """The sum or the difference of two values that both depend on the input."""
     same = all(shape == call.shape for shape in shapes)
     if operation not in ("add", "sub", "rsub") or not same:
@@ -128,7 +135,9 @@ def _add_branches(call: Call, operation: str, shapes: Sequence[torch.Size | None
     return Sum(sign), [1, 0] if operation == "rsub" else [0, 1]
 
 
-def _scale(call: Call, operation: str, constant: Any, shape: torch.Size | None, constant_first: bool) -> Rule:
+def _scale(
+    call: Call, operation: str, constant: Any, shape: torch.Size | None, constant_first: bool
+) -> Rule:
     """A value of this shape, scaled or moved by a constant that stands before or behind it."""
     c = torch.as_tensor(constant, dtype=torch.float64, device=call.device)
     if c.ndim > len(call.shape):
@@ -143,7 +152,9 @@ def _scale(call: Call, operation: str, constant: Any, shape: torch.Size | None, 
     # the signs of the value and of the constant; `rsub(a, b)` is `b - a`
     is_subtracted = operation == ("sub" if constant_first else "rsub")
     subtracts_constant = operation == ("rsub" if constant_first else "sub")
-    return Scale(-one if is_subtracted else one, -c if subtracts_constant else c, c.abs(), call.shape)
+    return Scale(
+        -one if is_subtracted else one, -c if subtracts_constant else c, c.abs(), call.shape
+    )
 
 
 # Functions of one value
@@ -186,7 +197,9 @@ def _read_convolution(call: Call) -> Steps:
         total = [gap * (k - 1) for gap, k in zip(gaps, weight.shape[2:], strict=True)]
         steps.append(_pad(call.before, total))
     around = [0] * d if padding in ("same", "valid") else _read_sizes(padding, d) or [0] * d
-    steps.append((Convolution(weight, bias, call.shape, (strides, around, gaps, groups or 1)), call.shape))
+    steps.append(
+        (Convolution(weight, bias, call.shape, (strides, around, gaps, groups or 1)), call.shape)
+    )
     return steps
 
 
@@ -204,7 +217,9 @@ def _read_batch_norm(call: Call) -> Steps:
     )
     if training or mean is None or variance is None:
         call.refuse(" with the statistics of the batch")
-    factor = torch.rsqrt(variance + (1e-5 if eps is None else eps)) * (1.0 if weight is None else weight)
+    factor = torch.rsqrt(variance + (1e-5 if eps is None else eps)) * (
+        1.0 if weight is None else weight
+    )
     bias = torch.zeros_like(factor) if bias is None else bias
     column = (-1, *[1] * (len(call.shape) - 1))
     factor, mean, bias = (part.reshape(column) for part in (factor, mean, bias))
@@ -257,10 +272,14 @@ def _read_average(call: Call) -> Steps:
 def _apply_again(call: Call, terms: int) -> Rule:
     """The function itself as a rule, with the same arguments; so many values are summed for one."""
     keywords = {name: value for name, value in call.keywords.items() if name != "input"}
-    return Positive(functools.partial(_call, _FUNCTIONS[call.plain], call.values[1:], keywords), terms)
+    return Positive(
+        functools.partial(_call, _FUNCTIONS[call.plain], call.values[1:], keywords), terms
+    )
 
 
-def _call(function: Callable[..., Tensor], rest: Sequence[Any], keywords: dict[str, Any], x: Tensor) -> Tensor:
+def _call(
+    function: Callable[..., Tensor], rest: Sequence[Any], keywords: dict[str, Any], x: Tensor
+) -> Tensor:
     return function(x, *rest, **keywords)
 
 

@@ -58,7 +58,9 @@ class Affine(Rule):
 
     terms: int = 0
     offset: Tensor | None = None  # b, (*shape)
-    offset_size: Tensor | None = None  # |b|, or the sum of the absolute values of the terms that b is computed from
+    offset_size: Tensor | None = (
+        None  # |b|, or the sum of the absolute values of the terms that b is computed from
+    )
 
     @abstractmethod
     def spread(self, radius: Tensor) -> Tensor:
@@ -104,8 +106,15 @@ class Linear(Affine):
 class Convolution(Affine):
     """A convolutional layer (cross-correlation) with zero padding, in one to three dimensions."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, shape: torch.Size, geometry: Sequence[object]) -> None:
-        self.weight, self.bias, self.geometry = weight, bias, tuple(geometry)  # stride, padding, dilation, groups
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, shape: torch.Size, geometry: Sequence[object]
+    ) -> None:
+        # stride, padding, dilation, groups
+        self.weight, self.bias, self.geometry = (
+            weight,
+            bias,
+            tuple(geometry),
+        )
         self.dimensions = weight.ndim - 2
         self.terms = weight[0].numel()
         if bias is not None:
@@ -196,7 +205,9 @@ class Nonlinear(Rule):
         """The parameters of both lines, each `(N, ...)`, for inputs within the bounds `(N, *shape)`."""
 
     @abstractmethod
-    def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
+    def backward(
+        self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size
+    ) -> tuple[Tensor, Tensor]:
         """A linear lower bound of `sum(a * values)`: coefficients of the inputs, and constants `(rows,)`."""
 
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -225,7 +236,9 @@ class Rectifier(Nonlinear):
         below = torch.where(undecided, torch.where(upper > -lower, steep, flat), exact)
         return below, above, torch.where(undecided, upper * (1 - above), 0.0)
 
-    def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
+    def backward(
+        self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size
+    ) -> tuple[Tensor, Tensor]:
         below, above, constant = lines
         return a * torch.where(a > 0, below, above), dot(a.clamp(max=0), constant)
 
@@ -246,11 +259,17 @@ class MaxPool(Nonlinear):
     def _candidates(self, values: Tensor, filler: Tensor | float) -> Tensor:
         """The candidates of each window, `(N, ..., windows, candidates)`; `filler` stands for padding."""
         flat = values.flatten(-len(self.space))
-        padding = torch.as_tensor(filler, dtype=values.dtype, device=values.device).expand(*flat.shape[:-1], 1)
+        padding = torch.as_tensor(filler, dtype=values.dtype, device=values.device).expand(
+            *flat.shape[:-1], 1
+        )
         return torch.cat([flat, padding], -1)[..., self.windows]
 
     def apply(self, *values: Tensor) -> Tensor:
-        return self._candidates(values[0], -math.inf).amax(-1).reshape(*values[0].shape[: -len(self.space)], *self.out)
+        return (
+            self._candidates(values[0], -math.inf)
+            .amax(-1)
+            .reshape(*values[0].shape[: -len(self.space)], *self.out)
+        )
 
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
         """Positions of the lower and the upper line's candidates, and slope and constant of the upper line."""
@@ -261,12 +280,21 @@ class MaxPool(Nonlinear):
         threshold = torch.maximum(low.amax(-1, keepdim=True), others)
         low_top, high_top = low.gather(-1, top), high.gather(-1, top)
         open_ = high_top > threshold
-        slope = torch.where(open_, (high_top - threshold) / torch.where(open_, high_top - low_top, 1.0), 0.0)
+        slope = torch.where(
+            open_, (high_top - threshold) / torch.where(open_, high_top - low_top, 1.0), 0.0
+        )
         choice = (low + high).argmax(-1, keepdim=True)
         positions = self.windows.expand_as(low)
-        return positions.gather(-1, choice), positions.gather(-1, top), slope, threshold - slope * low_top
+        return (
+            positions.gather(-1, choice),
+            positions.gather(-1, top),
+            slope,
+            threshold - slope * low_top,
+        )
 
-    def backward(self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size) -> tuple[Tensor, Tensor]:
+    def backward(
+        self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size
+    ) -> tuple[Tensor, Tensor]:
         flat = a.flatten(-len(self.space))
         choice, top, slope = (line.squeeze(-1).expand_as(flat) for line in lines[:3])
         constant = lines[3].squeeze(-1)
@@ -277,7 +305,12 @@ class MaxPool(Nonlinear):
 
 
 def pool_windows(
-    space: torch.Size, out: torch.Size, kernel: list[int], stride: list[int], padding: list[int], dilation: list[int]
+    space: torch.Size,
+    out: torch.Size,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
 ) -> Tensor:
     """Flat positions `(windows, candidates)` of each window in `space`; `prod(space)` for positions outside `space`.
 
@@ -288,6 +321,8 @@ def pool_windows(
     for n, m, k, s, p, d in zip(space, out, kernel, stride, padding, dilation, strict=True):
         axis = torch.arange(m)[:, None] * s - p + torch.arange(k) * d
         fits = (axis >= 0) & (axis < n)
-        positions = (positions[:, None, :, None] * n + axis[None, :, None, :]).reshape(len(positions) * m, -1)
+        positions = (positions[:, None, :, None] * n + axis[None, :, None, :]).reshape(
+            len(positions) * m, -1
+        )
         inside = (inside[:, None, :, None] & fits[None, :, None, :]).reshape(len(positions), -1)
     return torch.where(inside, positions, math.prod(space))

@@ -24,12 +24,20 @@ from standfast.algorithms.certified.network_functions import (
 )
 from standfast.algorithms.certified.network_rules import Affine, Rule, Sum
 from standfast.errors import ModelError
-from standfast.function_calls import FunctionMode, bind_arguments, find_tensors, split_names, strip_underscore
+from standfast.function_calls import (
+    FunctionMode,
+    bind_arguments,
+    find_tensors,
+    split_names,
+    strip_underscore,
+)
 
 #: rows of the traced batch; with one row, the batch axis would look like any other axis of length 1
 _ROWS = 3
 #: functions that read values, on which a network may branch
-_VALUES = split_names("item tolist numpy equal allclose __bool__ __int__ __float__ __index__ __array__")
+_VALUES = split_names(
+    "item tolist numpy equal allclose __bool__ __int__ __float__ __index__ __array__"
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,9 @@ class Network:
         return self.values(x)[-1]
 
 
-def trace_network(forward: Callable[[Tensor], Tensor], module: nn.Module, sample: Tensor) -> Network:
+def trace_network(
+    forward: Callable[[Tensor], Tensor], module: nn.Module, sample: Tensor
+) -> Network:
     """The rules of `forward` in float64, from one run on copies of `sample` `(1, ...)`.
 
     `module` gives the names of layers for error messages. It must be in evaluation mode, and its code must not branch
@@ -78,7 +88,9 @@ def trace_network(forward: Callable[[Tensor], Tensor], module: nn.Module, sample
             out = forward(x)
     last = tracer.find_step(out)
     if last is None:
-        raise ModelError("module: expected logits computed from the input by torch functions that can be traced")
+        raise ModelError(
+            "module: expected logits computed from the input by torch functions that can be traced"
+        )
     return Network(tuple(tracer.nodes[: last + 1]))
 
 
@@ -98,7 +110,9 @@ class _Tracer(FunctionMode):
         hooks = []
         for name, layer in module.named_modules():
             text = f"{name or 'the module'} ({type(layer).__name__})"
-            hooks.append(layer.register_forward_pre_hook(lambda *_, text=text: self.layers.append(text)))
+            hooks.append(
+                layer.register_forward_pre_hook(lambda *_, text=text: self.layers.append(text))
+            )
             hooks.append(layer.register_forward_hook(lambda *_: self.layers.pop() and None))
         try:
             yield
@@ -116,9 +130,13 @@ class _Tracer(FunctionMode):
             return None
         return self._steps[id(value)][0]
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Call `func`, and record the step if it works on values that depend on the input."""
-        depends = any(self.find_step(value) is not None for value in find_tensors([*args, *kwargs.values()]))
+        depends = any(
+            self.find_step(value) is not None for value in find_tensors([*args, *kwargs.values()])
+        )
         if not depends:
             return func(*args, **kwargs)
         plain = strip_underscore(name)
@@ -127,7 +145,10 @@ class _Tracer(FunctionMode):
             kwargs.pop("cudnn_enabled", None)
         values, keywords = _separate(args, kwargs)
         # copied before the call, which may work in place
-        constants = [value.detach().double().clone() if isinstance(value, Tensor) else value for value in values]
+        constants = [
+            value.detach().double().clone() if isinstance(value, Tensor) else value
+            for value in values
+        ]
         sources = [self.find_step(value) for value in values]
         out = func(*args, **kwargs)
         if not isinstance(out, Tensor):
@@ -172,7 +193,9 @@ class _Tracer(FunctionMode):
 
     def _add(self, rule: Rule, sources: list[int], shape: torch.Size) -> int:
         """Add a step that works on earlier ones; its number."""
-        affine = isinstance(rule, Affine | Sum) and all(self.nodes[source].affine for source in sources)
+        affine = isinstance(rule, Affine | Sum) and all(
+            self.nodes[source].affine for source in sources
+        )
         self.nodes.append(Node(rule, tuple(sources), shape, affine))
         return len(self.nodes) - 1
 
@@ -182,4 +205,6 @@ def _separate(args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[
     begins_with_tensor = len(args) > 0 and isinstance(args[0], Tensor)
     if begins_with_tensor or "input" not in kwargs:
         return list(args), kwargs
-    return [kwargs["input"], *args], {keyword: value for keyword, value in kwargs.items() if keyword != "input"}
+    return [kwargs["input"], *args], {
+        keyword: value for keyword, value in kwargs.items() if keyword != "input"
+    }

@@ -33,7 +33,12 @@ from standfast.records import Count, Positive, Share
 from standfast.tensors import Streams, raise_power
 
 _SMOOTH = 0.9  # of the moving averages: multiplier, squared gradients, momentum
-_GROWTH, _IMPROVED, _EVERY = 1.2, 0.95, 10  # rho grows by the first every so many steps without such an improvement
+# rho grows by the first every so many steps without such an improvement
+_GROWTH, _IMPROVED, _EVERY = (
+    1.2,
+    0.95,
+    10,
+)
 _OVERSHOOT = 1e-3
 
 
@@ -57,7 +62,9 @@ class AugmentedLagrangian(Attack):
         """A gradient for each step, and the last point."""
         return self.steps + 1
 
-    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+    def run(
+        self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
+    ) -> None:
         """From the input, or from `start`."""
         if space.norm != 2:
             raise ArgumentError("norm", "2 for the attack 'alma'", repr(space.norm))
@@ -100,5 +107,7 @@ class AugmentedLagrangian(Attack):
 def _slope(g: Tensor, rho: Tensor, mu: Tensor) -> Tensor:
     """The derivative of P2 by the constraint."""
     return torch.where(
-        g >= 0, mu + 2 * mu * rho * g + rho.square() * g.square() / 2, mu / (1 - rho.clamp(min=1) * g.clamp(max=0)) ** 2
+        g >= 0,
+        mu + 2 * mu * rho * g + rho.square() * g.square() / 2,
+        mu / (1 - rho.clamp(min=1) * g.clamp(max=0)) ** 2,
     )

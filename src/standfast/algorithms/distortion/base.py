@@ -20,7 +20,8 @@ from standfast.records import ConfigurationType
 from standfast.registry import Registry, build
 from standfast.tensors import Streams, draw_seed
 
-_ELEMENTS = 1 << 23  # numbers in the points of a group of inputs: 32 MB, and an attack needs about ten times that
+# numbers in the points of a group of inputs: 32 MB, and an attack needs about ten times that
+_ELEMENTS = 1 << 23
 
 
 class Attack(metaclass=ConfigurationType):
@@ -96,20 +97,34 @@ class Attack(metaclass=ConfigurationType):
             free = _check_free(free, inputs)
             if start is not None:
                 fits = isinstance(start, Tensor) and start.shape == inputs.shape
-                check(fits, "start", f"points of shape {tuple(inputs.shape)}", getattr(start, "shape", start))
+                check(
+                    fits,
+                    "start",
+                    f"points of shape {tuple(inputs.shape)}",
+                    getattr(start, "shape", start),
+                )
                 start = start.detach().to(inputs)
             seed = draw_seed(generator)
             size = max(1, _ELEMENTS // (inputs[0].numel() * self.points_in_memory))
             groups = [slice(first, first + size) for first in range(0, len(inputs), size)]
             with model.session():
-                spaces = [FreeSpace(model, inputs[at], answers[at], free[at], order) for at in groups]
+                spaces = [
+                    FreeSpace(model, inputs[at], answers[at], free[at], order) for at in groups
+                ]
                 begins = [None if start is None else start[at].flatten(1) for at in groups]
-                parts = [_minimise(space, self, seed, begin) for space, begin in zip(spaces, begins, strict=True)]
+                parts = [
+                    _minimise(space, self, seed, begin)
+                    for space, begin in zip(spaces, begins, strict=True)
+                ]
         fields = [field.name for field in dataclasses.fields(MinimalDistortion)]
-        return MinimalDistortion(**{name: torch.cat([getattr(part, name) for part in parts]) for name in fields})
+        return MinimalDistortion(
+            **{name: torch.cat([getattr(part, name) for part in parts]) for name in fields}
+        )
 
     @abstractmethod
-    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+    def run(
+        self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
+    ) -> None:
         """Evaluate points of `space` and offer them to `nearest`.
 
         `streams` has a random stream for each input. The search may begin at `start`, flat points `(N, d)`, such as the
@@ -141,7 +156,9 @@ def get_attack(attack: str | Attack) -> Attack:
     return build(attacks, attack)
 
 
-def _minimise(space: FreeSpace, attack: Attack, seed: int, start: Tensor | None) -> MinimalDistortion:
+def _minimise(
+    space: FreeSpace, attack: Attack, seed: int, start: Tensor | None
+) -> MinimalDistortion:
     """One group; inputs that have changed already, or have no free feature, are left out of the attack."""
     flips = space.margin(space.x, space.rows) > 0
     distortion = torch.where(flips, 0.0, torch.inf).to(space.x.dtype)
@@ -168,8 +185,16 @@ def _check_free(free: Tensor | None, inputs: Tensor) -> Tensor:
     if free is None:
         return torch.ones_like(inputs, dtype=torch.bool)
     one = (len(inputs), 1, *inputs.shape[2:])
-    fits = isinstance(free, Tensor) and free.dtype == torch.bool and tuple(free.shape) in (tuple(inputs.shape), one)
-    got = f"{free.dtype} of shape {tuple(free.shape)}" if isinstance(free, Tensor) else type(free).__name__
+    fits = (
+        isinstance(free, Tensor)
+        and free.dtype == torch.bool
+        and tuple(free.shape) in (tuple(inputs.shape), one)
+    )
+    got = (
+        f"{free.dtype} of shape {tuple(free.shape)}"
+        if isinstance(free, Tensor)
+        else type(free).__name__
+    )
     if not fits:
         raise ArgumentError("free", f"a bool tensor of shape {tuple(inputs.shape)} or {one}", got)
     return free.to(inputs.device).expand(inputs.shape)

@@ -51,7 +51,9 @@ class CarliniWagner(Attack):
         """A gradient for each step of each search."""
         return self.steps * self.searches
 
-    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+    def run(
+        self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
+    ) -> None:
         """Bisect the weight of the penalty.
 
         Raises:
@@ -61,7 +63,9 @@ class CarliniWagner(Attack):
             raise ArgumentError("norm", "2 for the attack 'cw'", repr(space.norm))
         width = space.upper - space.lower
         if not bool((width < 1e6).all()):
-            raise ArgumentError("bounds", "a finite range for the attack 'cw', which maps it to a tanh", "none")
+            raise ArgumentError(
+                "bounds", "a finite range for the attack 'cw', which maps it to a tanh", "none"
+            )
         first = space.x if start is None else space.clip(start, space.rows)
         share = (first - space.lower) / width.clamp(min=1e-30)
         origin = torch.atanh((2 * share - 1) * _INSIDE)
@@ -73,13 +77,17 @@ class CarliniWagner(Attack):
             low = torch.where(flipped, low, torch.maximum(low, weight))
             weight = torch.where(high.isfinite(), (low + high) / 2, 10 * weight)
 
-    def _minimise(self, space: FreeSpace, nearest: Nearest, origin: Tensor, weight: Tensor) -> Tensor:
+    def _minimise(
+        self, space: FreeSpace, nearest: Nearest, origin: Tensor, weight: Tensor
+    ) -> Tensor:
         """Adam from `origin` with penalties of `weight` `(N,)`; which inputs have changed their class, bool `(N,)`."""
         w, mean, square = origin.clone(), torch.zeros_like(origin), torch.zeros_like(origin)
         flipped = torch.zeros_like(nearest.found)
         for number in range(1, self.steps + 1):
             shape = torch.tanh(w)
-            points = torch.where(space.free, space.lower + (space.upper - space.lower) * (shape + 1) / 2, space.x)
+            points = torch.where(
+                space.free, space.lower + (space.upper - space.lower) * (shape + 1) / 2, space.x
+            )
             margin, slope = space.margin_gradient(points, space.rows)
             nearest.offer(points, margin, space.rows)
             flipped = flipped | (margin > self.confidence)
@@ -88,6 +96,10 @@ class CarliniWagner(Attack):
             gradient = gradient * (space.upper - space.lower) * (1 - shape.square()) / 2
             mean = _DECAYS[0] * mean + (1 - _DECAYS[0]) * gradient
             square = _DECAYS[1] * square + (1 - _DECAYS[1]) * gradient.square()
-            step = mean / (1 - _DECAYS[0] ** number) / ((square / (1 - _DECAYS[1] ** number)).sqrt() + 1e-8)
+            step = (
+                mean
+                / (1 - _DECAYS[0] ** number)
+                / ((square / (1 - _DECAYS[1] ** number)).sqrt() + 1e-8)
+            )
             w = w - self.learning_rate * torch.where(space.free, step, 0.0)
         return flipped

@@ -48,7 +48,9 @@ class DecoupledDirection(Attack):
         """A gradient for each step, and the last point."""
         return self.steps + 1
 
-    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+    def run(
+        self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
+    ) -> None:
         """From the input, or from `start`."""
         rows, x = space.rows, space.x
         points = x if start is None else space.clip(torch.where(space.free, start, x), rows)
@@ -60,7 +62,9 @@ class DecoupledDirection(Attack):
             size, flips = nearest.offer(points, margin, rows)
             best = torch.where(flips, torch.minimum(best, size), best)
             if not number:
-                linear = (margin.abs() / dual_norm_of(gradient, space.norm).clamp(min=1e-30)).nan_to_num(posinf=1.0)
+                linear = (
+                    margin.abs() / dual_norm_of(gradient, space.norm).clamp(min=1e-30)
+                ).nan_to_num(posinf=1.0)
                 linear = torch.where(nearest.found, nearest.distortion, linear)
                 radius = torch.where(radius > 0, radius, linear)
             else:

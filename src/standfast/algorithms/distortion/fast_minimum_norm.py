@@ -38,7 +38,13 @@ from torch import Tensor
 from standfast.algorithms.distortion.augmented_lagrangian import AugmentedLagrangian
 from standfast.algorithms.distortion.base import Attack, attacks
 from standfast.algorithms.distortion.decoupled_direction import DecoupledDirection
-from standfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, row_sums, shrink
+from standfast.algorithms.distortion.geometry import (
+    dual_norm_of,
+    nearest_on_plane,
+    norm_of,
+    row_sums,
+    shrink,
+)
 from standfast.algorithms.distortion.space import DIRECTIONS, MANY, FreeSpace, Nearest
 from standfast.records import Count, CountFromZero, Fraction, Positive
 from standfast.tensors import Streams, send
@@ -91,13 +97,17 @@ class FastMinimumNorm(Attack):
         descents = descended + self.restarts
         return feet + (self.steps + 1) * descents + self.second + (2 * _BETWEEN + 1) * self.polish
 
-    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+    def run(
+        self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
+    ) -> None:
         """The feet, the descents from them and from `start`, further ones where nothing was found, and the polish."""
         points, rivals = self._find_feet(space, nearest, streams)
         nearest.evaluate(points, space.rows)
         nearest.record(self._descend(space, nearest, points, rivals))
         if start is not None:
-            nearest.record(self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None]))
+            nearest.record(
+                self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None])
+            )
         for _ in range(self.restarts):
             direction = streams.normal((space.x.shape[1],), space.x.dtype) * space.free
             radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
@@ -111,7 +121,9 @@ class FastMinimumNorm(Attack):
         for _ in range(self.polish):
             self._polish(space, nearest)
 
-    def _find_feet(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> tuple[Tensor, Tensor]:
+    def _find_feet(
+        self, space: FreeSpace, nearest: Nearest, streams: Streams
+    ) -> tuple[Tensor, Tensor]:
         """The nearest points of the nearest linearised boundaries `(N, k, d)`, and their classes `(N, k)`."""
         order, least = space.order_rivals(streams)
         count = min(self.rivals, order.shape[1])
@@ -128,11 +140,16 @@ class FastMinimumNorm(Attack):
             owner = rows.repeat_interleave(rivals.shape[1])
             margin, gradient = space.margin_gradient(space.x[owner], owner, rivals.flatten())
             x, low, high = space.x[owner], space.lower[owner], space.upper[owner]
-            foot, reached = nearest_on_plane(x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm)
+            foot, reached = nearest_on_plane(
+                x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm
+            )
             size = torch.where(reached, space.size(foot, owner), torch.inf).reshape(rivals.shape)
             foot = foot.reshape(*rivals.shape, -1)
             if first:  # those known so far come first, also among boundaries that the bounds keep out of reach
-                size, rivals = torch.cat([distance[rows], size], 1), torch.cat([classes[rows], rivals], 1)
+                size, rivals = (
+                    torch.cat([distance[rows], size], 1),
+                    torch.cat([classes[rows], rivals], 1),
+                )
                 foot = torch.cat([feet[rows], foot], 1)
             best = size.sort(dim=1, stable=True)
             distance[rows], chosen = best.values[:, :count], best.indices[:, :count]
@@ -156,10 +173,15 @@ class FastMinimumNorm(Attack):
             return
         rows = send(missing, space.rows.device)
         x, wide = space.x[rows], (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
-        low, high = torch.maximum(space.lower[rows], x - wide), torch.minimum(space.upper[rows], x + wide)
+        low, high = (
+            torch.maximum(space.lower[rows], x - wide),
+            torch.minimum(space.upper[rows], x + wide),
+        )
         streams_of_rows = streams.select(missing)
         for done in range(0, self.scatter, _BETWEEN):
-            share = streams_of_rows.uniform((min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype)
+            share = streams_of_rows.uniform(
+                (min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype
+            )
             share[:, ::2] = share[:, ::2].round()  # corners
             nearest.evaluate(low[:, None] + share * (high - low)[:, None], rows)
         rows = rows[nearest.found[rows]]
@@ -190,7 +212,10 @@ class FastMinimumNorm(Attack):
         towards = None if rivals is None else rivals.flatten()
         points, x = starts.flatten(0, 1), space.x[owner]
         radius = space.size(points, owner)
-        best, has_flipped = torch.full_like(radius, torch.inf), torch.zeros_like(radius, dtype=torch.bool)
+        best, has_flipped = (
+            torch.full_like(radius, torch.inf),
+            torch.zeros_like(radius, dtype=torch.bool),
+        )
         for number in range(self.steps):
             fade = (1 + math.cos(math.pi * number / self.steps)) / 2
             step, gamma = self.step * (0.01 + 0.99 * fade), self.gamma * (0.02 + 0.98 * fade)
@@ -221,7 +246,9 @@ class FastMinimumNorm(Attack):
         z, x = nearest.points[rows], space.x[rows]
         margin, gradient = space.margin_gradient(z, rows)
         rise = row_sums(gradient * (z - x)) - margin
-        foot, _ = nearest_on_plane(x, gradient, rise, space.lower[rows], space.upper[rows], space.norm)
+        foot, _ = nearest_on_plane(
+            x, gradient, rise, space.lower[rows], space.upper[rows], space.norm
+        )
         far, near = z, foot
         for _ in range(2):
             share = torch.arange(_BETWEEN, dtype=z.dtype, device=z.device) / _BETWEEN
@@ -229,4 +256,6 @@ class FastMinimumNorm(Attack):
             last = nearest.distortion[rows]
             nearest.evaluate(points, rows)
             far = nearest.points[rows]
-            near = torch.where((nearest.distortion[rows] < last)[:, None], far + (near - far) / _BETWEEN, near)
+            near = torch.where(
+                (nearest.distortion[rows] < last)[:, None], far + (near - far) / _BETWEEN, near
+            )

@@ -34,10 +34,16 @@ from standfast.tensors import Streams
 
 _RUNS = 4  # random directions, each with its opposite
 _STEPS = 4  # of the power method
-_SIZES, _TOGETHER = 24, 8  # how many sizes of the first step are tried, each double the one before; and at once
+# how many sizes of the first step are tried, each double the one before; and at once
+_SIZES, _TOGETHER = (
+    24,
+    8,
+)
 _SMALLEST = 2.0**-14  # the first of them, as a share of the largest value of the input
 _CHANGE = 0.01  # the first step changes the margin by this share of it: far above rounding, and near the input
-_AROUND = 8  # how many sizes around the estimated distance are tried, from a half to four times of it
+_AROUND = (
+    8  # how many sizes around the estimated distance are tried, from a half to four times of it
+)
 _UNKNOWN = 8.0  # the distance where none of these changes the answer, as a multiple of the estimate
 _EXPLAINED = 0.1  # a gradient that explains less of the rise along a chord counts as zero
 
@@ -52,7 +58,9 @@ def bridge_flat_inputs(space: FreeSpace, nearest: Nearest, streams: Streams) -> 
         return
 
     owner = rows.repeat_interleave(_RUNS)
-    curved = _climb(space, directions[rows].flatten(0, 1), step[owner], owner).reshape(len(rows), _RUNS, -1)
+    curved = _climb(space, directions[rows].flatten(0, 1), step[owner], owner).reshape(
+        len(rows), _RUNS, -1
+    )
     # near bounds, and further away, the margin differs between the two sides
     sides = torch.cat([curved, -curved], 1)
     owner = rows.repeat_interleave(2 * _RUNS)
@@ -95,13 +103,17 @@ def _climb(space: FreeSpace, directions: Tensor, step: Tensor, owner: Tensor) ->
     return _direct(directions, space.norm)
 
 
-def _estimate_distance(space: FreeSpace, directions: Tensor, step: Tensor, margin: Tensor, owner: Tensor) -> Tensor:
+def _estimate_distance(
+    space: FreeSpace, directions: Tensor, step: Tensor, margin: Tensor, owner: Tensor
+) -> Tensor:
     """At which distances `(M,)` along `directions` the answer would change if the margin were quadratic."""
     rise = space.margin(_take_step(space, directions, step, owner), owner) - margin
     return step * (margin.abs() / rise.clamp(min=_CHANGE**2 * margin.abs())).sqrt()
 
 
-def _find_crossing(space: FreeSpace, nearest: Nearest, directions: Tensor, estimate: Tensor, owner: Tensor) -> Tensor:
+def _find_crossing(
+    space: FreeSpace, nearest: Nearest, directions: Tensor, estimate: Tensor, owner: Tensor
+) -> Tensor:
     """At which distances `(M,)` along `directions` the answer changes; an estimate where no point has changed it."""
     shares = torch.logspace(-1, 2, _AROUND, base=2.0, dtype=estimate.dtype, device=estimate.device)
     distance = _UNKNOWN * estimate

@@ -82,7 +82,8 @@ def nearest_on_plane(
     weight = normal.abs()
     speed = weight if norm == 2 else (weight > 0).to(weight.dtype)
     moving = (speed > 0) & (room > 0)
-    end = torch.where(moving, room / speed.clamp(min=_TINY), 0.0).clamp(max=_FAR)  # where an entry meets its bound
+    # where an entry meets its bound
+    end = torch.where(moving, room / speed.clamp(min=_TINY), 0.0).clamp(max=_FAR)
     ends, order = end.sort(dim=1)
     slope = torch.where(moving, weight * speed, 0.0).gather(1, order)
     left = slope.flip(1).cumsum(1).flip(1)  # of the entries that still move just before each end

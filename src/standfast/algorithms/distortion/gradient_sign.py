@@ -50,7 +50,9 @@ class GradientSign(Attack):
         """Two gradients, and a grid for the bracket and for each round."""
         return 2 + _GRID * (self.rounds + 1)
 
-    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+    def run(
+        self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
+    ) -> None:
         """Search for the least step; `start` is ignored, since the step begins at the input."""
         _, gradient = space.loss_gradient(space.x, space.rows)
         direction = gradient.sign()
@@ -82,7 +84,9 @@ class IteratedGradient(Attack):
         """A gradient, and the steps of a grid of boxes for the bracket and for each round."""
         return 1 + (self.steps + 1) * _GRID * (self.rounds + 1)
 
-    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+    def run(
+        self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
+    ) -> None:
         """Search for the least box; `start` is ignored, since the steps begin at the input."""
 
         def change(rows: Tensor, sizes: Tensor) -> Tensor:
@@ -101,13 +105,16 @@ class IteratedGradient(Attack):
         _find_least_size(space, change, self.rounds)
 
 
-def _find_least_size(space: FreeSpace, change: Callable[[Tensor, Tensor], Tensor], rounds: int) -> None:
+def _find_least_size(
+    space: FreeSpace, change: Callable[[Tensor, Tensor], Tensor], rounds: int
+) -> None:
     """Double the size until the class changes; then refine grids between the last size without and the first with it.
 
     `change(rows, sizes)` says which of `sizes` `(n, 10)` change the class of the inputs `rows` `(n,)`.
     """
     margin, gradient = space.margin_gradient(space.x, space.rows)
-    room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1)  # a larger step has no further effect
+    # a larger step has no further effect
+    room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1)
     first = (-margin / dual_norm_of(gradient, "inf").clamp(min=1e-30)).clamp(min=1e-12) * _FIRST
     first = torch.where(first.isfinite(), torch.minimum(first, room), room.clamp(max=1.0))
     low, high = torch.zeros_like(first), torch.full_like(first, torch.inf)
@@ -131,4 +138,6 @@ def _bracket(flips: Tensor, sizes: Tensor, low: Tensor) -> tuple[Tensor, Tensor]
     """The last size before the first that changes the class, and that one (infinite without one), `(n,)` each."""
     has_flip, first = flips.any(1), flips.to(torch.int64).argmax(1)[:, None]
     before = torch.where(first > 0, sizes.gather(1, (first - 1).clamp(min=0)), low[:, None])[:, 0]
-    return torch.where(has_flip, before, sizes[:, -1]), torch.where(has_flip, sizes.gather(1, first)[:, 0], torch.inf)
+    return torch.where(has_flip, before, sizes[:, -1]), torch.where(
+        has_flip, sizes.gather(1, first)[:, 0], torch.inf
+    )

@@ -17,7 +17,11 @@ from standfast.tasks import Classification
 from standfast.tensors import Streams, holds_everywhere
 
 MANY = 128  # up to so many rivals, a gradient for each costs little more than to estimate which ones matter
-DIRECTIONS, _TOGETHER = 64, 8  # how many directional derivatives estimate a norm, and how many share a forward pass
+# how many directional derivatives estimate a norm, and how many share a forward pass
+DIRECTIONS, _TOGETHER = (
+    64,
+    8,
+)
 _SAFETY = 1.65  # sqrt(64 / q) for the quantile q of chi^2 with 64 degrees of freedom at 1e-6
 
 
@@ -31,14 +35,23 @@ class FreeSpace:
     one point of every input, `rows` is the attribute of that name itself: then nothing is copied to be put in order.
     """
 
-    def __init__(self, model: Subject, inputs: Tensor, targets: Tensor, free: Tensor, norm: Norm) -> None:
+    def __init__(
+        self, model: Subject, inputs: Tensor, targets: Tensor, free: Tensor, norm: Norm
+    ) -> None:
         self.model, self.targets, self.norm = model, targets, norm
         #: the class that a point must leave; of another task than classification, the first of `_as_classes`
-        self.classes = targets if model.task.classes else torch.zeros(len(inputs), dtype=torch.int64).to(inputs.device)
+        self.classes = (
+            targets
+            if model.task.classes
+            else torch.zeros(len(inputs), dtype=torch.int64).to(inputs.device)
+        )
         self.shape = inputs.shape[1:]
         self.x, self.free = inputs.flatten(1), free.flatten(1)
         lower, upper = (bound.expand(inputs.shape).flatten(1) for bound in model.bounds)
-        self.lower, self.upper = torch.where(self.free, lower, self.x), torch.where(self.free, upper, self.x)
+        self.lower, self.upper = (
+            torch.where(self.free, lower, self.x),
+            torch.where(self.free, upper, self.x),
+        )
         self.rows = torch.arange(len(inputs), device=inputs.device)
         self._all_free = holds_everywhere(self.free)
         #: whether the margin of the task is that of classes, which is differentiated here
@@ -46,14 +59,19 @@ class FreeSpace:
         self.evaluations = torch.zeros(len(inputs), dtype=torch.int64, device=inputs.device)
         self.gradients = torch.zeros_like(self.evaluations)
         #: what stands for the gradient at inputs where the margin is flat, and which these are
-        self.chords, self.flat = torch.zeros_like(self.x), torch.zeros_like(self.rows, dtype=torch.bool)
+        self.chords, self.flat = (
+            torch.zeros_like(self.x),
+            torch.zeros_like(self.rows, dtype=torch.bool),
+        )
 
     def __len__(self) -> int:
         return len(self.x)
 
     def select(self, rows: Tensor) -> FreeSpace:
         """Some of the inputs, with counts of their own."""
-        return FreeSpace(self.model, self.unflatten(self.x[rows]), self.targets[rows], self.free[rows], self.norm)
+        return FreeSpace(
+            self.model, self.unflatten(self.x[rows]), self.targets[rows], self.free[rows], self.norm
+        )
 
     def _of_inputs(self, values: Tensor, rows: Tensor) -> Tensor:
         """The values `(M, ...)` of the inputs `rows` `(M,)`, from those of all `(N, ...)`; do not write to them."""
@@ -100,28 +118,38 @@ class FreeSpace:
         except ModelError:
             return order, unknown
         norm = square.sqrt() * _SAFETY
-        if self.norm == "inf":  # the 1-norm is at most the 2-norm times the root of the number of entries
+        # the 1-norm is at most the 2-norm times the root of the number of entries
+        if self.norm == "inf":
             norm = norm * self.free.sum(1, keepdim=True).to(norm.dtype).sqrt()
         # a class whose slope is zero is reached nowhere, and NaN means that nothing is known
-        least = torch.where(norm > 0, -margin / norm.clamp(min=1e-30), torch.inf).nan_to_num(nan=0.0, posinf=torch.inf)
+        least = torch.where(norm > 0, -margin / norm.clamp(min=1e-30), torch.inf).nan_to_num(
+            nan=0.0, posinf=torch.inf
+        )
         least = least.scatter(1, self.classes[:, None], torch.inf)
         ordered = least.sort(dim=1, stable=True)
         order = ordered.indices[:, :-1]
-        is_class_itself = order == self.classes[:, None]  # beside other infinite distances it need not be the last one
+        # beside other infinite distances it need not be the last one
+        is_class_itself = order == self.classes[:, None]
         return torch.where(is_class_itself, ordered.indices[:, -1:], order), ordered.values[:, :-1]
 
     def _estimate_slopes(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """The margins of all classes `(N, K)`, and the squared norms of their gradients, estimated."""
 
         def chunk(x: Tensor, targets: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-            with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # fused attention has no second derivative
+            # fused attention has no second derivative
+            with (
+                torch.enable_grad(),
+                sdpa_kernel(SDPBackend.MATH),
+            ):
                 leaf = x.detach().requires_grad_(True)
                 logits, classes = self._as_classes(self.model.forward(leaf.clone()), targets)
                 weight = torch.zeros_like(logits, requires_grad=True)
                 (pulled,) = torch.autograd.grad(logits, leaf, weight, create_graph=True)
                 total = torch.zeros_like(logits)
                 for direction in directions.unbind(1):  # derivatives of all logits in one direction
-                    (slope,) = torch.autograd.grad(pulled, weight, direction.reshape(x.shape), retain_graph=True)
+                    (slope,) = torch.autograd.grad(
+                        pulled, weight, direction.reshape(x.shape), retain_graph=True
+                    )
                     total = total + (slope - slope.gather(1, classes[:, None])).square()
             logits = logits.detach()
             return logits - logits.gather(1, classes[:, None]), total
@@ -130,7 +158,12 @@ class FreeSpace:
         for _ in range(DIRECTIONS // _TOGETHER):
             v = streams.normal((_TOGETHER, self.x.shape[1]), self.x.dtype) * self.free[:, None]
             margin, part = self.model.map_rows(
-                chunk, self.unflatten(self.x), self.targets, v, kind="backward", evaluations=_TOGETHER
+                chunk,
+                self.unflatten(self.x),
+                self.targets,
+                v,
+                kind="backward",
+                evaluations=_TOGETHER,
             )
             total = part if total is None else total + part
             self.evaluations += _TOGETHER
@@ -145,17 +178,23 @@ class FreeSpace:
             return (self.model.task.margin(self.model.forward(x), targets),)
 
         with torch.no_grad():
-            (margin,) = self.model.map_rows(chunk, self.unflatten(points), self._of_inputs(self.targets, rows))
+            (margin,) = self.model.map_rows(
+                chunk, self.unflatten(points), self._of_inputs(self.targets, rows)
+            )
         self._add_one(self.evaluations, rows)
         return margin.nan_to_num(nan=-torch.inf)
 
-    def margin_gradient(self, points: Tensor, rows: Tensor, rival: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def margin_gradient(
+        self, points: Tensor, rows: Tensor, rival: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The margin `(M,)`, of the class `rival` `(M,)` alone if given, and its gradient by free features `(M, d)`."""
         return self._differentiate(_margins, points, rows, *([] if rival is None else [rival]))
 
     def loss_gradient(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The margin `(M,)`, and the gradient `(M, d)` of the cross-entropy of the target by the free features."""
-        return self._differentiate(partial(torch.nn.functional.cross_entropy, reduction="sum"), points, rows)
+        return self._differentiate(
+            partial(torch.nn.functional.cross_entropy, reduction="sum"), points, rows
+        )
 
     def _differentiate(
         self, function: Callable[..., Tensor], points: Tensor, rows: Tensor, *rivals: Tensor
@@ -170,7 +209,9 @@ class FreeSpace:
                 outputs = self.model.forward(leaf.clone())
                 logits, classes = self._as_classes(outputs, targets)
                 values = function(logits, classes, *rival)
-                gradient = compute_gradient(values, leaf, check_graph=partial(self._check_outputs, outputs))
+                gradient = compute_gradient(
+                    values, leaf, check_graph=partial(self._check_outputs, outputs)
+                )
             if returns_margin:  # a rival's own one, or the true one
                 return values.detach(), gradient
             return self.model.task.margin(outputs.detach(), targets), gradient
@@ -187,7 +228,9 @@ class FreeSpace:
         """At the inputs `rows` `(n,)` themselves, where the margin is flat, return these gradients `(n, d)`."""
         self.chords[rows], self.flat[rows] = gradients, True
 
-    def _count(self, margin: Tensor, gradient: Tensor, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _count(
+        self, margin: Tensor, gradient: Tensor, points: Tensor, rows: Tensor
+    ) -> tuple[Tensor, Tensor]:
         self._add_one(self.evaluations, rows)
         self._add_one(self.gradients, rows)
         gradient = gradient.flatten(1)
@@ -226,7 +269,9 @@ class Nearest:
     def __init__(self, space: FreeSpace) -> None:
         self.space = space
         self.points = space.x.clone()
-        self.distortion = torch.full((len(space),), torch.inf, dtype=space.x.dtype, device=space.x.device)
+        self.distortion = torch.full(
+            (len(space),), torch.inf, dtype=space.x.dtype, device=space.x.device
+        )
         #: the largest distortion of a point that did not change the prediction
         self.searched = torch.zeros_like(self.distortion)
         self._searches: list[Tensor] = []
@@ -260,7 +305,9 @@ class Nearest:
         if rows is self.space.rows:
             self._offer_one_each(points, size, flips)
             return size, flips
-        self.searched.scatter_reduce_(0, rows, torch.where(flips, 0.0, size).nan_to_num(nan=0.0), "amax")
+        self.searched.scatter_reduce_(
+            0, rows, torch.where(flips, 0.0, size).nan_to_num(nan=0.0), "amax"
+        )
         worth = torch.where(flips, size, torch.inf)
         least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
         chosen = flips & (worth == least[rows]) & (worth < self.distortion[rows])

@@ -64,13 +64,26 @@ def draw_masks(count: int, features: Tensor | int, keep: float, streams: Streams
     check_integer(count, "count", 0)
     check(count <= _MOST, "masks", f"at most {_MOST:,}", f"{count:,}")
     check(0 < keep < 1, "keep", "a probability between 0 and 1", keep)
-    numbers = [features] * len(streams) if isinstance(features, int) else [int(f) for f in features.tolist()]
-    check(len(numbers) == len(streams), "features", f"a number for each of {len(streams)} problems", len(numbers))
+    numbers = (
+        [features] * len(streams)
+        if isinstance(features, int)
+        else [int(f) for f in features.tolist()]
+    )
+    check(
+        len(numbers) == len(streams),
+        "features",
+        f"a number for each of {len(streams)} problems",
+        len(numbers),
+    )
     check(all(f >= 1 for f in numbers), "features", "at least one feature", min(numbers, default=1))
-    masks = torch.zeros((len(streams), count, max(numbers, default=0)), dtype=torch.bool, device=streams.device)
+    masks = torch.zeros(
+        (len(streams), count, max(numbers, default=0)), dtype=torch.bool, device=streams.device
+    )
     for number in set(numbers):
         rows = [row for row, f in enumerate(numbers) if f == number]
-        masks[rows, :, :number] = streams.select(rows).uniform((count, number), torch.float32) < keep
+        masks[rows, :, :number] = (
+            streams.select(rows).uniform((count, number), torch.float32) < keep
+        )
     return masks
 
 
@@ -108,7 +121,8 @@ def mask_sensitivity(weights: Tensor, masks: Tensor, estimator: Estimator = "cen
         values = values - values.mean(1, keepdim=True)
     out = torch.empty((len(weights), masks.shape[-1]), dtype=torch.float64, device=weights.device)
     shared = masks.to(torch.float64) if masks.ndim == 2 else None
-    for row in range(len(weights)):  # one product each, so that no bit depends on the other problems
+    # one product each, so that no bit depends on the other problems
+    for row in range(len(weights)):
         out[row] = values[row] @ (masks[row].to(torch.float64) if shared is None else shared)
     return out
 
@@ -199,15 +213,24 @@ def measure_consistency(
     check(estimator in _ESTIMATORS, "estimator", "'centred' or 'paper'", repr(estimator))
     check_integer(permutations, "permutations", 0)
     check_integer(resamples, "resamples", 0)
-    check(weights.ndim == 3 and len(weights) == 2, "weights", "shape (2, R, K)", tuple(weights.shape))
+    check(
+        weights.ndim == 3 and len(weights) == 2, "weights", "shape (2, R, K)", tuple(weights.shape)
+    )
     _check_masks(weights[0], masks)
     valid = weights.isfinite().all(0)
-    sizes = [masks.shape[-1]] * len(valid) if features is None else [int(f) for f in features.tolist()]
+    sizes = (
+        [masks.shape[-1]] * len(valid) if features is None else [int(f) for f in features.tolist()]
+    )
     fits = len(sizes) == len(valid) and all(1 <= size <= masks.shape[-1] for size in sizes)
     check(fits, "features", f"{len(valid)} numbers from 1 to {masks.shape[-1]}", sizes)
     if streams is None:
         streams = Streams.for_rows(torch.cat([*weights], dim=1).cpu(), 0)
-    check(len(streams) == len(valid), "streams", f"one for each of {len(valid)} problems", len(streams))
+    check(
+        len(streams) == len(valid),
+        "streams",
+        f"one for each of {len(valid)} problems",
+        len(streams),
+    )
     with torch.no_grad():
         run = _Run(weights, masks, valid, sizes, estimator)
         run.compute(permutations, resamples, streams)
@@ -217,20 +240,35 @@ def measure_consistency(
 class _Run:
     """All problems, each computed alone."""
 
-    def __init__(self, weights: Tensor, masks: Tensor, valid: Tensor, sizes: list[int], estimator: Estimator) -> None:
-        self.weights, self.masks, self.valid, self.sizes, self.estimator = weights, masks, valid, sizes, estimator
+    def __init__(
+        self, weights: Tensor, masks: Tensor, valid: Tensor, sizes: list[int], estimator: Estimator
+    ) -> None:
+        self.weights, self.masks, self.valid, self.sizes, self.estimator = (
+            weights,
+            masks,
+            valid,
+            sizes,
+            estimator,
+        )
         self.device = weights.device
         self.used = valid.sum(1)
         # one answer for all problems: whether it has all masks, and then all features can be told apart
         kept, columns = masks.sum(-2), torch.arange(masks.shape[-1], device=self.device)
-        is_settled = ((kept > 0) & (kept < masks.shape[-2])) | (columns >= send(sizes, self.device)[:, None])
+        is_settled = ((kept > 0) & (kept < masks.shape[-2])) | (
+            columns >= send(sizes, self.device)[:, None]
+        )
         whole = valid.all(1)
         self.whole, self.identifiable = torch.stack([whole, whole & is_settled.all(1)]).tolist()
-        self.rho, self.top1, self.top3, self.p_value = (self._full(value) for value in (0.0, math.nan, math.nan, 1.0))
+        self.rho, self.top1, self.top3, self.p_value = (
+            self._full(value) for value in (0.0, math.nan, math.nan, 1.0)
+        )
         self.rho_paper = self._full(0.0)
         self.degenerate = torch.ones(len(valid), dtype=torch.bool, device=self.device)
         self.interval, self.band = self._full(math.nan, 2), self._full(math.nan, 2)
-        self.sensitivity = (self._full(math.nan, masks.shape[-1]), self._full(math.nan, masks.shape[-1]))
+        self.sensitivity = (
+            self._full(math.nan, masks.shape[-1]),
+            self._full(math.nan, masks.shape[-1]),
+        )
 
     def _full(self, value: float, *shape: int) -> Tensor:
         return torch.full((len(self.valid), *shape), value, dtype=torch.float64, device=self.device)
@@ -268,9 +306,13 @@ class _Run:
                 chance = streams.select([row]).uniform((masks,), torch.float64)
                 shuffled = problem.reorder(send(order_rows(chance)[0], self.device))
                 if permuted:
-                    null[row] = permuted_rho(shuffled, send(draw_orders(permuted, masks), self.device), permuted)
+                    null[row] = permuted_rho(
+                        shuffled, send(draw_orders(permuted, masks), self.device), permuted
+                    )
                 if resampled:
-                    spread[row] = resampled_rho(shuffled, send(draw_counts(resampled, masks), self.device), resampled)
+                    spread[row] = resampled_rho(
+                        shuffled, send(draw_counts(resampled, masks), self.device), resampled
+                    )
         self._judge(null, spread)
 
     def _judge(self, null: Tensor, spread: Tensor) -> None:
@@ -280,10 +322,14 @@ class _Run:
             self.p_value[rows] = math.nan
         else:
             reached = (null >= self.rho[:, None]).sum(1)
-            self.p_value = torch.where(rows, (1 + reached.to(torch.float64)) / (1 + null.shape[1]), self.p_value)
+            self.p_value = torch.where(
+                rows, (1 + reached.to(torch.float64)) / (1 + null.shape[1]), self.p_value
+            )
             self.band = torch.where(rows[:, None], quantiles(null), self.band)
         if spread.shape[1]:
-            self.interval = torch.where(rows[:, None], population_interval(self.rho, spread), self.interval)
+            self.interval = torch.where(
+                rows[:, None], population_interval(self.rho, spread), self.interval
+            )
 
     def result(self) -> Consistency:
         return Consistency(
@@ -331,4 +377,9 @@ def _check_masks(weights: Tensor, masks: Tensor) -> None:
     check(weights.ndim == 2, "weights", "shape (R, K)", tuple(weights.shape))
     fits = masks.ndim in (2, 3) and masks.shape[-2] == weights.shape[1]
     fits = fits and (masks.ndim == 2 or len(masks) == len(weights))
-    check(fits, "masks", f"shape (K, m) or (R, K, m) for weights {tuple(weights.shape)}", tuple(masks.shape))
+    check(
+        fits,
+        "masks",
+        f"shape (K, m) or (R, K, m) for weights {tuple(weights.shape)}",
+        tuple(masks.shape),
+    )

@@ -22,11 +22,15 @@ from standfast.tensors import count_at_once, holds_everywhere, is_on_host, send
 
 Estimator = Literal["centred", "paper"]
 
-CHUNK_ELEMENTS = 1 << 17  # numbers transformed at a time, and sensitivities ranked: as many as fit into a cache
-_GRID = 2.0**-44  # sensitivities that differ by less than this share of the summed weights are a tie, up to rounding
+# numbers transformed at a time, and sensitivities ranked: as many as fit into a cache
+CHUNK_ELEMENTS = 1 << 17
+# sensitivities that differ by less than this share of the summed weights are a tie, up to rounding
+_GRID = 2.0**-44
 _RELIABLE = 0.02  # below this reliability the order of the features is unknown
 _LEVELS = (0.025, 0.975)
-_SHORTEST = 50  # masks in a lane: a resample of n masks has `1 - 1 / n` of the variance of one of all masks
+_SHORTEST = (
+    50  # masks in a lane: a resample of n masks has `1 - 1 / n` of the variance of one of all masks
+)
 _CANDIDATES = 16  # draws of resamples of which one is taken
 
 
@@ -62,7 +66,9 @@ class WeightedMasks:
 
     def reorder(self, order: Tensor) -> WeightedMasks:
         """The same masks and their weights in another order."""
-        masks, p, e = (x.index_select(0, order) for x in (self.masks, self.prediction, self.explanation))
+        masks, p, e = (
+            x.index_select(0, order) for x in (self.masks, self.prediction, self.explanation)
+        )
         return WeightedMasks(masks, p, e, self.grid, self.centred)
 
     @cached_property
@@ -77,7 +83,9 @@ class WeightedMasks:
     def ranks(self) -> tuple[Tensor, Tensor]:
         """Doubled centred ranks of both, `(1, m)` each."""
         prediction, explanation = self.sensitivities
-        return doubled_ranks(prediction[None], self.grid[0]), doubled_ranks(explanation[None], self.grid[1])
+        return doubled_ranks(prediction[None], self.grid[0]), doubled_ranks(
+            explanation[None], self.grid[1]
+        )
 
     @cached_property
     def average(self) -> Tensor:
@@ -87,7 +95,9 @@ class WeightedMasks:
     def split_columns(self, copies: int) -> Iterator[Tensor]:
         """The masks of some features at a time, less their average, `(c, K)`; `copies` of them fit into a cache."""
         size = max(1, count_at_once(CHUNK_ELEMENTS, self.masks) // (copies * len(self.masks)))
-        for masks, average in zip(torch.split(self.masks, size, 1), torch.split(self.average, size), strict=True):
+        for masks, average in zip(
+            torch.split(self.masks, size, 1), torch.split(self.average, size), strict=True
+        ):
             yield masks.T.contiguous().sub_(average[:, None])
 
 
@@ -108,7 +118,10 @@ def doubled_ranks(values: Tensor, grid: float | Tensor) -> Tensor:
     if holds_everywhere(differs):  # mostly so, and then most of the work is saved
         ranks = (2 * position - (count - 1)).to(torch.float64).expand_as(order)
         return torch.empty_like(ordered).scatter_(1, order, ranks)
-    starts, ends = torch.ones_like(ordered, dtype=torch.bool), torch.ones_like(ordered, dtype=torch.bool)
+    starts, ends = (
+        torch.ones_like(ordered, dtype=torch.bool),
+        torch.ones_like(ordered, dtype=torch.bool),
+    )
     starts[:, 1:], ends[:, :-1] = differs, differs
     first = torch.where(starts, position, 0).cummax(1).values
     last = torch.where(ends, position, count).flip(1).cummin(1).values.flip(1)
@@ -156,7 +169,9 @@ def draw_orders(count: int, masks: int) -> Tensor:
     """Random orders of the masks, int64 `(b, K)`, that have `count` rotations or more; always the same ones."""
     generator = torch.Generator().manual_seed(0x5E2C)
     length = masks // count_lanes(count, masks)
-    return torch.stack([torch.randperm(masks, generator=generator) for _ in range(-(-count // length))])
+    return torch.stack(
+        [torch.randperm(masks, generator=generator) for _ in range(-(-count // length))]
+    )
 
 
 @lru_cache(maxsize=4)
@@ -173,7 +188,9 @@ def draw_counts(count: int, masks: int) -> Tensor:
     generator = torch.Generator().manual_seed(0xB005)
     lanes = count_lanes(count, masks)
     length = masks // lanes
-    drawn = torch.randint(length, (_CANDIDATES, -(-count // length), lanes, length), generator=generator)
+    drawn = torch.randint(
+        length, (_CANDIDATES, -(-count // length), lanes, length), generator=generator
+    )
     counts = torch.zeros(drawn.shape, dtype=torch.float64)
     counts.scatter_add_(3, drawn, torch.ones_like(counts))
     variance = (counts - 1).square().mean((1, 2, 3))
@@ -195,7 +212,9 @@ def sum_rotated(columns: Tensor, turned: Tensor, lanes: int) -> Tensor:
     """
     length = columns.shape[1] // lanes
     used = lanes * length
-    ours, theirs = (torch.fft.rfft(x[:, :used].reshape(-1, lanes, length)) for x in (columns, turned))
+    ours, theirs = (
+        torch.fft.rfft(x[:, :used].reshape(-1, lanes, length)) for x in (columns, turned)
+    )
     sums: Tensor = torch.fft.irfft((ours * theirs.conj().resolve_conj()[:, None]).sum(2), n=length)
     if used < columns.shape[1]:
         sums += (turned[:, used:] @ columns[:, used:].T)[:, :, None]
@@ -206,9 +225,13 @@ def permuted_rho(problem: WeightedMasks, orders: Tensor, count: int) -> Tensor:
     """Rho `(count,)` with the explanation weights assigned to the masks in rotations of the orders `(b, K)`."""
     lanes, correlations = count_lanes(count, len(problem.masks)), []
     shift = problem.explanation.sum() * problem.average
-    for part in torch.split(orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())):
+    for part in torch.split(
+        orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())
+    ):
         turned = problem.explanation[part]
-        sums = torch.cat([sum_rotated(columns, turned, lanes) for columns in problem.split_columns(1)], 2)
+        sums = torch.cat(
+            [sum_rotated(columns, turned, lanes) for columns in problem.split_columns(1)], 2
+        )
         ranks = doubled_ranks(sums.flatten(0, 1)[:count] + shift, problem.grid[1])
         correlations.append(rank_correlation(problem.ranks[0], ranks))
     return torch.cat(correlations)[:count]
@@ -222,13 +245,22 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
         the same for the explanation.
     """
     masks, results = len(problem.masks), []
-    lanes, weights = count_lanes(count, masks), torch.stack((problem.prediction, problem.explanation))
-    for part in torch.split(counts, max(1, count_at_once(CHUNK_ELEMENTS, counts) // problem.masks.numel())):
+    lanes, weights = (
+        count_lanes(count, masks),
+        torch.stack((problem.prediction, problem.explanation)),
+    )
+    for part in torch.split(
+        counts, max(1, count_at_once(CHUNK_ELEMENTS, counts) // problem.masks.numel())
+    ):
         parts = []
         for columns in problem.split_columns(3):
             weighted = torch.stack((columns, columns, columns))
             weighted[1:] *= weights[:, None]
-            parts.append(sum_rotated(weighted.flatten(0, 1), part, lanes).reshape(len(part), -1, 3, len(columns)))
+            parts.append(
+                sum_rotated(weighted.flatten(0, 1), part, lanes).reshape(
+                    len(part), -1, 3, len(columns)
+                )
+            )
         kept, *sums = torch.cat(parts, 3).flatten(0, 1)[:count].unbind(1)
         # centring takes the average of the resample's masks away; the published sum keeps that of all masks
         rest = kept / -masks if problem.centred else problem.average
@@ -238,7 +270,8 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
             for sums_of_part, total, grid in zip(sums, totals, problem.grid, strict=True)
         ]
         agreement = [
-            rank_correlation(of_part, of_whole) for of_part, of_whole in zip(ranks, problem.ranks, strict=True)
+            rank_correlation(of_part, of_whole)
+            for of_part, of_whole in zip(ranks, problem.ranks, strict=True)
         ]
         results.append(torch.stack([rank_correlation(*ranks), *agreement], dim=1))
     return torch.cat(results)[:count]
@@ -269,7 +302,10 @@ def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
     corrected = torch.cat([rho[:, None] - half, rho[:, None] + half], dim=1) / shrinkage
     unknown = send([-1.0, 1.0], ends.device, ends.dtype)
     corrected = torch.where((reliability.amin(1) < _RELIABLE)[:, None], unknown, corrected)
-    low, high = torch.minimum(ends[:, 0], corrected[:, 0]), torch.maximum(ends[:, 1], corrected[:, 1])
+    low, high = (
+        torch.minimum(ends[:, 0], corrected[:, 0]),
+        torch.maximum(ends[:, 1], corrected[:, 1]),
+    )
     return torch.stack([torch.minimum(low, rho), torch.maximum(high, rho)], dim=1).clamp(-1.0, 1.0)
 
 

@@ -127,7 +127,9 @@ class RareEventEstimate:
         width of the 95% interval divided by 3.92 (a normal interval of this width has that error), if that is larger.
         """
         width = self.interval().diff(dim=1)[:, 0] / (2 * ndtri(0.975))
-        return torch.where(self.resolved | self.censored, self.own_error, torch.maximum(self.own_error, width))
+        return torch.where(
+            self.resolved | self.censored, self.own_error, torch.maximum(self.own_error, width)
+        )
 
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.
@@ -140,7 +142,10 @@ class RareEventEstimate:
         low, high = compute_log_interval(self.log_probability, self.own_error, self.degrees, level)
         bounds_of_runs = [run.bound(level) for run in self.levels] or [0.0] * len(low)
         bounds = send(bounds_of_runs, low.device, torch.float64)
-        low, high = torch.where(self.censored, -torch.inf, low), torch.where(self.censored, bounds, high)
+        low, high = (
+            torch.where(self.censored, -torch.inf, low),
+            torch.where(self.censored, bounds, high),
+        )
         high = torch.where(self.resolved, high, torch.maximum(high, bounds))
         ends_of_all = torch.stack([low, high.clamp(max=0.0)], dim=1)
         for row, runs in enumerate(self.runs):
@@ -152,7 +157,11 @@ class RareEventEstimate:
         if back is not None:
             include = (~self.resolved & ~back[:, 0].isnan())[:, None]
             wider = torch.stack(
-                [torch.minimum(ends_of_all[:, 0], back[:, 0]), torch.maximum(ends_of_all[:, 1], back[:, 1])], dim=1
+                [
+                    torch.minimum(ends_of_all[:, 0], back[:, 0]),
+                    torch.maximum(ends_of_all[:, 1], back[:, 1]),
+                ],
+                dim=1,
             )
             ends_of_all = torch.where(include, wider, ends_of_all)
         plain = (self.samples > 0).nonzero()[:, 0]
@@ -170,7 +179,9 @@ class RareEventEstimate:
         if self.from_event is None or self.from_event_error is None:
             return None
         width = ndtri(0.5 + level / 2) * self.from_event_error
-        return torch.stack([self.from_event - width, (self.from_event + width).clamp(max=0.0)], dim=1)
+        return torch.stack(
+            [self.from_event - width, (self.from_event + width).clamp(max=0.0)], dim=1
+        )
 
     def contradicts(self, level: float) -> Tensor:
         """Whether the intervals of both directions have no common point, bool `(P,)`."""
@@ -180,7 +191,9 @@ class RareEventEstimate:
         return (back[:, 0] > forward[:, 1]) | (back[:, 1] < forward[:, 0])
 
 
-def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, level: float) -> tuple[Tensor, Tensor]:
+def compute_log_interval(
+    logarithm: Tensor, error: Tensor, degrees: Tensor, level: float
+) -> tuple[Tensor, Tensor]:
     """The ends of Student's interval for ln P, from the logarithm of an estimate of P that is unbiased; all `(P,)`.
 
     Such a logarithm is too small by half its variance, on average (that is exact if it has a normal distribution). So
@@ -201,6 +214,8 @@ def as_columns(values: Tensor, rows: int) -> Tensor:
     """A score's return value as float64 `(rows, stages)`, with NaN as minus infinity, which is never the event."""
     if not isinstance(values, Tensor) or values.shape[:1] != (rows,) or values.ndim not in (1, 2):
         got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        raise ArgumentError("score", f"a function that returns shape ({rows},) or ({rows}, stages)", got)
+        raise ArgumentError(
+            "score", f"a function that returns shape ({rows},) or ({rows}, stages)", got
+        )
     columns = values.detach().reshape(rows, -1).to(torch.float64)
     return torch.where(columns.isnan(), -torch.inf, columns)

@@ -27,7 +27,8 @@ class History:
     threshold: list[float] = field(default_factory=list)
     log_probability: list[float] = field(default_factory=list)
     acceptance: list[float] = field(default_factory=list)
-    memory: list[float] = field(default_factory=list)  # ln of the correlation of positions before and after the moves
+    # ln of the correlation of positions before and after the moves
+    memory: list[float] = field(default_factory=list)
     survivors: list[Tensor] = field(default_factory=list)  # bool (N,): at or above each level
     parents: list[Tensor] = field(default_factory=list)  # int (N,): after each level but the last
 
@@ -126,7 +127,9 @@ class History:
             total, squared = done + variance, done_squared + variance**2 * concentration
             if total >= largest:
                 largest = total
-                degrees = max(1.0, _DEGREES_OF_FAMILY * total**2 / squared) if squared > 0 else math.inf
+                degrees = (
+                    max(1.0, _DEGREES_OF_FAMILY * total**2 / squared) if squared > 0 else math.inf
+                )
             out.append((largest, degrees))
             if level < len(self.parents):
                 block += reduce_shared_parents(int(above.sum()), len(self.parents[level]))

@@ -81,7 +81,9 @@ class Moves:
         """Count the steps `(P, n, *shape)` that were accepted, `(P, n)`; `step` is overwritten."""
         self.tried += accept.shape[1]
         self.accepted += accept.sum(1)
-        self.square += step.square_().mul_(broadcast_rows(accept, step)).sum(1).to(self.square.dtype)
+        self.square += (
+            step.square_().mul_(broadcast_rows(accept, step)).sum(1).to(self.square.dtype)
+        )
 
     def end_move(self) -> Tensor:
         """Adapt the size to the share of accepted steps, and return this share, `(P,)`."""
@@ -135,7 +137,10 @@ class GaussianMoves(Moves):
     def begin_move(self) -> None:
         """Start a move of all particles, which `propose` and `record` may take chunk by chunk."""
         super().begin_move()
-        self.tried_in_part, self.accepted_in_part = torch.zeros_like(self.share), torch.zeros_like(self.share)
+        self.tried_in_part, self.accepted_in_part = (
+            torch.zeros_like(self.share),
+            torch.zeros_like(self.share),
+        )
 
     def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
         """Proposed states; steps and their reverse are equally probable."""
@@ -252,7 +257,9 @@ def draw_blocks(
         part = part * divided + (offsets[..., axis] * divided).long().clamp(max=divided - 1)
     share_of_block = share.gather(1, part)[..., None]
     # a power of 1/3 would have other last bits in another batch
-    own_side = share_of_block ** (1 / axes) if axes <= 2 else torch.exp(torch.log(share_of_block) / axes)
+    own_side = (
+        share_of_block ** (1 / axes) if axes <= 2 else torch.exp(torch.log(share_of_block) / axes)
+    )
     inside = torch.ones((), dtype=torch.bool, device=share.device)
     for axis, length in enumerate(grid):
         rounding, offset = numbers[..., 1 + axis, None], offsets[..., axis, None]
@@ -260,5 +267,7 @@ def draw_blocks(
         first = (offset * (length + side - 1)).floor() - (side - 1)
         positions = torch.arange(length, device=share.device)
         within = (positions >= first) & (positions < first + side)
-        inside = inside & within.reshape(*within.shape[:2], *(length if other == axis else 1 for other in range(axes)))
+        inside = inside & within.reshape(
+            *within.shape[:2], *(length if other == axis else 1 for other in range(axes))
+        )
     return inside, part

@@ -117,7 +117,9 @@ def _estimate(hits: Tensor, samples: int, extreme: Tensor) -> RareEventEstimate:
     none = hits == 0
     largest = [proportion_interval(count, samples, 0.95)[1] for count in hits.tolist()]
     return RareEventEstimate(
-        log_probability=torch.where(none, send(largest, hits.device, torch.float64).log(), share.log()),
+        log_probability=torch.where(
+            none, send(largest, hits.device, torch.float64).log(), share.log()
+        ),
         own_error=torch.where(none, torch.nan, ((1 - share) / (share * samples)).sqrt()),
         censored=none,
         resolved=torch.ones_like(none),

@@ -46,7 +46,10 @@ def run_until(
         if not problems_of_size:
             break
         for size, problems in problems_of_size.items():
-            budgets = [budget - sum(int(run.model_evaluations) for run in runs[problem]) for problem in problems]
+            budgets = [
+                budget - sum(int(run.model_evaluations) for run in runs[problem])
+                for problem in problems
+            ]
             estimates = simulate(problems, size, budgets, number)
             for row, problem in enumerate(problems):
                 runs[problem].append(select(estimates, row))
@@ -54,7 +57,9 @@ def run_until(
     return concatenate([pool(*runs_and_sizes) for runs_and_sizes in zip(runs, sizes, strict=True)])
 
 
-def _plan_next(runs: Sequence[RareEventEstimate], sizes: Sequence[int], error: float, budget: float) -> int | None:
+def _plan_next(
+    runs: Sequence[RareEventEstimate], sizes: Sequence[int], error: float, budget: float
+) -> int | None:
     """How many particles the next run of a problem has; None where it is done, or another run would cost too much."""
     pooled, size = pool(runs, sizes), sizes[-1]
     is_resolved = bool(pooled.resolved)
@@ -127,14 +132,20 @@ def _pool_errors(reached: Sequence[RareEventEstimate], count: int) -> tuple[Tens
     return (total - math.log(count))[None], variance.sqrt()[None], freedom[None]
 
 
-def _pool_from_event(runs: Sequence[RareEventEstimate]) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def _pool_from_event(
+    runs: Sequence[RareEventEstimate],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The logarithm of the mean of P from the event, over the runs that have it, its standard error, and whether all
     of these runs started at witnesses."""
     names = ("from_event", "from_event_error", "from_witnesses")
-    with_way_back = [run for run in runs if run.from_event is not None and not bool(run.from_event.isnan())]
+    with_way_back = [
+        run for run in runs if run.from_event is not None and not bool(run.from_event.isnan())
+    ]
     if not with_way_back:
         return runs[-1].from_event, runs[-1].from_event_error, runs[-1].from_witnesses
-    values, errors, at_witnesses = (torch.cat([getattr(run, name) for run in with_way_back]) for name in names)
+    values, errors, at_witnesses = (
+        torch.cat([getattr(run, name) for run in with_way_back]) for name in names
+    )
     total = torch.logsumexp(values, 0, keepdim=True)
     error = ((values - total).exp() * errors).square().sum(0, keepdim=True).sqrt()
     return total - math.log(len(with_way_back)), error, at_witnesses.all(0, keepdim=True)
@@ -153,7 +164,9 @@ def select(estimate: RareEventEstimate, row: int) -> RareEventEstimate:
 def move(estimate: RareEventEstimate, device: torch.device) -> RareEventEstimate:
     """The same estimate on another device, of which a loop over problems may read without a wait."""
     values = {field.name: getattr(estimate, field.name) for field in fields(estimate)}
-    tensors: dict[str, Any] = {name: send(value, device) for name, value in values.items() if isinstance(value, Tensor)}
+    tensors: dict[str, Any] = {
+        name: send(value, device) for name, value in values.items() if isinstance(value, Tensor)
+    }
     return replace(estimate, **tensors)
 
 
@@ -167,7 +180,9 @@ def concatenate(parts: Sequence[RareEventEstimate]) -> RareEventEstimate:
         if isinstance(values[0], Tensor):
             joined[field.name] = torch.cat(values)
         elif field.name == "runs":  # empty where a problem had one run
-            joined[field.name] = tuple(runs for part in parts for runs in part.runs or ((),) * len(part.censored))
+            joined[field.name] = tuple(
+                runs for part in parts for runs in part.runs or ((),) * len(part.censored)
+            )
         elif isinstance(values[0], tuple) and field.name != "looks":
             joined[field.name] = sum(values, ())
         else:

@@ -32,11 +32,19 @@ class Population:
     kernel: Moves
 
     def __init__(
-        self, score: Score, prior: Region, problems: Tensor, streams: Streams, proposal: Proposal, indexed: bool
+        self,
+        score: Score,
+        prior: Region,
+        problems: Tensor,
+        streams: Streams,
+        proposal: Proposal,
+        indexed: bool,
     ) -> None:
         self.score, self.indexed, self.proposal = score, indexed, proposal
         self.prior, self.problems, self.streams = prior, problems, streams
-        self.state = torch.empty((len(problems), 0, *prior.shape), dtype=prior.dtype, device=prior.device)
+        self.state = torch.empty(
+            (len(problems), 0, *prior.shape), dtype=prior.dtype, device=prior.device
+        )
         self.scores = torch.empty((len(problems), 0, 1), dtype=torch.float64, device=prior.device)
         self.weight: Tensor | None = None
 
@@ -54,17 +62,22 @@ class Population:
         Args:
             scores: theirs, `(P, count, S)`, where they are known.
         """
-        state = torch.empty((len(self), count, *self.prior.shape), dtype=self.prior.dtype, device=self.prior.device)
+        state = torch.empty(
+            (len(self), count, *self.prior.shape), dtype=self.prior.dtype, device=self.prior.device
+        )
         for part in self._chunks(count):
             drawn = self.prior.sample_gaussian(part.stop - part.start, self.streams)
-            state[:, part] = self.prior.from_gaussian(drawn) if self.proposal == "random_walk" else drawn
+            state[:, part] = (
+                self.prior.from_gaussian(drawn) if self.proposal == "random_walk" else drawn
+            )
         self._add(state, scores)
         self._make_kernel(self.state)
 
     def place(self, state: Tensor) -> None:
         """Start with these particles, `(P, n, *shape)`."""
         self._add(state, None)
-        walk = self.proposal == "random_walk"  # its steps are as wide as the prior, and these particles may not be
+        # its steps are as wide as the prior, and these particles may not be
+        walk = self.proposal == "random_walk"
         drawn = self.streams.normal((256, *self.prior.shape), self.prior.dtype) if walk else state
         self._make_kernel(self.prior.from_gaussian(drawn) if walk else state)
 
@@ -76,11 +89,20 @@ class Population:
             weights.append(self._log_target(points))
             if known is None:
                 parts_of_scores.append(self.evaluate(points))
-        weight = None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
+        weight = (
+            None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
+        )
         scores = torch.cat(parts_of_scores, dim=1)
         if self.count:
-            state, scores = torch.cat([self.state, state], dim=1), torch.cat([self.scores, scores], dim=1)
-            weight = None if weight is None or self.weight is None else torch.cat([self.weight, weight], dim=1)
+            state, scores = (
+                torch.cat([self.state, state], dim=1),
+                torch.cat([self.scores, scores], dim=1),
+            )
+            weight = (
+                None
+                if weight is None or self.weight is None
+                else torch.cat([self.weight, weight], dim=1)
+            )
         self.state, self.scores, self.weight = state, scores, weight
 
     def _make_kernel(self, drawn: Tensor) -> None:
@@ -95,7 +117,11 @@ class Population:
     def select_points(self, rows: Tensor, particles: Tensor) -> Tensor:
         """The inputs `(k, *shape)` of k particles of the problems with these numbers, `(k,)` each."""
         state = self.state[rows, particles][:, None]
-        return (state if self.proposal == "random_walk" else self.prior.select(rows).from_gaussian(state))[:, 0]
+        return (
+            state
+            if self.proposal == "random_walk"
+            else self.prior.select(rows).from_gaussian(state)
+        )[:, 0]
 
     def keep(self, rows: list[int]) -> None:
         """Keep these problems only."""
@@ -103,7 +129,11 @@ class Population:
             return
         self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
         index = send(rows, self.problems.device, torch.int64)
-        self.problems, self.state, self.scores = self.problems[index], self.state[index], self.scores[index]
+        self.problems, self.state, self.scores = (
+            self.problems[index],
+            self.state[index],
+            self.scores[index],
+        )
         if self.weight is not None:
             self.weight = self.weight[index]
         self.kernel.select(index)
@@ -166,18 +196,25 @@ class Population:
 
     def _log_target(self, points: Tensor) -> Tensor | None:
         """Log density of the target relative to the distribution that the proposal preserves."""
-        return self.prior.log_density(points) if self.proposal == "random_walk" else self.prior.log_weight(points)
+        return (
+            self.prior.log_density(points)
+            if self.proposal == "random_walk"
+            else self.prior.log_weight(points)
+        )
 
     def _chunks(self, count: int) -> list[slice]:
         """The particles, in parts whose size depends on the features only: a problem's bits depend on it."""
-        size = max(1, count_at_once(CHUNK_ELEMENTS, self.prior.device) // math.prod(self.prior.shape))
+        size = max(
+            1, count_at_once(CHUNK_ELEMENTS, self.prior.device) // math.prod(self.prior.shape)
+        )
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def order_keys(scores: Tensor) -> tuple[Tensor, Tensor]:
     """What particles are ordered by: how many stages each has passed, and its value in the next one; `(P, n)` each."""
     passed = (scores >= 0).to(torch.int64).cumprod(-1).sum(-1)
-    padded = torch.cat([scores, scores[..., -1:]], dim=-1)  # after the last stage the last column decides
+    # after the last stage the last column decides
+    padded = torch.cat([scores, scores[..., -1:]], dim=-1)
     return passed, padded.gather(-1, passed[..., None])[..., 0]
 
 

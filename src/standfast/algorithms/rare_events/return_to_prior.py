@@ -68,7 +68,9 @@ def estimate_from_event(
             # without a particle left above, half a particle is counted
             share = hits.clamp(min=0.5) / count
             influence += torch.where(hits > 0, inside.T / share - 1, 0.0).T
-            spread = torch.polygamma(1, hits + 0.5) - torch.polygamma(1, torch.full_like(hits, count + 1.0))
+            spread = torch.polygamma(1, hits + 0.5) - torch.polygamma(
+                1, torch.full_like(hits, count + 1.0)
+            )
             certain[active] += torch.where((hits == 0) | (hits == count), spread, 0.0)
             logarithm[active] += share.log()
             error[active] = (influence.square().mean(1) / count + certain[active]).sqrt()
@@ -98,8 +100,14 @@ def join_groups(estimates: Sequence[tuple[Tensor, Tensor]], alike: Tensor) -> tu
         return estimates[0]
     (value_a, error_a), (value_b, error_b) = estimates
     # torch's logaddexp and hypot have other last bits in other batches
-    mean = torch.maximum(value_a, value_b) + torch.log1p(torch.exp(-(value_a - value_b).abs())) - math.log(2)
-    parts = ((value_a - mean).exp() * error_a).square() + ((value_b - mean).exp() * error_b).square()
+    mean = (
+        torch.maximum(value_a, value_b)
+        + torch.log1p(torch.exp(-(value_a - value_b).abs()))
+        - math.log(2)
+    )
+    parts = ((value_a - mean).exp() * error_a).square() + (
+        (value_b - mean).exp() * error_b
+    ).square()
     larger = value_b > value_a
     value = torch.where(alike, mean, torch.where(larger, value_b, value_a))
     error = torch.where(alike, parts.sqrt() / 2, torch.where(larger, error_b, error_a))

@@ -57,7 +57,15 @@ from torch import Tensor
 from standfast.algorithms.rare_events.estimate import RareEventEstimate, Score
 from standfast.algorithms.rare_events.genealogy import History
 from standfast.algorithms.rare_events.plain_sampling import Looks, draw_until_known, plan_looks
-from standfast.algorithms.rare_events.pooling import AGREEMENT, MOST_RUNS, concatenate, move, pool, run_until, select
+from standfast.algorithms.rare_events.pooling import (
+    AGREEMENT,
+    MOST_RUNS,
+    concatenate,
+    move,
+    pool,
+    run_until,
+    select,
+)
 from standfast.algorithms.rare_events.population import (
     CHUNK_ELEMENTS,
     Population,
@@ -75,7 +83,8 @@ from standfast.tensors import draw_seed, send
 #: where estimates are while problems are looked at one by one
 HOST = torch.device("cpu")
 
-_STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
+# numbers in the particles of one group of problems: a quarter of a gigabyte
+_STATE_ELEMENTS = 1 << 26
 _MOST_LEVELS = 1000
 _NEARLY_ALL = 0.9
 # from the event back to the prior few particles go, with many moves: there slow particles make a bias, not a variance
@@ -83,7 +92,9 @@ _FEWEST_RETURNING = 30
 _RETURNING_SHARE = 1 / 16
 _RETURNING_MOVES = 8  # times `moves` in each level
 _STEPS_IN_EVENT = 50  # before the first level
-_FIRST_IF_REPEATED = 32_000  # particles in the first population, at least, where runs are repeated for an error
+_FIRST_IF_REPEATED = (
+    32_000  # particles in the first population, at least, where runs are repeated for an error
+)
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
 _MOST = 10**8  # more particles fit into no memory
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
@@ -95,7 +106,9 @@ _HINT = 1.7  # the same for a short run
 _LARGER = 4  # the first population of a full run over that of a short one
 _ENOUGH = 4  # a short run has at least that many times `particles` draws
 _SHORT_SHARE = 0.8
-_FEWEST_LEVELS = 6  # after so many levels independent particles may have the error that is wanted, at least
+_FEWEST_LEVELS = (
+    6  # after so many levels independent particles may have the error that is wanted, at least
+)
 _EXPECTED = 0.5  # a short run stops at levels above which so many of its draws were expected
 _MORE = 1 << 60  # what changes the seed of the draws that a full run adds
 
@@ -216,7 +229,9 @@ def plan_few(options: SubsetSimulation, largest: int) -> int:
     """
     few = largest // _LARGER
     is_enough = few >= _ENOUGH * options.particles
-    short_run_helps = options.error is not None and options.particles * options.error**2 >= _FEWEST_LEVELS
+    short_run_helps = (
+        options.error is not None and options.particles * options.error**2 >= _FEWEST_LEVELS
+    )
     return few if short_run_helps and is_enough else largest
 
 
@@ -272,7 +287,13 @@ class _Problems:
     """The problems of one call, which run in groups that fit into memory."""
 
     def __init__(
-        self, score: Score, prior: Region, options: SubsetSimulation, witnesses: Tensor | None, seed: int, indexed: bool
+        self,
+        score: Score,
+        prior: Region,
+        options: SubsetSimulation,
+        witnesses: Tensor | None,
+        seed: int,
+        indexed: bool,
     ) -> None:
         self.score, self.prior, self.options, self.indexed = score, prior, options, indexed
         self.witnesses, self.seed, self.features = witnesses, seed, math.prod(prior.shape)
@@ -313,17 +334,31 @@ class _Problems:
             open_problems += part
         return estimates, open_problems
 
-    def _run_longer(self, problems: Sequence[_Open], looks: Looks, largest: int, error: float) -> None:
+    def _run_longer(
+        self, problems: Sequence[_Open], looks: Looks, largest: int, error: float
+    ) -> None:
         """A lean run after a short one that shows no hidden mode, and a wide run where one of both shows it."""
         options = self.options
         unfinished = [problem for problem in problems if not bool(problem.latest.reaches(error))]
         hinting, quiet = _split_by_excess(unfinished, _HINT)
         for part in self._split(quiet, largest):
-            self._descend(part, self._draw_again(part, looks, largest), plan_lean(options, largest), options, True)
+            self._descend(
+                part,
+                self._draw_again(part, looks, largest),
+                plan_lean(options, largest),
+                options,
+                True,
+            )
         hiding, _ = _split_by_excess(quiet, _HIDDEN)
-        unresolved = [problem for problem in quiet if problem.excess > _HIDDEN or not bool(problem.latest.resolved)]
+        unresolved = [
+            problem
+            for problem in quiet
+            if problem.excess > _HIDDEN or not bool(problem.latest.resolved)
+        ]
         for part in (*self._split(hinting, largest), *self._split(unresolved, largest)):
-            self._descend(part, self._draw_again(part, looks, largest), plan_wide(options, largest), options)
+            self._descend(
+                part, self._draw_again(part, looks, largest), plan_wide(options, largest), options
+            )
         # a wide run without the sign has lost what the run before had seen
         _, lost = _split_by_excess([*hinting, *hiding], _HIDDEN)
         self._repeat_lost(lost)
@@ -335,12 +370,15 @@ class _Problems:
         size = self.options.particles
         numbers = [problem.number for problem in lost]
         budgets = [problem.limit - problem.spent for problem in lost]
-        again = move(self.simulate(numbers, size, budgets, MOST_RUNS), HOST)  # no other run has this number
+        # no other run has this number
+        again = move(self.simulate(numbers, size, budgets, MOST_RUNS), HOST)
         for row, problem in enumerate(lost):
             problem.estimate = pool([problem.latest, select(again, row)], [size, size])
             problem.spent = int(problem.estimate.model_evaluations)
 
-    def simulate(self, numbers: list[int], particles: int, budgets: list[float], run: int) -> RareEventEstimate:
+    def simulate(
+        self, numbers: list[int], particles: int, budgets: list[float], run: int
+    ) -> RareEventEstimate:
         """Wide runs of these problems, with populations of this size."""
         options = replace(self.options, particles=particles)
         estimates: list[RareEventEstimate] = []
@@ -382,7 +420,9 @@ class _Problems:
     ) -> None:
         """Run these problems from their first population; both ways where this was asked for."""
         budgets = [problem.limit for problem in part]
-        process = _Run(population, plan, options, budgets, [problem.spent for problem in part], lean)
+        process = _Run(
+            population, plan, options, budgets, [problem.spent for problem in part], lean
+        )
         estimates = process.result()
         if options.from_event:
 
@@ -390,7 +430,11 @@ class _Problems:
                 return self._gather([part[position].number for position in positions], seed)
 
             rows = [problem.number for problem in part]
-            witnesses = None if self.witnesses is None else self.witnesses[send(rows, self.witnesses.device)]
+            witnesses = (
+                None
+                if self.witnesses is None
+                else self.witnesses[send(rows, self.witnesses.device)]
+            )
             estimates = _return_to_prior(process, estimates, gather, ~(self.seed + run), witnesses)
         estimates = move(estimates, HOST)  # which is read problem by problem
         for row, problem in enumerate(part):
@@ -407,7 +451,9 @@ class _Problems:
         rows, options = torch.tensor(problems), self.options
         prior = self.prior.select(rows)
         numbers = send(rows, prior.device)
-        return Population(self.score, prior, numbers, prior.streams(seed), options.proposal, self.indexed)
+        return Population(
+            self.score, prior, numbers, prior.streams(seed), options.proposal, self.indexed
+        )
 
     def _split(self, items: Sequence[T], largest: int) -> list[Sequence[T]]:
         """Groups of problems whose largest populations fit into memory together."""
@@ -440,7 +486,10 @@ class _Open:
     def latest(self) -> RareEventEstimate:
         """The estimate of the last run that counts, with all that was spent."""
         assert self.estimate is not None
-        return replace(self.estimate, model_evaluations=torch.full_like(self.estimate.model_evaluations, self.spent))
+        return replace(
+            self.estimate,
+            model_evaluations=torch.full_like(self.estimate.model_evaluations, self.spent),
+        )
 
 
 def _split_by_excess(problems: Sequence[_Open], limit: float) -> tuple[list[_Open], list[_Open]]:
@@ -461,7 +510,13 @@ class _Run:
         spent: list[int],
         lean: bool = False,
     ) -> None:
-        self.population, self.plan, self.options, self.budgets, self.lean = population, plan, options, budgets, lean
+        self.population, self.plan, self.options, self.budgets, self.lean = (
+            population,
+            plan,
+            options,
+            budgets,
+            lean,
+        )
         self.level = 0
         total = len(population)
         self.active = list(range(total))  # their positions in the result
@@ -531,7 +586,8 @@ class _Run:
             level = _next_level(stages[row], values[row], last, keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[position] = self.stalled[position] = True
-                if not history.stage:  # no level was reached: P is below 1, and nothing else is known
+                # no level was reached: P is below 1, and nothing else is known
+                if not history.stage:
                     history.record(0, -math.inf, 0.0, torch.ones(count, dtype=torch.bool))
                 continue
             stage, value, log_ratio, above = level
@@ -585,7 +641,9 @@ class _Run:
         on_host = torch.cat(columns, dim=1).cpu()
         count = keys[0].shape[1]
         if self.moved is not None:
-            for position, (rate, kept) in zip(self.active, on_host[:, 2 * count :].tolist(), strict=True):
+            for position, (rate, kept) in zip(
+                self.active, on_host[:, 2 * count :].tolist(), strict=True
+            ):
                 self.histories[position].acceptance[-1] = rate
                 self.histories[position].memory[-1] = kept
         return on_host[:, :count].long(), on_host[:, count : 2 * count]
@@ -647,11 +705,15 @@ def _return_to_prior(
         if int(run.evaluations[position]) + costs[position] <= run.budgets[position]
     ]
     device = forward.log_probability.device
-    back, error = torch.full((2, len(forward.censored)), torch.nan, dtype=torch.float64, device=device)
+    back, error = torch.full(
+        (2, len(forward.censored)), torch.nan, dtype=torch.float64, device=device
+    )
     seen_from_outside = torch.zeros_like(forward.censored)
     if positions:
         count, moves, _ = plans[0]
-        groups, alike = _find_starts(run, positions, lambda: gather(positions, seed), witnesses, device)
+        groups, alike = _find_starts(
+            run, positions, lambda: gather(positions, seed), witnesses, device
+        )
         estimates = []
         for number, starts in enumerate(groups):
             population = gather(positions, seed ^ (number << 61))
@@ -664,7 +726,11 @@ def _return_to_prior(
             run.evaluations[position] += costs[position]
     spent = send(run.evaluations, device)
     both = replace(
-        forward, from_event=back, from_event_error=error, from_witnesses=seen_from_outside, model_evaluations=spent
+        forward,
+        from_event=back,
+        from_event_error=error,
+        from_witnesses=seen_from_outside,
+        model_evaluations=spent,
     )
     return replace(both, resolved=both.resolved & ~both.contradicts(AGREEMENT))
 
@@ -694,7 +760,9 @@ def _find_starts(
 def _place_at(population: Population, starts: Sequence[Tensor], size: int) -> None:
     """Give each problem so many particles, drawn from its starting points."""
     picks = population.streams.refill([len(points) for points in starts], size)
-    population.place(torch.stack([points[pick] for points, pick in zip(starts, picks, strict=True)]))
+    population.place(
+        torch.stack([points[pick] for points, pick in zip(starts, picks, strict=True)])
+    )
 
 
 def _list_levels(history: History) -> list[tuple[int, float]]:
@@ -712,7 +780,8 @@ def _next_level(
     stage, value = int(stages[nth]), float(values[nth])
     if stage < last:
         above = (stages > stage) | ((stages == stage) & (values >= value))
-        if bool(above.all()):  # all particles down to the lowest are tied: continue with those strictly above
+        # all particles down to the lowest are tied: continue with those strictly above
+        if bool(above.all()):
             above = (stages > stage) | ((stages == stage) & (values > value))
             if not bool(above.any()):
                 return None
@@ -726,5 +795,7 @@ def _next_level(
     kept = int(above.sum())
     ratio = math.log(kept / count)
     if kept == keep:
-        ratio = float(torch.digamma(torch.tensor(float(kept))) - torch.digamma(torch.tensor(count + 1.0)))
+        ratio = float(
+            torch.digamma(torch.tensor(float(kept))) - torch.digamma(torch.tensor(count + 1.0))
+        )
     return stage, value, ratio, above

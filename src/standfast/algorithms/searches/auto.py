@@ -62,6 +62,10 @@ class AutoSearch(Search):
             return block.search(run, streams)
         try:
             GradientSearch().ascend(run, streams, max(1, round(self.white * run.left)))
-        except (NoGradientsError, SecondDerivativeError):  # such as a frozen backbone, and a compiled model
+        except (
+            NoGradientsError,
+            SecondDerivativeError,
+        ):
+            # such as a frozen backbone, and a compiled model
             return block.search(run, streams)
         return block.refine(run, streams, self.start)

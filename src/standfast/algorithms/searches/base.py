@@ -87,7 +87,9 @@ class GradientObjective(Protocol):
     model that is nearer to the true one by this factor; below 1 for a smoother one.
     """
 
-    def __call__(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor: ...
+    def __call__(
+        self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,9 @@ class Incumbent:
 
     def select(self, rows: Tensor) -> Incumbent:
         """The points of some problems."""
-        return Incumbent(self.x[rows], Outcome(self.seen.value[rows], self.seen.violation[rows]), self.key[rows])
+        return Incumbent(
+            self.x[rows], Outcome(self.seen.value[rows], self.seen.violation[rows]), self.key[rows]
+        )
 
     def replace_rows(self, rows: Tensor, other: Incumbent) -> None:
         """Take the points of some problems from elsewhere."""
@@ -273,7 +277,10 @@ class SearchRun:
         part = copy.copy(self)
         part._objective = lambda x, problem: self._objective(x, rows[problem])
         part.region, part.kept = self.region.select(rows), self.kept.select(rows)
-        part._trace = [(spent, Outcome(outcome.value[rows], outcome.violation[rows])) for spent, outcome in self._trace]
+        part._trace = [
+            (spent, Outcome(outcome.value[rows], outcome.violation[rows]))
+            for spent, outcome in self._trace
+        ]
         return part
 
     def take_part(self, rows: Tensor, part: SearchRun) -> None:
@@ -284,7 +291,9 @@ class SearchRun:
         for spent, outcome in self._trace:
             latest = part._trace[bisect.bisect_right(times, spent) - 1][1]
             value = outcome.value.index_copy(0, rows, latest.value.to(outcome.value))
-            violation = outcome.violation.index_copy(0, rows, latest.violation.to(outcome.violation))
+            violation = outcome.violation.index_copy(
+                0, rows, latest.violation.to(outcome.violation)
+            )
             whole.append((spent, Outcome(value, violation)))
         self._trace = whole
 
@@ -301,7 +310,9 @@ class SearchRun:
     def find_ascent(self, x: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
         """The gradient objective's directions, like `x` `(P, n, *shape)`; `feasible` `(P, n)`. One evaluation each."""
         assert self._gradient is not None
-        directions = self._gradient(x.flatten(0, 1), _number_problems(x), feasible.flatten(), sharpness)
+        directions = self._gradient(
+            x.flatten(0, 1), _number_problems(x), feasible.flatten(), sharpness
+        )
         self.followed_gradients = True
         self.spent += x.shape[1]
         return directions.reshape(x.shape)

@@ -68,7 +68,9 @@ _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have a
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
 _ROUNDS = 64  # of small budgets, about
 _AHEAD = 8  # rounds for which random numbers are drawn at once
-_SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
+_SPREAD = (
+    3.0  # the shares of the blocks of one round lie between the current one over and times this
+)
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
 
@@ -100,23 +102,42 @@ class BlockSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Query vertices, then one round of proposals after the other."""
-        if run.region.shape.numel() <= FEW:  # the optimum may be anywhere, and there are few vertices
+        # the optimum may be anywhere, and there are few vertices
+        if run.region.shape.numel() <= FEW:
             run.query(draw_starts(run.region, min(run.left, max(1, run.budget // 3)), streams))
             self.refine(run, streams, 1.0)
             return
         canvas = _Canvas(run.region)
-        home, x = run.kept.seen, canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
+        home, x = (
+            run.kept.seen,
+            canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams),
+        )
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
         now = Incumbent(run.region.centre[:, None], home, torch.full_like(run.kept.key, NAN_KEY))
         now.accept(x, run.query(x))
-        now.key = torch.where(now.key == NAN_KEY, home.key(), now.key)  # where all vertices gave NaN
+        # where all vertices gave NaN
+        now.key = torch.where(now.key == NAN_KEY, home.key(), now.key)
         # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
-        self._improve(run, streams, canvas, now, self.start, lambda: (now.key > 0) & (now.seen.value < home.value))
+        self._improve(
+            run,
+            streams,
+            canvas,
+            now,
+            self.start,
+            lambda: (now.key > 0) & (now.seen.value < home.value),
+        )
 
     def refine(self, run: SearchRun, streams: Streams, start: float) -> None:
         """Spend what is left of the budget on any moves of the best point; the first blocks have the share `start`."""
         now = Incumbent(run.kept.x, run.kept.seen, run.kept.key)
-        self._improve(run, streams, _Canvas(run.region), now, start, lambda: torch.ones_like(now.key, dtype=torch.bool))
+        self._improve(
+            run,
+            streams,
+            _Canvas(run.region),
+            now,
+            start,
+            lambda: torch.ones_like(now.key, dtype=torch.bool),
+        )
 
     def _improve(
         self,
@@ -141,27 +162,44 @@ class BlockSearch(Search):
         while run.left:
             if not drawn:  # a call for each stream takes as long as many numbers
                 rounds = _AHEAD if is_on_host(region.device) else 1
-                drawn = list(streams.uniform((rounds, count, canvas.draws), torch.float32).unbind(1))
+                drawn = list(
+                    streams.uniform((rounds, count, canvas.draws), torch.float32).unbind(1)
+                )
             u = drawn.pop(0)[:, : run.left]
-            inner = leaves_corners() if region.radius is None else torch.ones_like(now.key, dtype=torch.bool)
+            inner = (
+                leaves_corners()
+                if region.radius is None
+                else torch.ones_like(now.key, dtype=torch.bool)
+            )
             credit_share = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
             chance = self.explore / _MOVES + (1 - self.explore) * credit_share
-            move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(max=_MOVES - 1)
+            move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(
+                max=_MOVES - 1
+            )
             share = start * (1 - (run.spent - first) / (run.budget - first)) ** self.power
             side = canvas.sides(share * spread[: u.shape[1]])
-            block, middle = canvas.place_block(side, influence.draw((strata[: u.shape[1]] + u[..., 1]) / count))
+            block, middle = canvas.place_block(
+                side, influence.draw((strata[: u.shape[1]] + u[..., 1]) / count)
+            )
             y, inside = canvas.propose(now.x, move, block, middle, u[..., 2:])
             single = torch.ones_like(move, dtype=torch.bool)
-            if merged is not None and fresh is not None:  # combinations take the place of the first proposals
+            # combinations take the place of the first proposals
+            if merged is not None and fresh is not None:
                 rows = min(merged.shape[1], y.shape[1])
                 single[:, :rows] = ~fresh[:, :rows]
-                y[:, :rows] = torch.where(broadcast_rows(single[:, :rows], y), y[:, :rows], merged[:, :rows])
+                y[:, :rows] = torch.where(
+                    broadcast_rows(single[:, :rows], y), y[:, :rows], merged[:, :rows]
+                )
             outcome = run.query(y)
             gain = outcome.value - now.seen.value[:, None]
-            rise = (outcome.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            rise = (outcome.violation - now.seen.violation[:, None]).nan_to_num(
+                nan=0.0, posinf=0.0, neginf=0.0
+            )
             influence.learn(block, single, gain)
             better = (outcome.key() > now.key[:, None]) & single
-            credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(1, move, better.double())
+            credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(
+                1, move, better.double()
+            )
             now.accept(y, outcome)
             usable = single & (move != _RELAX) & gain.isfinite()
             amounts, score = _choose_changes(
@@ -196,7 +234,9 @@ class _Canvas:
         lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
         return self._project(torch.where(up, upper, lower))
 
-    def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    def propose(
+        self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Changed copies `(P, n, *shape)` of the incumbents `x` `(P, 1, *shape)`, and where each was changed.
 
         `move` `(P, n)`, `u` uniform; the places are bool `(P, n, C, S)`.
@@ -209,7 +249,9 @@ class _Canvas:
             inside = inside & (chosen | ~chosen.any(2, keepdim=True))[..., None]
         lower, upper = self._box(box[..., 0])
         at, low, high = (
-            values.expand(-1, n, -1, -1).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
+            values.expand(-1, n, -1, -1).gather(
+                3, middle[..., None, None].expand(-1, -1, self.channels, 1)
+            )
             for values in (x, lower, upper)
         )
         # from inside the box either end; the further one is the likelier
@@ -219,7 +261,9 @@ class _Canvas:
         rows = torch.nonzero(move != _VERTEX, as_tuple=True) if few else (slice(None),)
         kind, part = move[rows], amount[rows].to(x.dtype)
         step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * raise_power(2.0, -8 * part)
-        now, centre, width = (features.expand(-1, n, -1, -1)[rows] for features in (x, self.centre, upper - lower))
+        now, centre, width = (
+            features.expand(-1, n, -1, -1)[rows] for features in (x, self.centre, upper - lower)
+        )
         changed = _change_inside(kind, now, centre, width, part, step)
         y[rows] = changed if few else torch.where(broadcast_rows(kind == _VERTEX, y), y, changed)
         inside[rows] |= (kind == _RELAX)[..., None, None]
@@ -233,15 +277,26 @@ class _Canvas:
         """
         # most changes are in no combination, and the first has those of all others
         most = int((amounts[:, 0] > 0).sum(1).max())  # the only value that a round reads
-        used = (amounts[:, 0] > 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : max(1, most)]
-        x, y = x.reshape(self.centre.shape), take_points(y, used).reshape(*used.shape, self.channels, self.size)
+        used = (
+            (amounts[:, 0] > 0)
+            .to(torch.int8)
+            .argsort(dim=1, descending=True, stable=True)[:, : max(1, most)]
+        )
+        x, y = (
+            x.reshape(self.centre.shape),
+            take_points(y, used).reshape(*used.shape, self.channels, self.size),
+        )
         inside, score = take_points(inside, used), score.gather(1, used)
         merged = []
         for amount in (take_points(amount_of_way, used) for amount_of_way in amounts.unbind(1)):
             rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
             top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
-            share = amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:]).gather(1, owner)
-            merged.append(torch.where(top > -torch.inf, torch.lerp(x, y.gather(1, owner), share), x))
+            share = (
+                amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:]).gather(1, owner)
+            )
+            merged.append(
+                torch.where(top > -torch.inf, torch.lerp(x, y.gather(1, owner), share), x)
+            )
         return self._project(torch.cat(merged, dim=1))
 
     def sides(self, share: Tensor) -> Tensor:
@@ -259,9 +314,13 @@ class _Canvas:
         for extent in self.extents:
             stride //= extent
             length = side.clamp(max=extent)
-            first = torch.minimum((place // stride % extent - length // 2).clamp(min=0), extent - length)
+            first = torch.minimum(
+                (place // stride % extent - length // 2).clamp(min=0), extent - length
+            )
             line = torch.arange(extent, device=place.device) - first[..., None]
-            mask = (mask[..., None] & ((line >= 0) & (line < length[:, None]))[:, :, None]).flatten(2)
+            mask = (mask[..., None] & ((line >= 0) & (line < length[:, None]))[:, :, None]).flatten(
+                2
+            )
             middle = middle * extent + first + length // 2
         return mask, middle
 
@@ -272,7 +331,9 @@ class _Canvas:
         features = self.channels * self.size
         share = raise_power(features, -0.5 * (1 - u))[..., None, None].to(self.centre.dtype)
         width = self.region.radius * share
-        return torch.maximum(self.lower, self.centre - width), torch.minimum(self.upper, self.centre + width)
+        return torch.maximum(self.lower, self.centre - width), torch.minimum(
+            self.upper, self.centre + width
+        )
 
     def _project(self, x: Tensor) -> Tensor:
         return self.region.project(x.reshape(*x.shape[:2], *self.region.shape))
@@ -305,7 +366,8 @@ class _Influence:
 
     def learn(self, block: Tensor, single: Tensor, change: Tensor) -> None:
         """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made, where they are `single` ones."""
-        touched = block.double().mul_(single.double()[..., None])  # counts are whole numbers, so sums of them are exact
+        # counts are whole numbers, so sums of them are exact
+        touched = block.double().mul_(single.double()[..., None])
         size = touched.sum(2, keepdim=True).clamp(min=1)
         change_per_feature = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
         fade, tries = self._FADE ** (block.shape[1] / 2), touched.sum(1)
@@ -314,7 +376,9 @@ class _Influence:
         self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
 
 
-def _change_inside(kind: Tensor, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor) -> Tensor:
+def _change_inside(
+    kind: Tensor, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor
+) -> Tensor:
     """What moves of these kinds `(..., k)` make of incumbents `x` `(..., k, C, S)`; amounts are `(..., k, 1)`."""
     kind = kind[..., None]
     scale = torch.where(kind == _CENTRE, 0.0, torch.where(kind == _SCALE, factor, 1.0))
@@ -323,7 +387,9 @@ def _change_inside(kind: Tensor, x: Tensor, centre: Tensor, width: Tensor, facto
     return centre + (x - centre) * scale[..., None] + width * shift[..., None]
 
 
-def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _choose_changes(
+    gain: Tensor, rise: Tensor, violation: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
     """Which of n single changes to make at once, if value and violation were linear in them.
 
     A fractional knapsack: the room is what the constraint leaves, at an incumbent of this `violation` `(P,)`. Changes
@@ -354,10 +420,13 @@ def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -
         """The amounts `(P, T, n)` for T sets of changes, those that are `kept`, of the same shape."""
         columns = order[:, None].expand_as(kept)
         cost = torch.where(traded[:, None] & kept, expense[:, None], 0.0).gather(2, columns)
-        certain = torch.where((free | pays)[:, None] & kept, rise[:, None], 0.0).sum(2, keepdim=True)
+        certain = torch.where((free | pays)[:, None] & kept, rise[:, None], 0.0).sum(
+            2, keepdim=True
+        )
         left = room[:, None] - certain - (cost.cumsum(2) - cost)
         bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
-        bought = torch.zeros_like(bought).scatter(2, columns, bought)  # of those that pay: what is not made
+        # of those that pay: what is not made
+        bought = torch.zeros_like(bought).scatter(2, columns, bought)
         chosen = torch.where(traded[:, None], bought, free[:, None].double())
         return torch.where(pays[:, None], 1 - bought, chosen) * kept
 
@@ -367,7 +436,11 @@ def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -
     price = torch.where(bought, rate, torch.inf).amin(1, keepdim=True)
     price = torch.where(price.isinf(), rate.amax(1, keepdim=True).clamp(min=0), price)
     score = gain - price * rise
-    rank = torch.where(amount > 0, score, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    rank = (
+        torch.where(amount > 0, score, -torch.inf)
+        .argsort(dim=1, descending=True, stable=True)
+        .argsort(dim=1)
+    )
     number = (amount > 0).sum(1, keepdim=True).double()
     parts = 0.5 ** torch.arange(1, count, dtype=torch.float64, device=gain.device)
     kept = rank[:, None] < (number * parts).ceil()[..., None]

@@ -87,7 +87,8 @@ class ChoiceSearch(Search):
         few, many = run.exact.nonzero()[:, 0], (~run.exact).nonzero()[:, 0]
         has_grid = bool(choices.ordered.all()) and choices.counts.shape[1] <= FEW
         grid = None
-        if has_grid and len(many):  # few numbers, with or without steps: the grid covers them, and states a gap
+        # few numbers, with or without steps: the grid covers them, and states a gap
+        if has_grid and len(many):
             grid = run.begin_part(many)
             GridSearch().search(grid, streams.select(many.tolist()))
         proposers: list[_Enumeration | _Evolution] = [_Enumeration(run, few)] if len(few) else []
@@ -127,7 +128,9 @@ def _run_round(run: SearchRun, proposers: Sequence[_Enumeration | _Evolution], c
         return
     points = torch.cat([points for _, points in proposals])
     outcome = run.query(points, torch.cat([rows for rows, _ in proposals]))
-    outcomes = zip(torch.split(outcome.value, sizes), torch.split(outcome.violation, sizes), strict=True)
+    outcomes = zip(
+        torch.split(outcome.value, sizes), torch.split(outcome.violation, sizes), strict=True
+    )
     for proposer, (value, violation) in zip(proposers, outcomes, strict=True):
         proposer.learn(Outcome(value, violation))
 
@@ -175,7 +178,9 @@ class _Space:
         self.top = torch.where(self.is_range, 1, choices.counts - 1).double()
         self.is_free = self.top > 0
         #: how often the range of each parameter can be halved before one candidate is left, `(P, D)`
-        self.depth = torch.where(self.is_range, _HALVINGS, torch.frexp(self.top).exponent.clamp(max=_HALVINGS))
+        self.depth = torch.where(
+            self.is_range, _HALVINGS, torch.frexp(self.top).exponent.clamp(max=_HALVINGS)
+        )
         self.is_ordered = choices.ordered | self.is_range
         self.lower, width = region.lower.double(), (region.upper - region.lower).double()
         self.width = width.clamp(min=torch.finfo(torch.float64).tiny)
@@ -227,16 +232,22 @@ class _Evolution:
         is_few: whether the problems have few combinations, of which many are soon known.
     """
 
-    def __init__(self, search: ChoiceSearch, run: SearchRun, rows: Tensor, streams: Streams, is_few: bool) -> None:
+    def __init__(
+        self, search: ChoiceSearch, run: SearchRun, rows: Tensor, streams: Streams, is_few: bool
+    ) -> None:
         self.space, self.rows = _Space(run.region.select(rows)), rows
         self.streams, self.most, self.is_few = streams, search.elite, is_few
         self.untried = _Untried(self.space.choices) if is_few else None
         clean = self.space.clean[:, None]
         self.singles = _Singles(self.space, max(1, int(search.singles * run.left)), streams)
         # by a table, since the last bits of torch's own logarithm depend on the batch
-        logarithms = torch.tensor([math.log(max(4.0, free / 2)) for free in range(self.space.size + 1)])
+        logarithms = torch.tensor(
+            [math.log(max(4.0, free / 2)) for free in range(self.space.size + 1)]
+        )
         #: the logarithm of the largest number of parameters that a child changes, `(P, 1)`
-        self.log_most = logarithms.double().to(clean.device)[self.space.is_free.sum(1, keepdim=True)]
+        self.log_most = logarithms.double().to(clean.device)[
+            self.space.is_free.sum(1, keepdim=True)
+        ]
         #: how many combinations of each problem are still to be drawn, `(P, 1)`
         self.draws_left = torch.full_like(rows, int(_DRAWN * run.left))[:, None]
         self.best, self.best_key = clean, run.kept.key[rows][:, None]
@@ -254,7 +265,9 @@ class _Evolution:
         if self.untried is not None:
             others = torch.cat([children, self.untried.list_next(count)], dim=1)
         pool = torch.cat([planned, others], dim=1)
-        possible = torch.cat([is_planned, torch.ones(others.shape[:2], dtype=torch.bool, device=pool.device)], dim=1)
+        possible = torch.cat(
+            [is_planned, torch.ones(others.shape[:2], dtype=torch.bool, device=pool.device)], dim=1
+        )
         is_new = possible & self._find_new(pool, possible)
         # new ones in their order: planned ones, children, all others; what was evaluated before only fills the round
         rank = torch.where(is_new, 0, torch.where(possible, 1, 2))
@@ -309,7 +322,9 @@ class _Evolution:
         mother = (share * parents).long().clamp(max=parents - 1)
         father = (numbers.father * parents).long().clamp(max=parents - 1)
         is_of_father = is_mixed[..., None] & (numbers.mixture < 0.5)
-        return torch.where(is_of_father, take_points(self.best, father), take_points(self.best, mother))
+        return torch.where(
+            is_of_father, take_points(self.best, father), take_points(self.best, mother)
+        )
 
     def _choose_changed(self, children: Tensor, numbers: _ChildNumbers, changes: Tensor) -> Tensor:
         """Which parameters of children change, bool `(P, n, D)`: `changes` `(P, n)` of each.
@@ -349,7 +364,9 @@ class _Untried:
         self.choices = choices
         self.totals = choices.combinations.long()[:, None]
         self.strides = _STRIDE % self.totals
-        inverses = [pow(_STRIDE, -1, total) if total > 1 else 0 for total in self.totals.flatten().tolist()]
+        inverses = [
+            pow(_STRIDE, -1, total) if total > 1 else 0 for total in self.totals.flatten().tolist()
+        ]
         self.inverses = torch.tensor(inverses, device=self.totals.device)[:, None]
         #: the number of a combination is the sum of those of its candidates times these, `(P, D)`
         self.weights = choices.counts.cumprod(1) // choices.counts
@@ -365,7 +382,9 @@ class _Untried:
     def list_next(self, count: int) -> Tensor:
         """The next settings `(P, count, D)` that were not evaluated; the last ones again if there are fewer."""
         rank = self.is_left.cumsum(1, dtype=torch.int32)
-        ranks = torch.arange(1, count + 1, device=rank.device, dtype=torch.int32).expand(len(rank), -1)
+        ranks = torch.arange(1, count + 1, device=rank.device, dtype=torch.int32).expand(
+            len(rank), -1
+        )
         steps = torch.searchsorted(rank, ranks.contiguous()).clamp(max=rank.shape[1] - 1)
         return self.choices.number_candidates(steps * self.strides % self.totals).double()
 
@@ -376,7 +395,9 @@ class _ChildNumbers:
     def __init__(self, streams: Streams, count: int, size: int) -> None:
         uniform = streams.uniform((count, 5 + 4 * size), torch.float32).double()
         self.kind, self.mother, self.father, self.changes, self.side = uniform[..., :5].unbind(2)
-        self.mixture, self.position, self.setting, self.manner = torch.split(uniform[..., 5:], size, dim=2)
+        self.mixture, self.position, self.setting, self.manner = torch.split(
+            uniform[..., 5:], size, dim=2
+        )
 
 
 class _Singles:
@@ -406,7 +427,9 @@ class _Singles:
         #: of each parameter the best single change so far, and its key
         self.best = space.clean
         self.best_key = torch.full(self.best.shape, NAN_KEY, device=self.best.device)
-        sizes = torch.linspace(2, max(2, space.size), min(_STACKS, max(1, space.size - 1)), device=self.best.device)
+        sizes = torch.linspace(
+            2, max(2, space.size), min(_STACKS, max(1, space.size - 1)), device=self.best.device
+        )
         self.stacks = sizes.round().long()
         #: when the stacks of each problem begin: at the first round after its single changes
         self.stacks_begin = torch.full_like(self.count, -1)
@@ -429,14 +452,17 @@ class _Singles:
         chosen = self.order[:, steps.clamp(max=self.order.shape[1] - 1)]
         parameter = torch.searchsorted(self.ends, chosen, right=True).clamp(max=space.size - 1)
         amount, top, clean, end = (
-            values.gather(1, parameter) for values in (self.amounts, space.top, space.clean, self.ends)
+            values.gather(1, parameter)
+            for values in (self.amounts, space.top, space.clean, self.ends)
         )
         within = chosen - (end - amount)
         # all candidates but the clean one, or some that are spread evenly
         other = within + (within >= clean)
         evenly = within * top / (amount - 1).clamp(min=1)
         is_range = space.is_range.gather(1, parameter)
-        setting = torch.where(amount == top, other.double(), torch.where(is_range, evenly, evenly.round()))
+        setting = torch.where(
+            amount == top, other.double(), torch.where(is_range, evenly, evenly.round())
+        )
         changed = space.clean[:, None].expand(-1, len(steps), -1)
         return changed.scatter(2, parameter[..., None], setting[..., None])
 

@@ -26,7 +26,15 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.searches.auto import AutoSearch
-from standfast.algorithms.searches.base import NAN_KEY, Draft, Incumbent, Outcome, Search, SearchRun, searches
+from standfast.algorithms.searches.base import (
+    NAN_KEY,
+    Draft,
+    Incumbent,
+    Outcome,
+    Search,
+    SearchRun,
+    searches,
+)
 from standfast.algorithms.searches.block import BlockSearch
 from standfast.neighbourhoods import Region
 from standfast.records import Count, Fraction, Share
@@ -75,7 +83,9 @@ class DraftSearch(Search):
         return run.draft.count_within(evaluations)
 
 
-def _search_drafts(draft: Draft, region: Region, budget: int, parts: int, streams: Streams) -> _Shortlist:
+def _search_drafts(
+    draft: Draft, region: Region, budget: int, parts: int, streams: Streams
+) -> _Shortlist:
     shortlist = _Shortlist(draft, region, budget, parts)
     AutoSearch().search(shortlist, streams)
     return shortlist
@@ -100,6 +110,8 @@ class _Shortlist(SearchRun):
         part = min(self._parts * self.spent // self.budget, self._parts - 1)
         if part not in self._best_of_part:
             unknown = torch.full_like(self.kept.key, NAN_KEY)
-            self._best_of_part[part] = Incumbent(self.region.centre[:, None], self.kept.seen, unknown)
+            self._best_of_part[part] = Incumbent(
+                self.region.centre[:, None], self.kept.seen, unknown
+            )
         self._best_of_part[part].accept(x, outcome)
         return outcome

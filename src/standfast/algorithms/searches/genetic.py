@@ -28,7 +28,15 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.algorithms.searches.base import FEW, Outcome, Search, SearchRun, draw_starts, searches, take_points
+from standfast.algorithms.searches.base import (
+    FEW,
+    Outcome,
+    Search,
+    SearchRun,
+    draw_starts,
+    searches,
+    take_points,
+)
 from standfast.neighbourhoods import Region
 from standfast.records import Positive, Range
 from standfast.tensors import Streams, raise_power
@@ -61,7 +69,9 @@ class GeneticSearch(Search):
         share, starts = max(0.5, 1 / size), self.population - 1
         if size <= FEW:
             if self.population > few or self.mutation < share:
-                fitted = replace(self, population=min(self.population, few), mutation=max(self.mutation, share))
+                fitted = replace(
+                    self, population=min(self.population, few), mutation=max(self.mutation, share)
+                )
                 return fitted.search(run, streams)
             starts = max(starts, round(_SPREAD * run.left))
         first = draw_starts(region, starts, streams)[:, : run.left]
@@ -79,7 +89,9 @@ class GeneticSearch(Search):
     def _breed(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
         """As many children as there are individuals `x` `(P, n, *shape)`, which are sorted by fitness."""
         pairs = (x.shape[1] + 1) // 2
-        ranks = torch.linspace(self.pressure, 2 - self.pressure, x.shape[1], device=x.device, dtype=torch.float64)
+        ranks = torch.linspace(
+            self.pressure, 2 - self.pressure, x.shape[1], device=x.device, dtype=torch.float64
+        )
         ladder = (ranks / ranks.sum()).cumsum(0)
         draws = streams.uniform((2, pairs), torch.float64)
         parents = torch.searchsorted(ladder, draws).clamp(max=x.shape[1] - 1)
@@ -98,11 +110,15 @@ class GeneticSearch(Search):
         second one decides about the size of the noise.
         """
         few, children, features = region.shape.numel() <= FEW, x.shape[1], region.shape.numel()
-        dtype = torch.float64 if self.mutation < _RARE else torch.float32  # few float32 values are that small
+        # few float32 values are that small
+        dtype = torch.float64 if self.mutation < _RARE else torch.float32
         chance = streams.uniform((children * features,), dtype).flatten()
-        altered = torch.nonzero(chance < self.mutation)[:, 0]  # a small share, and only this is computed
+        # a small share, and only this is computed
+        altered = torch.nonzero(chance < self.mutation)[:, 0]
         entry = altered // (children * features) * features + altered % features
-        lower, upper = (face.flatten().index_select(0, entry) for face in (region.lower, region.upper))
+        lower, upper = (
+            face.flatten().index_select(0, entry) for face in (region.lower, region.upper)
+        )
         chance = chance.index_select(0, altered)
         share = chance / max(self.mutation, 1e-12)  # uniform in [0, 1)
         # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
@@ -113,7 +129,9 @@ class GeneticSearch(Search):
         flat = x.view(-1)
         moved = flat.index_select(0, altered) + (noise * (upper - lower)).to(x.dtype)
         if not few:
-            moved = torch.where(share < 0.5, (lower + (upper - lower) * (2 * share)).to(x.dtype), moved)
+            moved = torch.where(
+                share < 0.5, (lower + (upper - lower) * (2 * share)).to(x.dtype), moved
+            )
         flat.index_copy_(0, altered, moved)
         return region.project(x)
 
@@ -127,12 +145,17 @@ def _to_normal(u: Tensor) -> Tensor:
 
 def _rank_fitness(seen: Outcome, run: SearchRun) -> Tensor:
     """The numbers of the individuals `(P, n)`, the fittest first, by F1 or F2; for few parameters always by F2."""
-    if run.region.shape.numel() <= FEW:  # the constraint may exclude most of the box, and must not blind the search
+    # the constraint may exclude most of the box, and must not blind the search
+    if run.region.shape.numel() <= FEW:
         return seen.key().argsort(dim=1, descending=True, stable=True)
     few = (seen.violation <= 0).double().mean(dim=1, keepdim=True) < 0.5
     satisfied = Outcome(-seen.violation, torch.where(seen.violation.isnan(), torch.nan, -torch.inf))
-    return torch.where(few, satisfied.key(), seen.key()).argsort(dim=1, descending=True, stable=True)
+    return torch.where(few, satisfied.key(), seen.key()).argsort(
+        dim=1, descending=True, stable=True
+    )
 
 
 def _join(a: Outcome, b: Outcome) -> Outcome:
-    return Outcome(torch.cat([a.value, b.value], dim=1), torch.cat([a.violation, b.violation], dim=1))
+    return Outcome(
+        torch.cat([a.value, b.value], dim=1), torch.cat([a.violation, b.violation], dim=1)
+    )

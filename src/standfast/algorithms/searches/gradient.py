@@ -34,7 +34,14 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
+from standfast.algorithms.searches.base import (
+    FEW,
+    Search,
+    SearchRun,
+    draw_starts,
+    searches,
+    take_points,
+)
 from standfast.needs import Needs
 from standfast.neighbourhoods import Region
 from standfast.records import Count, CountFromZero, Positive, Range
@@ -77,10 +84,17 @@ class GradientSearch(Search):
         restarts = plan[0]
         x = draw_starts(region, budget - 2 * sum(plan[1:]), streams)
         if tried:  # a step is no longer than the starts are apart, so that each climbs its own peak
-            first, budget, step = first + tried, budget - tried, min(step, 2 / x.shape[1] ** (1 / region.shape.numel()))
+            first, budget, step = (
+                first + tried,
+                budget - tried,
+                min(step, 2 / x.shape[1] ** (1 / region.shape.numel())),
+            )
         outcome = run.query(x)
         key, rows = outcome.key().sort(dim=1, descending=True, stable=True)
-        x, feasible = take_points(x, rows[:, :restarts]), outcome.violation.gather(1, rows[:, :restarts]) <= 0
+        x, feasible = (
+            take_points(x, rows[:, :restarts]),
+            outcome.violation.gather(1, rows[:, :restarts]) <= 0,
+        )
         best, momentum = key[:, :restarts], torch.zeros_like(x)
         for count in plan[1:]:
             if count < x.shape[1]:
@@ -89,7 +103,9 @@ class GradientSearch(Search):
                 best, feasible = best.gather(1, rows), feasible.gather(1, rows)
             done = (run.spent - first) / budget
             sharpness = self.smooth * (self.sharp / self.smooth) ** done
-            momentum = self.momentum * momentum + _normalise(run.find_ascent(x, feasible, sharpness))
+            momentum = self.momentum * momentum + _normalise(
+                run.find_ascent(x, feasible, sharpness)
+            )
             x = region.project(x + step * (1 - done) * _find_steepest(region, momentum))
             outcome = run.query(x)
             feasible, best = outcome.violation <= 0, torch.maximum(best, outcome.key())

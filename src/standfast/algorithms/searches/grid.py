@@ -102,11 +102,15 @@ class _Cells:
     def __init__(self, run: SearchRun, budget: int) -> None:
         self.run, region = run, run.region
         problems, self.size = len(region), region.shape.numel()
-        self.lower, self.upper = (face.reshape(problems, 1, self.size) for face in (region.lower, region.upper))
+        self.lower, self.upper = (
+            face.reshape(problems, 1, self.size) for face in (region.lower, region.upper)
+        )
         self.moves = (self.upper > self.lower).expand(-1, 1, -1)
         side = _count_sides(budget, self.size)
         self.dtype, self.device = region.dtype, region.device
-        line = torch.linspace(0, 1, side, dtype=self.dtype, device=self.device) if side > 1 else None
+        line = (
+            torch.linspace(0, 1, side, dtype=self.dtype, device=self.device) if side > 1 else None
+        )
         if line is None:
             points = torch.full((1, self.size), 0.5, dtype=self.dtype, device=self.device)
             low, high = torch.zeros_like(points), torch.ones_like(points)
@@ -114,18 +118,23 @@ class _Cells:
             half = 0.5 / (side - 1)
             points = torch.cartesian_prod(*[line] * self.size).reshape(-1, self.size)
             low, high = (points - half).clamp(min=0), (points + half).clamp(max=1)
-        self.points, self.low, self.high = (of_one.expand(problems, -1, -1) for of_one in (points, low, high))
+        self.points, self.low, self.high = (
+            of_one.expand(problems, -1, -1) for of_one in (points, low, high)
+        )
         self.side = side
         self.seen = self._query(self.points)
         zeros = torch.zeros(self.points.shape, dtype=torch.float64, device=self.device)
         self.slope, self.violation_slope = zeros, zeros.clone()
         if side > 1:
             self.slope, self.violation_slope = (
-                _find_slopes(values, side, self.size) for values in (self.seen.value, self.seen.violation)
+                _find_slopes(values, side, self.size)
+                for values in (self.seen.value, self.seen.violation)
             )
 
         #: the largest slopes between neighbours of the regular grid, `(P, 1, D)`
-        self.overall, self.violation_overall = (s.amax(1, keepdim=True) for s in (self.slope, self.violation_slope))
+        self.overall, self.violation_overall = (
+            s.amax(1, keepdim=True) for s in (self.slope, self.violation_slope)
+        )
 
     @property
     def count(self) -> int:
@@ -155,7 +164,10 @@ class _Cells:
         share = reach / reach.amax(1, keepdim=True).clamp(min=_TINY)
         rise, fall = (
             _add_up(torch.maximum(slope, _FLOOR * overall * share) * reach)
-            for slope, overall in ((self.slope, self.overall), (self.violation_slope, self.violation_overall))
+            for slope, overall in (
+                (self.slope, self.overall),
+                (self.violation_slope, self.violation_overall),
+            )
         )
         return Outcome(self.seen.value + factor * rise, self.seen.violation - factor * fall)
 
@@ -171,7 +183,9 @@ class _Cells:
         def take(values: Tensor) -> Tensor:
             return values.gather(1, rows[..., None].expand(-1, -1, self.size))
 
-        point, low, high, reach = (take(values) for values in (self.points, self.low, self.high, self._reach()))
+        point, low, high, reach = (
+            take(values) for values in (self.points, self.low, self.high, self._reach())
+        )
         slope, violation_slope = take(self.slope), take(self.violation_slope)
         # along the parameter that may change most; where nothing is known to change, along the longest side
         effect = _share(slope * reach) + _share(violation_slope * reach) + 0.1 * _share(reach)
@@ -192,7 +206,9 @@ class _Cells:
             (self.seen.value, slope, outcome.value),
             (self.seen.violation, violation_slope, outcome.violation),
         ):
-            change = (news - values.gather(1, rows)).abs().nan_to_num(nan=0.0, posinf=0.0) / distance
+            change = (news - values.gather(1, rows)).abs().nan_to_num(
+                nan=0.0, posinf=0.0
+            ) / distance
             before = slopes.gather(2, axis)
             observed.append(slopes.scatter(2, axis, torch.maximum(change[..., None], before / 2)))
 
@@ -208,7 +224,9 @@ class _Cells:
         if self.side == 1:  # in place of the slopes of a regular grid
             self.overall, self.violation_overall = (
                 torch.maximum(slopes, news.amax(1, keepdim=True))
-                for slopes, news in zip((self.overall, self.violation_overall), observed, strict=True)
+                for slopes, news in zip(
+                    (self.overall, self.violation_overall), observed, strict=True
+                )
             )
         self.seen = Outcome(
             torch.cat([self.seen.value, outcome.value], dim=1),
@@ -221,7 +239,9 @@ class _Cells:
         That is without a feasible point, and where no slope along a parameter was observed.
         """
         ahead, best = self._look_ahead(_SAFETY), self.run.kept.seen
-        possible = torch.where(ahead.violation <= 0, ahead.value.nan_to_num(nan=-torch.inf), -torch.inf)
+        possible = torch.where(
+            ahead.violation <= 0, ahead.value.nan_to_num(nan=-torch.inf), -torch.inf
+        )
         gap = (possible.amax(1) - best.value.double()).clamp(min=0)
         is_bounded = (best.violation <= 0) & ~self._find_uncut().flatten(1).any(1)
         return torch.where(is_bounded, gap, torch.inf)

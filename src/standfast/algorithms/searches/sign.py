@@ -23,7 +23,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
+from standfast.algorithms.searches.base import (
+    FEW,
+    Search,
+    SearchRun,
+    draw_starts,
+    searches,
+    take_points,
+)
 from standfast.errors import check
 from standfast.needs import Needs
 from standfast.neighbourhoods.transformations import TransformedRegion
@@ -70,14 +77,23 @@ class SignSearch(Search):
     white_box: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        fine = isinstance(self.sharpness, tuple) and all(0 < value < float("inf") for value in self.sharpness)
-        check(fine and len(self.sharpness) > 0, "sharpness", "finite numbers above 0, at least one", self.sharpness)
+        fine = isinstance(self.sharpness, tuple) and all(
+            0 < value < float("inf") for value in self.sharpness
+        )
+        check(
+            fine and len(self.sharpness) > 0,
+            "sharpness",
+            "finite numbers above 0, at least one",
+            self.sharpness,
+        )
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """All restarts in parallel. What does not make a whole step goes to further starts; the best are used."""
         region, size = run.region, run.region.shape.numel()
         few = size <= FEW and not self.from_centre
-        restarts = min(self.restarts, _FEW_RESTARTS if few else self.restarts, max(1, run.left // 3))
+        restarts = min(
+            self.restarts, _FEW_RESTARTS if few else self.restarts, max(1, run.left // 3)
+        )
         tried = min(3 * run.left // 4, run.left - restarts) if few else 0
         steps, over = divmod(max(0, run.left - tried - restarts), 2 * restarts)
         over += tried
@@ -90,9 +106,14 @@ class SignSearch(Search):
             rows = outcome.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
             x, outcome = take_points(x, rows), outcome.gather(rows)
         half_width = ((region.upper - region.lower) / 2)[:, None]
-        if not isinstance(region, TransformedRegion):  # features share one unit; each parameter has its own
+        # features share one unit; each parameter has its own
+        if not isinstance(region, TransformedRegion):
             half_width = broadcast_rows(half_width.flatten(1).amax(1), x)
-        length = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
+        length = (
+            2.5 * half_width / max(steps, 1)
+            if self.step is None
+            else torch.full_like(half_width, self.step)
+        )
         shrinks = few and self.step is None
         if shrinks:
             length = 2 * half_width / (restarts + over) ** (1 / size)
@@ -100,7 +121,9 @@ class SignSearch(Search):
             sign = self._find_ascent(run, x, outcome.violation <= 0).sign()
             if self.from_centre and number == 0:
                 still = (sign == 0).flatten(2).all(2)
-                drawn = torch.where(streams.uniform(x.shape[1:], x.dtype) < 0.5, 1.0, -1.0).to(x.dtype)
+                drawn = torch.where(streams.uniform(x.shape[1:], x.dtype) < 0.5, 1.0, -1.0).to(
+                    x.dtype
+                )
                 sign = torch.where(broadcast_rows(still, x), drawn, sign)
             x = region.project(x + length * (_SHORTER**number if shrinks else 1.0) * sign)
             outcome = run.query(x)
@@ -114,5 +137,7 @@ class SignSearch(Search):
         directions = torch.empty_like(x)
         for first, sharpness in enumerate(used):
             every_nth = slice(first, None, len(used))
-            directions[:, every_nth] = run.find_ascent(x[:, every_nth], feasible[:, every_nth], sharpness)
+            directions[:, every_nth] = run.find_ascent(
+                x[:, every_nth], feasible[:, every_nth], sharpness
+            )
         return directions

@@ -18,7 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
+from standfast.errors import (
+    ArgumentError,
+    MissingExtraError,
+    ModelError,
+    UnknownNameError,
+    check,
+    check_integer,
+)
 from standfast.explainers.base import Explainer, Explanation, Seed
 from standfast.explainers.cam.gradcam import resize
 from standfast.explainers.completeness import predict_mean, warn_of_gap
@@ -67,7 +74,9 @@ class ForeignExplainer(Explainer):
     built_on: ClassVar[Sequence[Sequence[str]]] = (("model",),)
     #: further arguments of constructors and calls that the adapter passes
     passed: ClassVar[Sequence[str]] = ()
-    gap_cause: ClassVar[str] = "Hooks do not see functions such as torch.relu (deeplift does); integrals need steps"
+    gap_cause: ClassVar[str] = (
+        "Hooks do not see functions such as torch.relu (deeplift does); integrals need steps"
+    )
 
     def __post_init__(self) -> None:
         check_integer(self.rows, "rows_per_input")
@@ -75,11 +84,17 @@ class ForeignExplainer(Explainer):
     @classmethod
     def find_method(cls, name: Any) -> Any:
         """The class called `name`; anything but a name as it is, if it is a class or an object of the package."""
-        method = find_class(cls.package, cls.home, name, cls.is_suggested) if isinstance(name, str) else name
+        method = (
+            find_class(cls.package, cls.home, name, cls.is_suggested)
+            if isinstance(name, str)
+            else name
+        )
         fine = callable(getattr(method, cls.entry, None))
         if isinstance(method, type):
             constructor = signature(method).parameters
-            fine = fine and all(any(name in constructor for name in names) for names in cls.built_on)
+            fine = fine and all(
+                any(name in constructor for name in names) for names in cls.built_on
+            )
         elif cls.entry == "__call__":  # which many objects have
             fine = fine and (hasattr(method, "model") or hasattr(method, "explainer"))
         check(fine, "method", f"a class or an object of {cls.home}", repr(method))
@@ -127,17 +142,28 @@ class ForeignExplainer(Explainer):
             for name, parameter in parameters_of_method.items()
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         ]
-        any_option = any(parameters_of_method.pop(name).kind is Parameter.VAR_KEYWORD for name in open_ended)
+        any_option = any(
+            parameters_of_method.pop(name).kind is Parameter.VAR_KEYWORD for name in open_ended
+        )
         title = get_class(method).__name__
         for option in options:
             expected = f"an option of {title}: {', '.join(sorted(parameters_of_method))}"
             check(option in parameters_of_method or any_option, option, expected, "an unknown one")
         for name, parameter in parameters_of_method.items():
-            check(parameter.default is not parameter.empty or name in options, name, f"a value for {title}", "none")
+            check(
+                parameter.default is not parameter.empty or name in options,
+                name,
+                f"a value for {title}",
+                "none",
+            )
         return cls(
             method=method,
-            constructor_options={name: value for name, value in options.items() if name in constructor},
-            call_options={name: value for name, value in options.items() if name not in constructor},
+            constructor_options={
+                name: value for name, value in options.items() if name in constructor
+            },
+            call_options={
+                name: value for name, value in options.items() if name not in constructor
+            },
             rows=cls.count_rows(method, parameters_of_method, options) if rows is None else rows,
             one_at_a_time=one_at_a_time,
             seed=seed,
@@ -145,7 +171,9 @@ class ForeignExplainer(Explainer):
         )
 
     @classmethod
-    def count_rows(cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
+    def count_rows(
+        cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]
+    ) -> int:
         """Rows forwarded at once for one input, from the options that are known and those that are set."""
         return 1
 
@@ -166,7 +194,9 @@ class ForeignExplainer(Explainer):
         """The inputs `(B, ...)` from whose mean logit the attributions add up to the change; None if they need not."""
         return None
 
-    def check_maps(self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
+    def check_maps(
+        self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor
+    ) -> None:
         def predict() -> Tensor | None:
             references = self.find_references(model, x)
             return None if references is None else predict_mean(model, logits, references)
@@ -181,22 +211,35 @@ class ForeignExplainer(Explainer):
         Returns attributions shaped like the rows, as a tensor or an array.
         """
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         if self.uses_hooks:
             check_layers(self.label, model.module)
-        with torch.no_grad(), _ReLULayers() if self.label.endswith(_RELU_RULES) else contextlib.nullcontext():
+        with (
+            torch.no_grad(),
+            _ReLULayers() if self.label.endswith(_RELU_RULES) else contextlib.nullcontext(),
+        ):
             logits = model.forward(x.detach().clone())
         classes = model.task.answer(logits) if targets is None else targets
         with keep_gradients(model.module):
-            if not model.task.classes:  # a package knows classes alone, so each input gets a model of its score
+            # a package knows classes alone, so each input gets a model of its score
+            if not model.task.classes:
                 output = getattr(self, "output", "logit")
-                check(output == "logit", "output", f"'logit' for the task {model.task.name}", repr(output))
+                check(
+                    output == "logit",
+                    "output",
+                    f"'logit' for the task {model.task.name}",
+                    repr(output),
+                )
                 zero = torch.zeros(1, dtype=torch.int64, device=x.device)
                 views = [model.of_score(classes[row : row + 1]) for row in range(len(x))]
                 seeds = content_keys(x, self.seed).tolist()
                 parts = zip(views, torch.split(x, 1), seeds, strict=True)
-                return torch.cat([self._explain_rows(view, one, zero, seed)[0] for view, one, seed in parts]), logits
+                return torch.cat(
+                    [self._explain_rows(view, one, zero, seed)[0] for view, one, seed in parts]
+                ), logits
             if not self.one_at_a_time:
                 maps, random = self._explain_rows(model, x, classes, self.seed)
                 if not random or self.one_at_a_time is False:
@@ -207,9 +250,13 @@ class ForeignExplainer(Explainer):
                 if key not in explained:
                     one = slice(row, row + 1)
                     explained[key] = self._explain_rows(model, x[one], classes[one], key[0])[0]
-        return torch.cat([explained[key] for key in zip(keys, classes.tolist(), strict=True)]), logits
+        return torch.cat(
+            [explained[key] for key in zip(keys, classes.tolist(), strict=True)]
+        ), logits
 
-    def _explain_rows(self, model: Model, x: Tensor, classes: Tensor, seed: int) -> tuple[Tensor, bool]:
+    def _explain_rows(
+        self, model: Model, x: Tensor, classes: Tensor, seed: int
+    ) -> tuple[Tensor, bool]:
         """Attributions of `x`, with generators seeded by `seed`, and whether the package drew random numbers."""
         rows = x.detach().clone()
         with torch.enable_grad(), seed_generators(seed, x.device) as has_drawn:
@@ -239,9 +286,13 @@ def note_draws() -> Iterator[list[bool]]:
 class _ReLULayers(FunctionMode):
     """Refuses ReLUs that are called as functions, and not by layers `nn.ReLU`, on which packages set hooks."""
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         callers = (frame.f_locals.get("self") for frame, _ in walk_stack(None))
-        if strip_underscore(name) == "relu" and not any(isinstance(caller, nn.ReLU) for caller in callers):
+        if strip_underscore(name) == "relu" and not any(
+            isinstance(caller, nn.ReLU) for caller in callers
+        ):
             expected = "layers nn.ReLU, since hooks do not see functions (standfast's guided_backprop does)"
             raise ModelError(f"module: expected {expected}, got torch.{name}")
         return func(*args, **kwargs)
@@ -268,7 +319,9 @@ def turn_maps(maps: Tensor, signs: Tensor) -> Tensor:
     return maps * signs.to(maps).reshape(-1, *[1] * (maps.ndim - 1))
 
 
-def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_channel: bool = False) -> Tensor:
+def shape_like_inputs(
+    out: Any, x: Tensor, label: str, layer: bool = False, one_channel: bool = False
+) -> Tensor:
     """Attributions as a tensor of `x`'s shape, dtype and device.
 
     Args:
@@ -284,12 +337,19 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
     values = _read_real(out, label, x.dtype).to(x.device)
-    if layer and values.ndim == x.ndim >= 3 and len(values) == len(x) and values.shape[1] in (1, x.shape[1]):
+    if (
+        layer
+        and values.ndim == x.ndim >= 3
+        and len(values) == len(x)
+        and values.shape[1] in (1, x.shape[1])
+    ):
         values = resize(values, x, "linear")
     if one_channel and x.ndim >= 3 and values.shape == (len(x), 1, *x.shape[2:]):
         values = values.expand_as(x).contiguous()
     if values.shape != x.shape:
-        expected = f"maps of the same shape as the inputs that the function was given, {tuple(x.shape)}"
+        expected = (
+            f"maps of the same shape as the inputs that the function was given, {tuple(x.shape)}"
+        )
         raise ModelError(f"{label}: expected {expected}, got {tuple(values.shape)}")
     return values
 
@@ -302,14 +362,21 @@ def _read_real(out: Any, label: str, dtype: torch.dtype) -> Tensor:
     """
     if isinstance(out, np.ndarray):
         is_real, got = out.dtype.kind in "fiub", str(out.dtype)
-        out = np.ascontiguousarray(out, out.dtype.newbyteorder("="))  # torch knows no other order of bytes
+        # torch knows no other order of bytes
+        out = np.ascontiguousarray(out, out.dtype.newbyteorder("="))
     elif isinstance(out, Tensor):
-        is_real = not (out.is_complex() or out.layout != torch.strided or out.is_meta or out.is_quantized)
+        is_real = not (
+            out.is_complex() or out.layout != torch.strided or out.is_meta or out.is_quantized
+        )
         got = f"{out.dtype}, {out.layout}, on {out.device}"
     else:
-        raise ModelError(f"{label}: expected attributions as a tensor or an array, got {type(out).__name__}")
+        raise ModelError(
+            f"{label}: expected attributions as a tensor or an array, got {type(out).__name__}"
+        )
     if not is_real:
-        raise ModelError(f"{label}: expected attributions as real numbers in a dense tensor or array, got {got}")
+        raise ModelError(
+            f"{label}: expected attributions as real numbers in a dense tensor or array, got {got}"
+        )
     return torch.as_tensor(out, dtype=dtype)
 
 
@@ -318,7 +385,9 @@ def silence_warnings(package: str) -> Iterator[None]:
     """Hide a package's own warnings, such as that it sets hooks, and those that torch gives because of it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=rf"{package}(\.|$)")
-        warnings.filterwarnings("ignore", category=UserWarning, message=".*non-full backward hook.*")
+        warnings.filterwarnings(
+            "ignore", category=UserWarning, message=".*non-full backward hook.*"
+        )
         yield
 
 
@@ -357,11 +426,23 @@ def find_class(package: str, home: str, name: str, fits: Callable[[Any], bool] =
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.simplefilter("ignore", PendingDeprecationWarning)
             module = importlib.import_module(home)
-    except (ImportError, RuntimeError) as error:  # torchvision built for another torch raises a RuntimeError
-        raise MissingExtraError(f"{package} ({type(error).__name__}: {error})", "explainers") from error
+    except (
+        ImportError,
+        RuntimeError,
+    ) as error:
+        # torchvision built for another torch raises a RuntimeError
+        raise MissingExtraError(
+            f"{package} ({type(error).__name__}: {error})", "explainers"
+        ) from error
     if not hasattr(module, name):
-        classes = {n: kind for n, kind in vars(module).items() if isinstance(kind, type) and not n.startswith("_")}
-        raise UnknownNameError(f"{package} class", name, [n for n, kind in classes.items() if fits(kind)])
+        classes = {
+            n: kind
+            for n, kind in vars(module).items()
+            if isinstance(kind, type) and not n.startswith("_")
+        }
+        raise UnknownNameError(
+            f"{package} class", name, [n for n, kind in classes.items() if fits(kind)]
+        )
     return getattr(module, name)
 
 
@@ -387,7 +468,9 @@ def check_own_module(label: str, module: object, model: Model) -> None:
         wrapped = module is getattr(model.module, "module", None)
         got = "the module in it: use model.module" if wrapped else "another one"
         got = got if model.preprocess is None else "a model with preprocessing"
-        raise ArgumentError("method", f"a {label} built on the model's own module, or the class", got)
+        raise ArgumentError(
+            "method", f"a {label} built on the model's own module, or the class", got
+        )
 
 
 def check_layers(label: str, module: nn.Module) -> None:

@@ -19,7 +19,9 @@ from standfast.tasks.decision import point_at
 Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
 
 
-def check_parameters(function: Callable[..., Any], names: tuple[str, str, str], **options: Any) -> None:
+def check_parameters(
+    function: Callable[..., Any], names: tuple[str, str, str], **options: Any
+) -> None:
     """Raise `ArgumentError` unless a function of the user's can be called with three arguments, and with options.
 
     >>> check_parameters(lambda module, inputs: inputs, ("module", "inputs", "targets"))
@@ -65,21 +67,31 @@ class CallableExplainer(Explainer):
     def label(self) -> str:
         return self.title
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         with torch.set_grad_enabled(create_graph):
-            logits = model.forward(make_leaf(x, True).clone() if create_graph else x.detach().clone())
+            logits = model.forward(
+                make_leaf(x, True).clone() if create_graph else x.detach().clone()
+            )
         classes = model.task.answer(logits.detach()) if targets is None else targets
         with torch.enable_grad():
             # a function of the user's knows what its module answers
             numbers, signs = point_at(model.task, classes, model.width)
-            out = self.function(join_preprocessing(model), x if create_graph else x.detach().clone(), numbers)
+            out = self.function(
+                join_preprocessing(model), x if create_graph else x.detach().clone(), numbers
+            )
         out = turn_maps(shape_like_inputs(out, x, self.label), signs)
         return (out, logits) if create_graph else (out.detach(), logits)
 
 
 def from_callable(
-    function: Attribution, *, differentiable: bool = False, rows_per_input: int = 1, name: str | None = None
+    function: Attribution,
+    *,
+    differentiable: bool = False,
+    rows_per_input: int = 1,
+    name: str | None = None,
 ) -> Explainer:
     """An explainer from `function(module, inputs, targets) -> attributions`.
 
@@ -101,10 +113,17 @@ def from_callable(
     >>> explainer(Model(nn.Linear(2, 2), bounds=(0.0, 1.0), device="cpu"), torch.ones(1, 2))
     tensor([[2., 2.]])
     """
-    check(callable(function), "function", "a callable (module, inputs, targets) -> attributions", repr(function))
+    check(
+        callable(function),
+        "function",
+        "a callable (module, inputs, targets) -> attributions",
+        repr(function),
+    )
     check_parameters(function, ("module", "inputs", "targets"))
     check_integer(rows_per_input, "rows_per_input")
-    return CallableExplainer(function, rows_per_input, name or name_function(function), differentiable)
+    return CallableExplainer(
+        function, rows_per_input, name or name_function(function), differentiable
+    )
 
 
 @dataclass(frozen=True)
@@ -157,8 +176,14 @@ def from_quantus(
     >>> explainer(Model(nn.Linear(2, 2), bounds=(0.0, 1.0), device="cpu"), ones(1, 2))
     tensor([[3., 3.]])
     """
-    check(callable(function), "function", "a callable (model, inputs, targets, **options)", repr(function))
+    check(
+        callable(function),
+        "function",
+        "a callable (model, inputs, targets, **options)",
+        repr(function),
+    )
     title = name or name_function(function)
     explainer = QuantusFunction(function, {}, options, rows_per_input, one_at_a_time, seed, title)
-    check_parameters(function, ("model", "inputs", "targets"), **options)  # after our own options were checked
+    # after our own options were checked
+    check_parameters(function, ("model", "inputs", "targets"), **options)
     return explainer

@@ -28,19 +28,66 @@ _SAMPLE_COUNTS = ("n_samples", "nt_samples")
 #: options whose product is the number of rows for one input
 _ROW_COUNTS = ("n_steps", *_SAMPLE_COUNTS, "n_perturb_samples")
 #: methods whose attributions add up to the change of the logit, and the options that do not change this
-_ADDITIVE = ("IntegratedGradients", "DeepLift", "DeepLiftShap", "ShapleyValueSampling", "ShapleyValues", "KernelShap")
+_ADDITIVE = (
+    "IntegratedGradients",
+    "DeepLift",
+    "DeepLiftShap",
+    "ShapleyValueSampling",
+    "ShapleyValues",
+    "KernelShap",
+)
 #: methods whose numbers speak for the answer or against it by their signs; those of neurons, and activations, do not
 _SIGNED = frozenset(
     {
-        *("Deconvolution", "DeepLift", "DeepLiftShap", "FeatureAblation", "FeaturePermutation", "GradientShap"),
-        *("GuidedBackprop", "GuidedGradCam", "InputXGradient", "IntegratedGradients", "InternalInfluence"),
-        *("KernelShap", "LRP", "LayerConductance", "LayerDeepLift", "LayerDeepLiftShap", "LayerFeatureAblation"),
-        *("LayerFeaturePermutation", "LayerGradCam", "LayerGradientShap", "LayerGradientXActivation"),
-        *("LayerIntegratedGradients", "LayerLRP", "Lime", "LimeBase", "Occlusion", "ShapleyValueSampling"),
+        *(
+            "Deconvolution",
+            "DeepLift",
+            "DeepLiftShap",
+            "FeatureAblation",
+            "FeaturePermutation",
+            "GradientShap",
+        ),
+        *(
+            "GuidedBackprop",
+            "GuidedGradCam",
+            "InputXGradient",
+            "IntegratedGradients",
+            "InternalInfluence",
+        ),
+        *(
+            "KernelShap",
+            "LRP",
+            "LayerConductance",
+            "LayerDeepLift",
+            "LayerDeepLiftShap",
+            "LayerFeatureAblation",
+        ),
+        *(
+            "LayerFeaturePermutation",
+            "LayerGradCam",
+            "LayerGradientShap",
+            "LayerGradientXActivation",
+        ),
+        *(
+            "LayerIntegratedGradients",
+            "LayerLRP",
+            "Lime",
+            "LimeBase",
+            "Occlusion",
+            "ShapleyValueSampling",
+        ),
         "ShapleyValues",
     }
 )
-_HARMLESS = {"method", "n_steps", "n_samples", "eps", "internal_batch_size", "perturbations_per_eval", "show_progress"}
+_HARMLESS = {
+    "method",
+    "n_steps",
+    "n_samples",
+    "eps",
+    "internal_batch_size",
+    "perturbations_per_eval",
+    "show_progress",
+}
 
 
 @dataclass(frozen=True)
@@ -66,13 +113,20 @@ class CaptumExplainer(ForeignExplainer):
         inner = getattr(method, "attribution_method", None)
         inside = {} if inner is None else cls.list_parameters(inner)
         parameters = {**inside, **parameters}
-        return {name: entry for name, entry in parameters.items() if entry.kind is not Parameter.VAR_KEYWORD}
+        return {
+            name: entry
+            for name, entry in parameters.items()
+            if entry.kind is not Parameter.VAR_KEYWORD
+        }
 
     @classmethod
-    def count_rows(cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
+    def count_rows(
+        cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]
+    ) -> int:
         if "perturbations_per_eval" in known:
             return _read_count("perturbations_per_eval", known, options)
-        both = 2 if "custom_attribution_func" in known else 1  # the DeepLift family forwards its baselines too
+        # the DeepLift family forwards its baselines too
+        both = 2 if "custom_attribution_func" in known else 1
         return both * math.prod(_read_count(name, known, options) for name in _ROW_COUNTS)
 
     @property
@@ -81,7 +135,9 @@ class CaptumExplainer(ForeignExplainer):
         while hasattr(method, "attribution_method"):  # of a NoiseTunnel
             method = method.attribution_method
         # Captum's methods that only run the model take it as `forward_func`
-        return self.layer is not None or bool({"model", "layer"} & set(signature(get_class(method)).parameters))
+        return self.layer is not None or bool(
+            {"model", "layer"} & set(signature(get_class(method)).parameters)
+        )
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]
@@ -94,7 +150,10 @@ class CaptumExplainer(ForeignExplainer):
         return _find_signs(self.method, {**self.constructor_options, **self.call_options})
 
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
-        options, name = {**self.constructor_options, **self.call_options}, get_class(self.method).__name__
+        options, name = (
+            {**self.constructor_options, **self.call_options},
+            get_class(self.method).__name__,
+        )
         baselines, whole = options.pop("baselines", None), options.pop("multiply_by_inputs", True)
         whole = whole and getattr(self.method, "_multiply_by_inputs", True)
         plain = isinstance(baselines, int | float | Tensor | None) and options.keys() <= _HARMLESS

@@ -64,16 +64,22 @@ class FrameExplainer(Explainer):
     def label(self) -> str:
         return self.title
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         function = find_frame_function(model)
         if function is None:
-            raise ArgumentError("model", f"one that takes data frames, for {self.label}", "another one")
+            raise ArgumentError(
+                "model", f"one that takes data frames, for {self.label}", "another one"
+            )
         with torch.no_grad():
             logits = model.forward(x.detach())
         answers = model.task.answer(logits) if targets is None else targets
         classes, signs = point_at(model.task, answers, model.width)
-        returned = self.function(function.estimator, function.table.decode(x), classes.cpu().numpy())
+        returned = self.function(
+            function.estimator, function.table.decode(x), classes.cpu().numpy()
+        )
         names, values = self._read_values(returned, classes.cpu().numpy())
         maps = self._find_maps(names, values, function, model, x)
         return turn_maps(torch.from_numpy(maps).to(x), signs), logits
@@ -92,11 +98,18 @@ class FrameExplainer(Explainer):
         if values.ndim == 3:  # of all classes
             values = np.take_along_axis(values, classes[:, None, None], axis=2)[..., 0]
         if values.ndim != 2 or len(values) != len(classes):
-            raise ModelError(f"{self.label}: expected attributions ({len(classes)}, columns), got {values.shape}")
+            raise ModelError(
+                f"{self.label}: expected attributions ({len(classes)}, columns), got {values.shape}"
+            )
         return names, values
 
     def _find_maps(
-        self, names: list[str] | None, values: Array, function: FrameFunction, model: Model, x: Tensor
+        self,
+        names: list[str] | None,
+        values: Array,
+        function: FrameFunction,
+        model: Model,
+        x: Tensor,
     ) -> Array:
         """Attributions `(N, F)` of the user's columns, from those of columns with these names, or in their order."""
         table = function.table
@@ -111,7 +124,9 @@ class FrameExplainer(Explainer):
             raise ModelError(f"{self.label}: expected attributions of {more}, got {width}")
         return values
 
-    def _sum_back(self, names: list[str] | None, values: Array, encoding: Encoding, x: Tensor) -> Array:
+    def _sum_back(
+        self, names: list[str] | None, values: Array, encoding: Encoding, x: Tensor
+    ) -> Array:
         """Attributions `(N, F)` of the user's columns, from those of encoded columns `(N, E)`."""
         columns = list(range(x.shape[1]))
         owners = encoding.list_owners().tolist()
@@ -169,7 +184,9 @@ def _compute_xgboost(estimator: Any, frame: Any) -> Array:
     missing = np.nan if is_booster_alone else estimator.missing
     rows = xgboost.DMatrix(frame, missing=missing, enable_categorical=True)
     rounds = (0, 0) if is_booster_alone else _find_rounds(estimator)
-    contributions = np.asarray(booster.predict(rows, pred_contribs=True, iteration_range=rounds), dtype=np.float64)
+    contributions = np.asarray(
+        booster.predict(rows, pred_contribs=True, iteration_range=rounds), dtype=np.float64
+    )
     return contributions[..., None] if contributions.ndim == 2 else contributions.transpose(0, 2, 1)
 
 
@@ -188,5 +205,7 @@ def _compute_catboost(estimator: Any, frame: Any) -> Array:
     import catboost
 
     rows = catboost.Pool(frame, cat_features=estimator.get_cat_feature_indices())
-    contributions = np.asarray(estimator.get_feature_importance(rows, type="ShapValues"), dtype=np.float64)
+    contributions = np.asarray(
+        estimator.get_feature_importance(rows, type="ShapValues"), dtype=np.float64
+    )
     return contributions[..., None] if contributions.ndim == 2 else contributions.transpose(0, 2, 1)

@@ -36,7 +36,9 @@ class LimePackageExplainer(ForeignExplainer):
     passed = ("classifier_fn", "predict_fn", "labels", "top_labels")
 
     @classmethod
-    def count_rows(cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
+    def count_rows(
+        cls, method: Any, known: Mapping[str, Parameter], options: Mapping[str, Any]
+    ) -> int:
         default = known["num_samples"].default if "num_samples" in known else _SAMPLES
         return int(options.get("num_samples", default))
 
@@ -56,19 +58,31 @@ class LimePackageExplainer(ForeignExplainer):
         for row, target in zip(rows, targets.tolist(), strict=True):
             options = {"labels": (target,), "top_labels": None, **self.call_options}
             key = int(np.random.randint(1 << 31))  # noqa: NPY002 (the generator is seeded by the row's content)
-            with _seed_object(self.method, key), contextlib.redirect_stderr(io.StringIO()):  # its progress bar
+            # its progress bar
+            with (
+                _seed_object(self.method, key),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):
                 if images:
-                    image = row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().numpy(force=True)
+                    image = (
+                        row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().numpy(force=True)
+                    )
                     explanation = self.method.explain_instance(image, predict_images, **options)
                     segments, count = explanation.segments, int(explanation.segments.max()) + 1
                 else:
                     options = {"num_features": len(row), **options}
-                    explanation = self.method.explain_instance(row.double().numpy(force=True), predict, **options)
+                    explanation = self.method.explain_instance(
+                        row.double().numpy(force=True), predict, **options
+                    )
                     segments, count = np.arange(len(row)), len(row)
             weights = np.zeros(count)
             for feature, weight in explanation.local_exp[target]:
                 weights[feature] = weight
-            maps.append(torch.as_tensor(weights[segments], dtype=row.dtype, device=row.device).expand_as(row))
+            maps.append(
+                torch.as_tensor(weights[segments], dtype=row.dtype, device=row.device).expand_as(
+                    row
+                )
+            )
         return torch.stack(maps)
 
 
@@ -118,7 +132,9 @@ def from_lime(
         title = _CLASSES.get(method, method)
         expected = f"{', '.join([*_CLASSES, *_CLASSES.values()])}, a class or an object of lime"
         check(title in _CLASSES.values(), "method", expected, repr(method))
-        method = find_class("lime", "lime.lime_image" if "Image" in title else "lime.lime_tabular", title)
+        method = find_class(
+            "lime", "lime.lime_image" if "Image" in title else "lime.lime_tabular", title
+        )
     method = LimePackageExplainer.find_method(method)
     adapter = LimePackageExplainer.make(method, options, rows_per_input, True, seed, output=output)
     if isinstance(method, type):
@@ -135,7 +151,11 @@ def from_lime(
 @contextlib.contextmanager
 def _seed_object(method: Any, seed: int) -> Iterator[None]:
     """Replace the object's generators by a seeded one inside, and restore all of its attributes afterwards."""
-    holders: tuple[Any, ...] = (method, getattr(method, "base", None), getattr(method, "discretizer", None))
+    holders: tuple[Any, ...] = (
+        method,
+        getattr(method, "base", None),
+        getattr(method, "discretizer", None),
+    )
     before = [(holder, dict(vars(holder))) for holder in holders if hasattr(holder, "random_state")]
     shared = np.random.RandomState(seed)
     try:

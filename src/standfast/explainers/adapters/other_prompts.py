@@ -52,7 +52,9 @@ class OtherPromptExplainer(Explainer):
     def label(self) -> str:
         return f"other_{self.other}:{self.explainer.label}"
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         box = find_answer_box(model)
         check(box is not None, "model", f"an AnswerModel, for {self.label}", "another one")

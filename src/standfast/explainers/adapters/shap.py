@@ -22,7 +22,12 @@ from standfast.explainers.adapters.base import (
     silence_warnings,
 )
 from standfast.explainers.adapters.tree_shap import TreeSHAPExplainer
-from standfast.explainers.background import References, check_background, count_references, resolve_background
+from standfast.explainers.background import (
+    References,
+    check_background,
+    count_references,
+    resolve_background,
+)
 from standfast.explainers.base import Baseline, Explainer, join_preprocessing
 from standfast.model import Model, Output
 from standfast.needs import Needs
@@ -33,7 +38,13 @@ _ON_MODULES = ("GradientExplainer", "DeepExplainer")
 #: classes of shap that draw no random numbers
 _EXACT = ("DeepExplainer", "ExactExplainer")
 #: classes of shap whose attributions add up to the change of the logit from the mean over the background
-_ADDITIVE = (*_EXACT, "KernelExplainer", "SamplingExplainer", "PermutationExplainer", "PartitionExplainer")
+_ADDITIVE = (
+    *_EXACT,
+    "KernelExplainer",
+    "SamplingExplainer",
+    "PermutationExplainer",
+    "PartitionExplainer",
+)
 #: the options that set how many rows an input costs, and shap's defaults (that of the kernel is 2 F + 2048)
 _COUNTS = {"nsamples": {"GradientExplainer": 200, "": 2048}, "max_evals": {"": 500}}
 
@@ -83,7 +94,11 @@ class SHAPExplainer(ForeignExplainer):
         return Needs(gradients=_takes_module(get_class(self.method)))
 
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
-        is_additive = isinstance(self.method, type) and self.method.__name__ in _ADDITIVE and self.output == "logit"
+        is_additive = (
+            isinstance(self.method, type)
+            and self.method.__name__ in _ADDITIVE
+            and self.output == "logit"
+        )
         few = count_references(self.background) <= 100  # shap's maskers take a sample of more
         is_additive = is_additive and few and "link" not in self.constructor_options
         return resolve_background(model, x, self.background) if is_additive else None
@@ -105,17 +120,27 @@ class SHAPExplainer(ForeignExplainer):
             if _takes_module(self.method):
                 module = ChosenLogit(join_preprocessing(model), target)
                 return self.method(module, references, **self.constructor_options)
-            predict = make_array_function(model, tuple(rows.shape[1:]), self.output == "probability", target)
-            return self.method(predict, references.flatten(1).cpu().numpy(), **self.constructor_options)
+            predict = make_array_function(
+                model, tuple(rows.shape[1:]), self.output == "probability", target
+            )
+            return self.method(
+                predict, references.flatten(1).cpu().numpy(), **self.constructor_options
+            )
 
     def _compute_values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
-        passed: Any = rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
+        passed: Any = (
+            rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
+        )
         parameters = self.list_parameters(explainer)
         silent = "silent" in parameters or any(
             parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
         )
         options = {"silent": True, **self.call_options} if silent else self.call_options
-        with silence_warnings("shap"), _remove_leftovers(explainer), _explain_assertions(self.label):
+        with (
+            silence_warnings("shap"),
+            _remove_leftovers(explainer),
+            _explain_assertions(self.label),
+        ):
             returned = getattr(explainer, _find_entry(get_class(explainer)))(passed, **options)
         return _select_targets(getattr(returned, "values", returned), rows, targets, self.label)
 
@@ -173,7 +198,9 @@ def from_shap(
     method = SHAPExplainer.find_method(method)
     names = _list_class_names(get_class(method))
     if "TreeExplainer" in names:
-        check(not options, ", ".join(options), f"no options for {get_class(method).__name__}", "some")
+        check(
+            not options, ", ".join(options), f"no options for {get_class(method).__name__}", "some"
+        )
         own_rows = "reference" if background == "reference" else check_background(background)
         return TreeSHAPExplainer(method, own_rows, output)  # type: ignore[arg-type]
     if one_at_a_time is None:
@@ -204,7 +231,9 @@ def _count_rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
         return 2 * references  # for each reference, the reference and the input
     count = "nsamples" if _find_entry(kind) == "shap_values" else "max_evals"
     defaults = _COUNTS[count]
-    default = next((defaults[name] for name in _list_class_names(kind) if name in defaults), defaults[""])
+    default = next(
+        (defaults[name] for name in _list_class_names(kind) if name in defaults), defaults[""]
+    )
     samples = options.get(count, default)
     samples = samples if type(samples) is int and samples >= 1 else default
     return samples if _takes_module(kind) else samples * references
@@ -223,11 +252,15 @@ def _select_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Te
     flat = rows.flatten(1)
     shapes = (tuple(rows.shape), tuple(flat.shape))
     if tuple(values.shape) not in shapes:
-        if tuple(values.shape[:-1]) not in shapes or values.shape[-1] <= int(targets.max()) * (values.shape[-1] > 1):
+        if tuple(values.shape[:-1]) not in shapes or values.shape[-1] <= int(targets.max()) * (
+            values.shape[-1] > 1
+        ):
             expected = f"attributions of shape {shapes[0]} or {(*shapes[0], 'classes')}"
             raise ModelError(f"{label}: expected {expected}, got {tuple(values.shape)}")
         at = targets if values.shape[-1] > 1 else torch.zeros_like(targets)
-        values = values.flatten(1, -2).gather(2, at[:, None, None].expand(-1, flat.shape[1], 1))[..., 0]
+        values = values.flatten(1, -2).gather(2, at[:, None, None].expand(-1, flat.shape[1], 1))[
+            ..., 0
+        ]
     return values.reshape(rows.shape)
 
 

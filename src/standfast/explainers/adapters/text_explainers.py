@@ -63,7 +63,9 @@ class TextExplainer(Explainer):
         """Norms of gradients have none."""
         return False if self.explainer.plain_gradient else self.explainer.has_signs
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         box, logits, classes = _predict(self.label, model, x, targets)
         rows, first, inverse = _find_different(x, classes)
@@ -86,10 +88,14 @@ class TextExplainer(Explainer):
             except (StandfastError, torch.OutOfMemoryError, Warning):
                 raise
             except Exception as error:  # whatever the user's module raises
-                raise ModelError(f"{self.label}: {_EXPECTED}, got {type(error).__name__}: {error}. {_HINT}") from error
+                raise ModelError(
+                    f"{self.label}: {_EXPECTED}, got {type(error).__name__}: {error}. {_HINT}"
+                ) from error
             self._compare(box, around, at, logits[firsts_of_batch].to(at))
             # gradients sum to 0 over an embedding behind a layer normalisation
-            values = explained.norm(dim=1) if self.explainer.plain_gradient else _sum_channels(explained)
+            values = (
+                explained.norm(dim=1) if self.explainer.plain_gradient else _sum_channels(explained)
+            )
             values = values.to(maps)
             present = find_present(rows[list(batch.rows)]).cpu().numpy()
             maps[list(batch.rows)] = batch.sum_tokens(values, around, present, rows.shape[1])
@@ -97,10 +103,15 @@ class TextExplainer(Explainer):
 
     def _set_baseline(self, box: TextBox, embedded: EmbeddedText, model: Model) -> Explainer:
         """The explainer with the embedding of what stands in the place of removed words."""
-        unset = [option for option in self.explainer.removal_options if getattr(self.explainer, option) is None]
+        unset = [
+            option
+            for option in self.explainer.removal_options
+            if getattr(self.explainer, option) is None
+        ]
         if not unset or model.reference is None:
             return self.explainer
-        retrieved = len(model.reference.rows) > 1  # words of the texts: no one of them stands for all
+        # words of the texts: no one of them stands for all
+        retrieved = len(model.reference.rows) > 1
         code = np.array([[float(GONE if retrieved else model.reference.baseline[0])]])
         reading = box.reader.read(code)[0]
         ids = reading.ids[reading.first : reading.last]
@@ -147,18 +158,24 @@ class TextFunctionExplainer(Explainer):
     def label(self) -> str:
         return self.title
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         box, logits, classes = _predict(self.label, model, x, targets)
         rows, first, inverse = _find_different(x, classes)
         written = [write_text(row) for row in rows.tolist()]
         classes_of_batch = classes[first].cpu().numpy()
         texts = [words.text for words in written]
-        explained = self.function(partial(box.predict_texts, task=model.task), texts, classes_of_batch)
+        explained = self.function(
+            partial(box.predict_texts, task=model.task), texts, classes_of_batch
+        )
         values, pieces = getattr(explained, "values", explained), getattr(explained, "data", None)
         if not hasattr(values, "__len__") or len(values) != len(texts):
             got = f"{len(values)}" if hasattr(values, "__len__") else type(values).__name__
-            raise ModelError(f"{self.label}: expected numbers for each of {len(texts)} texts, got {got}")
+            raise ModelError(
+                f"{self.label}: expected numbers for each of {len(texts)} texts, got {got}"
+            )
         maps = torch.zeros(rows.shape, dtype=torch.float64)
         for row, (map_, words) in enumerate(zip(values, written, strict=True)):
             numbers = torch.as_tensor(np.asarray(map_, dtype=np.float64))
@@ -167,8 +184,13 @@ class TextFunctionExplainer(Explainer):
             there = words.ends > words.starts
             if pieces is not None:
                 ends = np.cumsum([len(piece) for piece in pieces[row]])
-                spans = [(int(end) - len(piece), int(end)) for piece, end in zip(pieces[row], ends, strict=True)]
-                reading = assign_tokens(Tokens(range(len(spans)), spans, [False] * len(spans)), words, 0, None)
+                spans = [
+                    (int(end) - len(piece), int(end))
+                    for piece, end in zip(pieces[row], ends, strict=True)
+                ]
+                reading = assign_tokens(
+                    Tokens(range(len(spans)), spans, [False] * len(spans)), words, 0, None
+                )
                 batch = Batch([row], [reading], len(spans), None)
                 maps[row] = batch.sum_tokens(numbers[None], True, there[None], len(there))[0]
             elif len(numbers) == there.sum():
@@ -176,15 +198,21 @@ class TextFunctionExplainer(Explainer):
             else:
                 got = f"{len(numbers)} for the {int(there.sum())} of {words.text!r}"
                 hint = "standfast.texts.split_words gives them; punctuation marks are words, too"
-                raise ModelError(f"{self.label}: expected a number for each word of a text, got {got} ({hint})")
+                raise ModelError(
+                    f"{self.label}: expected a number for each word of a text, got {got} ({hint})"
+                )
         return maps[inverse.cpu()].to(x), logits
 
 
-def _predict(label: str, model: Model, x: Tensor, targets: Tensor | None) -> tuple[TextBox, Tensor, Tensor]:
+def _predict(
+    label: str, model: Model, x: Tensor, targets: Tensor | None
+) -> tuple[TextBox, Tensor, Tensor]:
     """The box of a model of texts, its logits, and what is explained."""
     box = find_text_box(model)
     if box is None:
-        raise ArgumentError("model", f"one that reads texts (TextModel), for {label}", "another one")
+        raise ArgumentError(
+            "model", f"one that reads texts (TextModel), for {label}", "another one"
+        )
     with torch.no_grad():
         logits = model.forward(x.detach())
     return box, logits, model.task.answer(logits) if targets is None else targets
@@ -196,7 +224,9 @@ def _find_different(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]
     _, firsts, inverse = np.unique(
         torch.cat([x, answers], 1).cpu().numpy(), axis=0, return_index=True, return_inverse=True
     )
-    first, back = (torch.from_numpy(numbers.reshape(-1)).to(x.device) for numbers in (firsts, inverse))
+    first, back = (
+        torch.from_numpy(numbers.reshape(-1)).to(x.device) for numbers in (firsts, inverse)
+    )
     return x[first], first, back
 
 
@@ -206,7 +236,9 @@ def _sum_channels(maps: Tensor) -> Tensor:
     return torch.where(same, maps[:, 0], maps.sum(1))
 
 
-def fit_text_explainer(explainer: Any, title: Callable[[Any], str], get: Callable[[Any], Explainer]) -> Explainer:
+def fit_text_explainer(
+    explainer: Any, title: Callable[[Any], str], get: Callable[[Any], Explainer]
+) -> Explainer:
     """An explainer of texts: of embeddings where it needs gradients, else of words.
 
     Args:

@@ -39,7 +39,14 @@ from torch import Tensor, nn
 from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers.adapters.base import get_class, turn_maps
 from standfast.explainers.adapters.frame_functions import compute_contributions, find_encoding
-from standfast.explainers.adapters.trees import TreeGame, TreeReading, Trees, TreeSource, make_probabilities, silence
+from standfast.explainers.adapters.trees import (
+    TreeGame,
+    TreeReading,
+    Trees,
+    TreeSource,
+    make_probabilities,
+    silence,
+)
 from standfast.explainers.background import resolve_background
 from standfast.explainers.base import Baseline, Explainer, Explanation
 from standfast.explainers.completeness import record_gap
@@ -79,7 +86,9 @@ class TreeSHAPExplainer(Explainer):
     output: Output = "logit"
     name: ClassVar[str] = "shap"
     has_signs: ClassVar[bool | None] = True
-    version: ClassVar[int] = 3  # encoded columns of data frames: no product passes, no attribution is dropped
+    version: ClassVar[int] = (
+        3  # encoded columns of data frames: no product passes, no attribution is dropped
+    )
     reads_inside: ClassVar[bool] = True
     removal_options: ClassVar[tuple[str, ...]] = ("background",)
     needs: ClassVar[Needs] = Needs(
@@ -90,7 +99,9 @@ class TreeSHAPExplainer(Explainer):
     def label(self) -> str:
         return f"shap.{get_class(self.method).__name__}"
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         if model.task.below is not model.task:
             return self._explain_decision(model, x, targets)
@@ -132,11 +143,21 @@ class TreeSHAPExplainer(Explainer):
         encoding = reading.trees.source.encoding
         if encoding is not None:
             values = encoding.sum_back(values)
-        _check_sums(self.label, values, game.base, game.trees.predict, logits, model, _measure_spread(model, x))
+        _check_sums(
+            self.label,
+            values,
+            game.base,
+            game.trees.predict,
+            logits,
+            model,
+            _measure_spread(model, x),
+        )
         return values
 
     @contextlib.contextmanager
-    def preparing(self, model: Model, x: Tensor, variants: Sequence[tuple[Explainer, Model]]) -> Iterator[None]:
+    def preparing(
+        self, model: Model, x: Tensor, variants: Sequence[tuple[Explainer, Model]]
+    ) -> Iterator[None]:
         references = [
             variant._find_references(varied_model, x)
             for variant, varied_model in variants
@@ -152,7 +173,11 @@ class TreeSHAPExplainer(Explainer):
     def _find_contributions(self, model: Model, x: Tensor) -> Array | None:
         """What a booster's own package computes for a data frame, of which shap cannot read categories; else None."""
         function = find_frame_function(model)
-        if function is None or unwrap(function.estimator).transformers or self.background is not None:
+        if (
+            function is None
+            or unwrap(function.estimator).transformers
+            or self.background is not None
+        ):
             return None
         return compute_contributions(function, function.table.decode(x))
 
@@ -165,7 +190,9 @@ class TreeSHAPExplainer(Explainer):
         """The rows of the background `(B, F)`; None without one, and for an explainer of shap that was made before."""
         if self.background is None or not isinstance(self.method, type):
             return None
-        return resolve_background(model, x, None if self.background == "reference" else self.background)
+        return resolve_background(
+            model, x, None if self.background == "reference" else self.background
+        )
 
     def _find_reading(self, model: Model, x: Tensor) -> TreeReading:
         """The trees of the model, read once."""
@@ -177,10 +204,19 @@ class TreeSHAPExplainer(Explainer):
     def _read_trees(self, model: Model, x: Tensor) -> TreeReading:
         source, name = self._find_source(model), module_name(model.module)
         keeps_scores = source.shift == 0.0 or self.output == "logit"
-        expected = f"'logit' for a classifier that decides at a threshold of its scores, and {self.label}"
-        check(keeps_scores, "output", expected, f"{self.output!r}, which shap computes without the threshold")
+        expected = (
+            f"'logit' for a classifier that decides at a threshold of its scores, and {self.label}"
+        )
+        check(
+            keeps_scores,
+            "output",
+            expected,
+            f"{self.output!r}, which shap computes without the threshold",
+        )
         check(model.preprocess is None, "model", f"no preprocessing for {self.label}", "one")
-        check(x.ndim == 2, "inputs", f"rows (N, features) for {self.label}", f"shape {tuple(x.shape)}")
+        check(
+            x.ndim == 2, "inputs", f"rows (N, features) for {self.label}", f"shape {tuple(x.shape)}"
+        )
         if not isinstance(self.method, type):
             rows = self.method.data
             own_logits = None if rows is None else source.predict(model, rows)
@@ -194,7 +230,9 @@ class TreeSHAPExplainer(Explainer):
             explainer = self._construct(source.estimator, name, encoded_references)
             reading = TreeReading(Trees(explainer, source, self.output, rank=True), None)
             game = reading.find_game(model, references)
-            self._check_splits(game, source.find_model(model), source.encode(x.detach()), encoded_references)
+            self._check_splits(
+                game, source.find_model(model), source.encode(x.detach()), encoded_references
+            )
         return reading
 
     def _find_source(self, model: Model) -> TreeSource:
@@ -206,18 +244,24 @@ class TreeSHAPExplainer(Explainer):
             self._check_decides(unwrapped.final)
             encoding = find_encoding(model, function, self.label)
             encoded_model = encoding.make_model(model)
-            return TreeSource(unwrapped.final, encoding, encoded_model, _read_shift(encoded_model), gives_numbers)
+            return TreeSource(
+                unwrapped.final, encoding, encoded_model, _read_shift(encoded_model), gives_numbers
+            )
         estimator = None if model.black_box is None else model.black_box.estimator
         expected = "a Model of an estimator's own method, as Model.from_callable(fitted.predict_proba, ...)"
         name = module_name(model.module)
-        check(estimator is not None, "model", f"{expected}, since {self.label} reads its trees", name)
+        check(
+            estimator is not None, "model", f"{expected}, since {self.label} reads its trees", name
+        )
         unwrapped = unwrap(estimator)
         self._check_decides(unwrapped.final)
         if not unwrapped.transformers:
             estimator = unwrapped.final
         return TreeSource(estimator, None, None, _read_shift(model), gives_numbers)
 
-    def _check_splits(self, game: TreeGame, model: Model, encoded: Array, references: Array | None) -> None:
+    def _check_splits(
+        self, game: TreeGame, model: Model, encoded: Array, references: Array | None
+    ) -> None:
         """Raise `ModelError` unless the trees give the model's answers on both sides of all kinds of splits.
 
         The sum of a row's attributions says nothing about rows mixed of it and the background. So rows are tried whose
@@ -229,7 +273,9 @@ class TreeSHAPExplainer(Explainer):
             encoded: inputs as the trees get them, `(N, E)`.
             references: the rows of the background, `(B, E)`; None without one.
         """
-        rows = game.trees.mix_rows(encoded if references is None else np.concatenate([encoded, references]))
+        rows = game.trees.mix_rows(
+            encoded if references is None else np.concatenate([encoded, references])
+        )
         tried = torch.as_tensor(rows, dtype=model.dtype, device=model.device).clamp(*model.bounds)
         (logits,) = model.map_rows(lambda z: (model.forward(z),), tried)
         values = game.compute(tried.cpu().numpy())
@@ -240,13 +286,17 @@ class TreeSHAPExplainer(Explainer):
         from shap.maskers import Independent
 
         # by default shap draws 100 of the references
-        masker = None if references is None else Independent(references, max_samples=len(references))
+        masker = (
+            None if references is None else Independent(references, max_samples=len(references))
+        )
         construct = partial(self.method, estimator, masker)
         try:
             explainer = construct()
             if self.output == "probability" and explainer.model.tree_output != "probability":
                 expected = f"'logit', or a background beside 'probability', for {self.label}"
-                check(references is not None, "output", expected, "'probability' without a background")
+                check(
+                    references is not None, "output", expected, "'probability' without a background"
+                )
                 explainer = construct(model_output="probability")
             return explainer
         except ArgumentError:
@@ -317,7 +367,8 @@ def _read_answers(logits: Tensor, model: Model) -> Array:
 def _choose_outputs(values: Array, classes: Tensor, model: Model, x: Tensor) -> Tensor:
     """Of attributions `(N, features, outputs)`, those of each row's class."""
     outputs = torch.from_numpy(np.ascontiguousarray(values)).to(x.device)
-    if outputs.shape[2] == 1 and not isinstance(model.task, Regression):  # of two classes, shap explains class 1
+    # of two classes, shap explains class 1
+    if outputs.shape[2] == 1 and not isinstance(model.task, Regression):
         return torch.where(classes[:, None] == 1, outputs[..., 0], -outputs[..., 0])
     chosen = model.task.describe(classes)[:, None, None].expand(-1, x.shape[1], 1)
     return outputs.gather(2, chosen)[..., 0]
@@ -345,7 +396,12 @@ def _check_sums(
     """
     name, task = module_name(model.module), model.task
     is_readable = task.classes or isinstance(task, Regression | Binary)
-    check(is_readable, "model", f"classes, a binary task or a regression for {label}", f"the task {task.name}")
+    check(
+        is_readable,
+        "model",
+        f"classes, a binary task or a regression for {label}",
+        f"the task {task.name}",
+    )
     sums, answers = values.sum(1) + base, _read_answers(logits, model)
     # what single precision loses is a share of the largest term
     sizes = np.abs(values).sum(1) + np.abs(base)
@@ -353,7 +409,9 @@ def _check_sums(
         sums = predict(sums)
         sizes = np.maximum(sizes.max(axis=1, keepdims=True), 1.0)
     if sums.shape != answers.shape:
-        raise ModelError(f"{label}: expected {answers.shape[1]} classes, got {sums.shape[1]} from the trees of {name}")
+        raise ModelError(
+            f"{label}: expected {answers.shape[1]} classes, got {sums.shape[1]} from the trees of {name}"
+        )
     differences = np.nan_to_num(np.abs(sums - answers))
     if (differences > _TOLERANCE * spread + _SINGLE * sizes).any():
         kind = "numbers" if isinstance(task, Regression) else "probabilities"

@@ -61,7 +61,9 @@ class TreeSource:
         rows = torch.as_tensor(encoded, dtype=model.dtype, device=model.device)
         own_model = self.find_model(model)
         with silence(), torch.no_grad():
-            (logits,) = own_model.map_rows(lambda part: (own_model.forward(part),), rows, evaluations=0)
+            (logits,) = own_model.map_rows(
+                lambda part: (own_model.forward(part),), rows, evaluations=0
+            )
         return logits
 
 
@@ -79,13 +81,20 @@ class Trees:
         self.source = source
         #: the ensemble as shap has read it
         self.ensemble = explainer.model
-        self.of_probabilities = output == "probability" or self.ensemble.tree_output == "probability"
+        self.of_probabilities = (
+            output == "probability" or self.ensemble.tree_output == "probability"
+        )
         inner = self.ensemble.children_left >= 0
         #: the thresholds of each feature
         self.cuts: dict[int, Array] = {}
         for feature in np.unique(self.ensemble.features[inner]).tolist():
-            self.cuts[feature] = np.unique(self.ensemble.thresholds[inner & (self.ensemble.features == feature)])
-        compiled = explainer.feature_perturbation == "interventional" or self.ensemble.model_type == "internal"
+            self.cuts[feature] = np.unique(
+                self.ensemble.thresholds[inner & (self.ensemble.features == feature)]
+            )
+        compiled = (
+            explainer.feature_perturbation == "interventional"
+            or self.ensemble.model_type == "internal"
+        )
         self.ranked = rank and compiled and not np.any(self.ensemble.threshold_types)
         self._explainer = explainer
         if self.ranked:
@@ -139,7 +148,9 @@ class Trees:
             cuts = self.cuts.get(feature, np.zeros(0))
             cuts = cuts[np.isfinite(cuts)]
             between = [cuts[:1] - 1, (cuts[1:] + cuts[:-1]) / 2, cuts[-1:] + 1]
-            mixed[:, feature] = generator.choice(np.concatenate([*between, known[:, feature]]), _TRIED)
+            mixed[:, feature] = generator.choice(
+                np.concatenate([*between, known[:, feature]]), _TRIED
+            )
         return mixed
 
     def predict(self, sums: Array) -> Array:
@@ -166,7 +177,9 @@ class TreeGame:
         different = number_rows(rows)
         firsts = [numbers[0] for numbers in different.values()]
         with silence():
-            values_of_rows = self._explainer.shap_values(self.trees.rank(rows[firsts]), check_additivity=False)
+            values_of_rows = self._explainer.shap_values(
+                self.trees.rank(rows[firsts]), check_additivity=False
+            )
         computed = np.asarray(values_of_rows, dtype=np.float64)
         values = np.empty((len(rows), *computed.shape[1:]))
         for number, numbers in enumerate(different.values()):
@@ -180,7 +193,9 @@ class TreeGame:
         A threshold of scores shifts it, and no attribution.
         """
         source = self.trees.source
-        outputs = np.asarray(self._explainer.expected_value, dtype=np.float64).reshape(-1) + source.shift
+        outputs = (
+            np.asarray(self._explainer.expected_value, dtype=np.float64).reshape(-1) + source.shift
+        )
         if self._logits is None or self.trees.of_probabilities:
             return outputs
         if source.gives_numbers:  # shap's own base is wrong for CatBoost
@@ -257,7 +272,9 @@ class TreeReading:
         before = self._inputs, self._references
         reader, source = model.undecided, self.trees.source
         different_inputs = x[[numbers[0] for numbers in number_rows(x.cpu().numpy()).values()]]
-        different_rows = references[[numbers[0] for numbers in number_rows(references.cpu().numpy()).values()]]
+        different_rows = references[
+            [numbers[0] for numbers in number_rows(references.cpu().numpy()).values()]
+        ]
 
         def run(rows: Tensor) -> tuple[Tensor, Tensor]:
             return torch.as_tensor(self.encode(rows)), reader.forward(rows)
@@ -266,7 +283,9 @@ class TreeReading:
             columns = reader.map_rows(run, different_inputs, evaluations=0)
         encoded = source.encode(different_rows)
         self._inputs = KnownRows(different_inputs, columns)
-        self._references = KnownRows(different_rows, (torch.as_tensor(encoded), source.predict(model, encoded)))
+        self._references = KnownRows(
+            different_rows, (torch.as_tensor(encoded), source.predict(model, encoded))
+        )
         try:
             yield
         finally:
@@ -277,7 +296,9 @@ class KnownRows:
     """Rows `(N, F)` of which something is known: tensors `(N, ...)`."""
 
     def __init__(self, rows: Tensor, columns: tuple[Tensor, ...]) -> None:
-        self._numbers = {row: numbers[0] for row, numbers in number_rows(rows.cpu().numpy()).items()}
+        self._numbers = {
+            row: numbers[0] for row, numbers in number_rows(rows.cpu().numpy()).items()
+        }
         self._columns = columns
 
     def find(self, rows: Tensor) -> tuple[Tensor, ...] | None:

@@ -40,7 +40,11 @@ _KEEPS_WEIGHTS = split_names(
 
 
 def compute_attention_weights(
-    query: Tensor, key: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
 ) -> Tensor:
     """Attention weights `softmax(q k' scale + mask)`: `(..., queries, keys)`, in operations with all derivatives.
 
@@ -56,7 +60,9 @@ def compute_attention_weights(
     tensor([[1.0000, 0.0000],
             [0.5000, 0.5000]])
     """
-    scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    scores = (
+        query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    )
     if causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
@@ -64,7 +70,8 @@ def compute_attention_weights(
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     if mask is None and not causal:
         return scores.softmax(-1)
-    alone = (scores == -math.inf).all(-1, keepdim=True)  # softmax would give NaN, and so would its gradient
+    # softmax would give NaN, and so would its gradient
+    alone = (scores == -math.inf).all(-1, keepdim=True)
     return scores.masked_fill(alone, 0.0).softmax(-1).masked_fill(alone, 0.0)
 
 
@@ -84,7 +91,9 @@ class PlainAttention(FunctionMode):
         #: heads of the layer that runs, within torch's own
         self._heads: int | None = None
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if name == _FUSED:
             return self._attend(*args, **kwargs)
         if name == _COMPOSED and isinstance(func, types.FunctionType):
@@ -112,7 +121,10 @@ class PlainAttention(FunctionMode):
 
     def _open(self, func: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run a function of torch that is written in Python such that the functions that it calls are seen."""
-        before, self._heads = self._heads, kwargs.get("num_heads", args[4] if len(args) > 4 else None)
+        before, self._heads = (
+            self._heads,
+            kwargs.get("num_heads", args[4] if len(args) > 4 else None),
+        )
         try:
             with self:
                 return _run_body(func)(*args, **kwargs)
@@ -152,7 +164,9 @@ class AttentionWatch(PlainAttention):
         # results of a softmax, by the identity of the object, and their shapes; held, so that no identity is used twice
         self._candidates: dict[int, tuple[Tensor, tuple[int, ...]]] = {}
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         plain = strip_underscore(name)
         if plain in _PRODUCTS and len(args) == 2 and not kwargs:
             return self._multiply(func, *args)
@@ -173,7 +187,8 @@ class AttentionWatch(PlainAttention):
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
         if result.ndim >= 3 and axis in (-1, result.ndim - 1):
             shape = tuple(result.shape)
-            if self._heads is not None and result.ndim == 3:  # within nn.MultiheadAttention, which joins the two axes
+            # within nn.MultiheadAttention, which joins the two axes
+            if self._heads is not None and result.ndim == 3:
                 shape = (-1, self._heads, *shape[1:])
             self._candidates[id(result)] = result, shape
 
@@ -187,8 +202,14 @@ class AttentionWatch(PlainAttention):
         equation, operands = args[0], args[1:]
         if isinstance(equation, str) and len(operands) == 2 and isinstance(operands[0], Tensor):
             terms, _, out = equation.replace(" ", "").partition("->")
-            for position, (term, operand) in enumerate(zip(terms.split(","), operands, strict=False)):
-                if id(operand) in self._candidates and term[-1] not in out and set(term[:-1]) <= set(out):
+            for position, (term, operand) in enumerate(
+                zip(terms.split(","), operands, strict=False)
+            ):
+                if (
+                    id(operand) in self._candidates
+                    and term[-1] not in out
+                    and set(term[:-1]) <= set(out)
+                ):
                     operands[position] = self._keep(operand, self._candidates[id(operand)][1])
         return func(equation, *operands, **kwargs)
 
@@ -207,6 +228,8 @@ class AttentionWatch(PlainAttention):
 def _run_body(func: types.FunctionType) -> Callable[..., Any]:
     """The function of torch without its first step, which hands the call to an active mode instead of running it."""
     names = {**func.__globals__, "has_torch_function": lambda tensors: False}
-    body = types.FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
+    body = types.FunctionType(
+        func.__code__, names, func.__name__, func.__defaults__, func.__closure__
+    )
     body.__kwdefaults__ = func.__kwdefaults__
     return body

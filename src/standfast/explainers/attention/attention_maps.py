@@ -24,7 +24,9 @@ from standfast.needs import Needs
 class AttentionExplainer(Explainer):
     """An explainer that follows attention weights from the tokens that decide back to the tokens of the input."""
 
-    needs: ClassVar[Needs] = Needs(gradients=True, other="self-attention of all tokens in every layer (no windows)")
+    needs: ClassVar[Needs] = Needs(
+        gradients=True, other="self-attention of all tokens in every layer (no windows)"
+    )
     follows_attention: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
@@ -43,7 +45,9 @@ class AttentionExplainer(Explainer):
             gradients: of the target's logit by the weights, with `uses_gradients`; else empty.
         """
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         with torch.enable_grad():
             inputs = make_leaf(x, create_graph)
             with AttentionWatch(len(x)) as watch:
@@ -52,13 +56,20 @@ class AttentionExplainer(Explainer):
             scores = select_scores(model, logits, targets)
             differentiated = weights if self.uses_gradients else weights[-1:]
             twice = create_graph and self.uses_gradients
-            check_has_gradients(scores, weights[-1], "its last attention")  # they show which tokens decide
-            options: dict[str, Any] = {"create_graph": twice, "retain_graph": create_graph, "materialize_grads": True}
+            # they show which tokens decide
+            check_has_gradients(scores, weights[-1], "its last attention")
+            options: dict[str, Any] = {
+                "create_graph": twice,
+                "retain_graph": create_graph,
+                "materialize_grads": True,
+            }
             gradients = list(torch.autograd.grad(scores.sum(), differentiated, **options))
         with torch.set_grad_enabled(create_graph):
             deciding = find_deciding_tokens(gradients[-1].detach())
             relevance = self.follow(deciding, weights, gradients if self.uses_gradients else [])
-            grid = find_token_grid(weights[0].shape[-1], x.shape[1:], self.grid, watch.grid, self.label)
+            grid = find_token_grid(
+                weights[0].shape[-1], x.shape[1:], self.grid, watch.grid, self.label
+            )
             maps = spread_tokens(relevance, deciding, grid, x, self.interpolation)
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())
 
@@ -79,7 +90,8 @@ class AttentionExplainer(Explainer):
                 problem = f"weights of shape {tuple(of_layer.shape)} for a batch of {rows} (small batches are padded)"
             elif of_layer.shape[-2:] != (tokens, tokens):
                 problem = (
-                    f"attention of {of_layer.shape[-2]} tokens to {of_layer.shape[-1]} (the first layer has {tokens})"
+                    f"attention of {of_layer.shape[-2]} tokens to {of_layer.shape[-1]} (the"
+                    f" first layer has {tokens})"
                 )
             if problem:
                 raise ModelError(
@@ -113,7 +125,11 @@ def multiply_rows(row: Tensor, matrices: Tensor) -> Tensor:
 
 
 def spread_tokens(
-    relevance: Tensor, deciding: Tensor, grid: tuple[int, ...], x: Tensor, interpolation: Interpolation
+    relevance: Tensor,
+    deciding: Tensor,
+    grid: tuple[int, ...],
+    x: Tensor,
+    interpolation: Interpolation,
 ) -> Tensor:
     """A map like `x` `(N, ...)` from the relevance `(N, T)` of tokens; that of special tokens is left out.
 
@@ -122,7 +138,8 @@ def spread_tokens(
     that their sum is the relevance of the position.
     """
     tokens, special = relevance.shape[1], relevance.shape[1] - math.prod(grid)
-    at_end = deciding[:, -1:] == 1  # rows of a batch must not depend on each other, so each is looked at
+    # rows of a batch must not depend on each other, so each is looked at
+    at_end = deciding[:, -1:] == 1
     kept = torch.where(at_end, relevance[:, : tokens - special], relevance[:, special:])
     if x.ndim == 2:
         return kept

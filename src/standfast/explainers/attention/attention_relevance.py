@@ -67,7 +67,8 @@ class AttentionRelevance(AttentionExplainer):
     uses_gradients: ClassVar[bool] = True
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
-        added = torch.zeros_like(deciding)  # the row of R - I, apart from that of I, whose size would round it off
+        # the row of R - I, apart from that of I, whose size would round it off
+        added = torch.zeros_like(deciding)
         for of_layer, gradient in zip(reversed(weights), reversed(gradients), strict=True):
             # not F.relu, which `smooth_relu` replaces: softplus would add its value at 0 to every pair of tokens
             contribution = (of_layer * gradient).clamp(min=0).mean(1)

@@ -67,6 +67,8 @@ class AttentionRollout(AttentionExplainer):
         row = deciding
         for of_layer in reversed(weights):
             joined = of_layer.mean(1)
-            with_residual = joined + torch.eye(joined.shape[-1], dtype=joined.dtype, device=joined.device)
+            with_residual = joined + torch.eye(
+                joined.shape[-1], dtype=joined.dtype, device=joined.device
+            )
             row = multiply_rows(row, with_residual / with_residual.sum(2, keepdim=True))
         return row

@@ -73,7 +73,9 @@ def _leaves_few(tokens: int, grid: Sequence[int]) -> bool:
     return 0 <= tokens - math.prod(grid) <= _MOST_SPECIAL
 
 
-def _check_grid(grid: Grid, tokens: int, spatial: Sequence[int], patches: Sequence[int] | None) -> None:
+def _check_grid(
+    grid: Grid, tokens: int, spatial: Sequence[int], patches: Sequence[int] | None
+) -> None:
     """Raise `ArgumentError` for a user's grid of other axes, or of too many or too few positions."""
     fits = len(grid) == len(spatial) and math.prod(grid) <= tokens
     expected = f"{len(spatial)} numbers with a product of at most {tokens}, the number of tokens"

@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from standfast.errors import ModelError
-from standfast.explainers.base import Explanation, GradientExplainer, explainers, make_leaf, run_watched, select_scores
+from standfast.explainers.base import (
+    Explanation,
+    GradientExplainer,
+    explainers,
+    make_leaf,
+    run_watched,
+    select_scores,
+)
 from standfast.explainers.cam.gradcam import resize
 from standfast.function_calls import FunctionMode, check_has_gradients
 from standfast.gating import CONVOLUTIONS, weight_layers
@@ -75,16 +82,22 @@ class FullGrad(GradientExplainer):
     name: ClassVar[str] = "fullgrad"
     has_signs: ClassVar[bool | None] = False
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         product, terms, logits = _compute_terms(model, x, targets, create_graph)
         with torch.set_grad_enabled(create_graph):
             maps = self._psi(product, x)
             for name, layer, bias in terms:
-                placed = bias.ndim == x.ndim if x.ndim > 2 else bias.shape == x.shape and layer is None
+                placed = (
+                    bias.ndim == x.ndim if x.ndim > 2 else bias.shape == x.shape and layer is None
+                )
                 if placed and not isinstance(layer, nn.Linear):
                     if len(bias) != len(x):
                         expected = f"the output of layer {name!r} to have a row for each input"
-                        raise ModelError(f"fullgrad: expected {expected}, got {len(bias)} for {len(x)} inputs")
+                        raise ModelError(
+                            f"fullgrad: expected {expected}, got {len(bias)} for {len(x)} inputs"
+                        )
                     maps = maps + self._psi(bias, x)
             return maps.expand_as(x).contiguous(), logits
 
@@ -125,11 +138,17 @@ def _compute_terms(
         scores = select_scores(model, logits, targets)
         check_has_gradients(scores, leaf)
         edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
-        gradients = torch.autograd.grad(scores.sum(), edges, create_graph=create_graph, allow_unused=True)
+        gradients = torch.autograd.grad(
+            scores.sum(), edges, create_graph=create_graph, allow_unused=True
+        )
     with torch.set_grad_enabled(create_graph):
         product = x * gradients[0]
         terms = [
-            (run.name, run.layer, torch.zeros_like(run.bias) if gradient is None else gradient * run.bias)
+            (
+                run.name,
+                run.layer,
+                torch.zeros_like(run.bias) if gradient is None else gradient * run.bias,
+            )
             for run, gradient in zip(runs, gradients[1:], strict=True)
         ]
     return product, terms, logits if create_graph else logits.detach()
@@ -147,7 +166,8 @@ def _record_runs(model: Model, x: Tensor, runs: list[_Run]) -> Iterator[None]:
 
     def watch(name: str, layer: nn.Module, bias: Tensor) -> None:
         def record_run(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor | None:
-            constant = not out.requires_grad  # it does not depend on the input, but the logit depends on it
+            # it does not depend on the input, but the logit depends on it
+            constant = not out.requires_grad
             if constant:
                 out = out.detach().requires_grad_(True)
             runs.append(_Run(name, layer, get_gradient_edge(out), _expand_bias(layer, bias, out)))

@@ -120,7 +120,9 @@ class GradCAM(Explainer):
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         with (
             keep_layer_output(
                 model.module, self.layer, x, self.label, detached=not create_graph, grid=self.grid
@@ -179,7 +181,14 @@ class KeptOutput(FunctionMode):
     names: frozenset[str] | None = _CONCATENATIONS
 
     def __init__(
-        self, module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool, grid: Grid | None
+        self,
+        module: nn.Module,
+        wanted: str | None,
+        x: Tensor,
+        who: str,
+        *,
+        detached: bool,
+        grid: Grid | None,
     ) -> None:
         super().__init__()
         self.module, self.wanted, self.x, self.who = module, wanted, x, who
@@ -200,7 +209,9 @@ class KeptOutput(FunctionMode):
             return [(self.wanted, find_layer(self.module, self.wanted))]
         return _list_layers(self.module, _CONVOLUTIONS) + self.norms
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Keep what is concatenated along the channels."""
         out = func(*args, **kwargs)
         fits = out.requires_grad and out.ndim == self.x.ndim >= 3 and len(out) == len(self.x)
@@ -229,13 +240,20 @@ class KeptOutput(FunctionMode):
 
     def _is_inner_series(self, out: Any) -> bool:
         """Whether inputs are rows of numbers `(N, T)`, and a layer in the module sees them as `(N, channels, t)`."""
-        return self.x.ndim == 2 and isinstance(out, Tensor) and out.ndim > 2 and len(out) == len(self.x)
+        return (
+            self.x.ndim == 2
+            and isinstance(out, Tensor)
+            and out.ndim > 2
+            and len(out) == len(self.x)
+        )
 
     def _has_positions(self, layer: nn.Module, out: Any) -> bool:
         """Whether it has a value for each channel at each position, or for each feature of each token."""
         if not isinstance(out, Tensor) or out.ndim < 3 or len(out) != len(self.x):
             return False
-        return out.ndim == self.x.ndim or (out.ndim == 3 < self.x.ndim and not isinstance(layer, _FEATURES_SECOND))
+        return out.ndim == self.x.ndim or (
+            out.ndim == 3 < self.x.ndim and not isinstance(layer, _FEATURES_SECOND)
+        )
 
     def _has_tokens(self, layer: nn.Module, out: Tensor) -> bool:
         """Whether a layer normalisation is that of tokens, not of channels `(N, K, h, w)` or of a head's queries."""
@@ -255,13 +273,17 @@ class KeptOutput(FunctionMode):
                 there is none to choose.
         """
         if self.wanted is not None and len(self.runs) != 1:
-            text = f"expected layer {self.wanted!r} to run once a forward pass, ran {len(self.runs)}x"
+            text = (
+                f"expected layer {self.wanted!r} to run once a forward pass, ran {len(self.runs)}x"
+            )
             raise ModelError(f"{self.who}: {text}")
         run = self._choose(logits) if self.wanted is None else self.runs[0]
         name = self._describe(run)
         check_has_gradients(logits, run.output, f"layer {name}")
         self.found = [part.layer for part in self._list_parts(run) if part.layer is not None]
-        self.of_tokens = run.output.ndim < self.x.ndim or (run.layer is not None and _has_features_last(run.layer))
+        self.of_tokens = run.output.ndim < self.x.ndim or (
+            run.layer is not None and _has_features_last(run.layer)
+        )
         positions = self.arrange(run.output).shape[2:]
         size = " x ".join(map(str, positions))
         record_choice("layer", f"{name} ({size} positions)")
@@ -279,7 +301,9 @@ class KeptOutput(FunctionMode):
         if len(ends) > 1:
             *beside, taken = map(self._describe, ends)
             others = " and ".join(beside)
-            warn_user(f"{self.who}: the map is that of layer {taken}, and not of {others} beside it; choose by `layer`")
+            warn_user(
+                f"{self.who}: the map is that of layer {taken}, and not of {others} beside it; choose by `layer`"
+            )
         return ends[-1]
 
     def _find_ends(self, logits: Tensor) -> list[_Run]:
@@ -288,7 +312,11 @@ class KeptOutput(FunctionMode):
         with_positions = [run for run in convolutions if math.prod(run.output.shape[2:]) > 1]
         flows = _find_runs_below(logits, with_positions or convolutions)
         last = flows.get(logits.grad_fn, frozenset())
-        ends = [run for run in convolutions if run in last and not any(run in other.before for other in last)]
+        ends = [
+            run
+            for run in convolutions
+            if run in last and not any(run in other.before for other in last)
+        ]
         ends.sort(key=lambda run: run.depth)
         attentions = self._count_attentions(flows)
         if ends and ends[-1].attentions >= attentions:
@@ -297,13 +325,20 @@ class KeptOutput(FunctionMode):
 
     def _find_norm(self, flows: Mapping[Any, Any], attentions: int) -> list[_Run]:
         """The last normalisation of tokens on the way to the logits before the attention of this number, if any."""
-        norms = [run for run in self.runs if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions]
+        norms = [
+            run
+            for run in self.runs
+            if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions
+        ]
         return [run for run in norms if _find_node(run.output) in flows][-1:]
 
     def _count_attentions(self, flows: Mapping[Any, Any]) -> int:
         """The number of the last attention on the way to the logits; 0 without one."""
         weights = self.watch.weights if self.watch else []
-        return max((number for number, of_layer in enumerate(weights, 1) if _find_node(of_layer) in flows), default=0)
+        return max(
+            (number for number, of_layer in enumerate(weights, 1) if _find_node(of_layer) in flows),
+            default=0,
+        )
 
     def _refuse_all(self, logits: Tensor) -> NoReturn:
         """Raise `ModelError` for a module without a layer that has positions, with the cause where it is known."""
@@ -320,7 +355,11 @@ class KeptOutput(FunctionMode):
 
     def _list_parts(self, run: _Run) -> list[_Run]:
         """The layers whose outputs are concatenated, in the order in which they ran; of a layer itself."""
-        parts = [run] if run.layer is not None else [p for part in run.parts for p in self._list_parts(part)]
+        parts = (
+            [run]
+            if run.layer is not None
+            else [p for part in run.parts for p in self._list_parts(part)]
+        )
         return [recorded for recorded in self.runs if recorded in parts]
 
     def _describe(self, run: _Run) -> str:
@@ -338,7 +377,9 @@ class KeptOutput(FunctionMode):
             return values.movedim(-1, 1)
         convolved = self.watch.grid if self.watch else None
         try:
-            grid = find_token_grid(values.shape[1], self.x.shape[1:], self.grid, convolved, self.who)
+            grid = find_token_grid(
+                values.shape[1], self.x.shape[1:], self.grid, convolved, self.who
+            )
         except ModelError as error:
             raise ModelError(f"{error}{self._suggest_convolution()}") from error
         return arrange_tokens(values, grid)
@@ -351,7 +392,13 @@ class KeptOutput(FunctionMode):
 
 @contextlib.contextmanager
 def keep_layer_output(
-    module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool, grid: Grid | None = None
+    module: nn.Module,
+    wanted: str | None,
+    x: Tensor,
+    who: str,
+    *,
+    detached: bool,
+    grid: Grid | None = None,
 ) -> Iterator[KeptOutput]:
     """Keep the output of one layer while `module` runs inside; the arguments are those of `KeptOutput`.
 
@@ -379,7 +426,10 @@ def _find_runs_below(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, 
     """Which of these runs each node of the graph of the logits comes from, without another run in between."""
     at, flows = {_find_node(run.output): run for run in runs}, dict[Node | None, frozenset[_Run]]()
     for node in walk_graph(logits):
-        last, run = frozenset[_Run]().union(*(flows[source] for source in find_sources(node))), at.get(node)
+        last, run = (
+            frozenset[_Run]().union(*(flows[source] for source in find_sources(node))),
+            at.get(node),
+        )
         last = _drop_side_branches(node, last)
         if run is not None and (run.layer is not None or len(last) > 1):
             run.parts, run.before = last, last.union(*(part.before for part in last))
@@ -403,7 +453,9 @@ def _drop_side_branches(node: Node, runs: frozenset[_Run]) -> frozenset[_Run]:
     return runs
 
 
-def _list_layers(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[tuple[str, nn.Module]]:
+def _list_layers(
+    module: nn.Module, kinds: tuple[type[nn.Module], ...]
+) -> list[tuple[str, nn.Module]]:
     return [(name, layer) for name, layer in module.named_modules() if isinstance(layer, kinds)]
 
 
@@ -420,16 +472,24 @@ def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
 
     A single channel is repeated over all channels.
     """
-    mode = "nearest" if interpolation == "nearest" else {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
+    mode = (
+        "nearest"
+        if interpolation == "nearest"
+        else {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
+    )
     if maps.shape[2:] != like.shape[2:]:
-        maps = F.interpolate(maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False)
+        maps = F.interpolate(
+            maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False
+        )
     return maps.expand_as(like).contiguous()
 
 
 def find_layer(module: nn.Module, wanted: str) -> nn.Module:
     """The layer called `wanted`, as in `module.named_modules()`; `ArgumentError` if there is none."""
     layers: dict[str, nn.Module] = dict(module.named_modules())
-    check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))
+    check(
+        wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted)
+    )
     return layers[wanted]
 
 

@@ -52,7 +52,9 @@ class GuidedGradCAM(GradCAM):
     plain_gradient: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         guided = False  # the first of the two backward passes is plain
 
@@ -63,7 +65,9 @@ class GuidedGradCAM(GradCAM):
         with torch.enable_grad():
             with (
                 replace_relu_gradient(rule) as mode,
-                keep_layer_output(model.module, self.layer, x, self.label, detached=False, grid=self.grid) as kept,
+                keep_layer_output(
+                    model.module, self.layer, x, self.label, detached=False, grid=self.grid
+                ) as kept,
             ):
                 logits = run_watched(mode, self.label, model, leaf.clone())
             scores, output = select_scores(model, logits, targets), kept.find(logits)

@@ -81,7 +81,9 @@ class GradientSHAP(GradientExplainer):
     def rows_per_input(self) -> int:
         return self.samples + 1
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         references = resolve_background(model, x, self.background)
         which, positions = _draw_points(self.seed, self.samples, len(references), x.device)
         chosen = references.index_select(0, which)
@@ -92,13 +94,17 @@ class GradientSHAP(GradientExplainer):
             if self.noise > 0:
                 width = self.noise * get_bounds_range(model)
                 # another seed than that of the positions
-                points = points + width * draw_shared_noise(self.seed + 1, points.shape[1:], x.dtype, x.device)
+                points = points + width * draw_shared_noise(
+                    self.seed + 1, points.shape[1:], x.dtype, x.device
+                )
             gradients, logits = compute_path_gradients(model, x, points, targets, create_graph)
             return (difference * gradients).mean(1), logits
 
 
 @lru_cache(maxsize=32)
-def _draw_points(seed: int, samples: int, references: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _draw_points(
+    seed: int, samples: int, references: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Which reference point, int64, and which position between it and the input, float64; both `(samples,)`.
 
     Sample k lies in the k-th interval. Its reference point is the k-th (modulo their number) in a random order, so each

@@ -67,7 +67,9 @@ class Saliency(GradientExplainer):
     def shared_pass(self) -> tuple[object, ...]:
         return ("gradient",)
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
         return gradient.abs() if self.absolute else gradient, logits
 
@@ -96,7 +98,9 @@ class InputXGradient(GradientExplainer):
     def shared_pass(self) -> tuple[object, ...]:
         return ("gradient",)
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
         with torch.set_grad_enabled(create_graph):
             return x * gradient, logits
@@ -137,15 +141,22 @@ class IntegratedGradients(GradientExplainer):
     batches: ClassVar[int] = BATCHES
     dial: ClassVar[str] = "steps"
     draft_share: ClassVar[float] = 0.125
-    gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
+    gap_cause: ClassVar[str] = (
+        "More steps may help, but not where codes of categories or thresholds have no gradient"
+    )
 
     @property
     def rows_per_input(self) -> int:
         return self.steps + 1
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         along = (1, self.steps, *[1] * (x.ndim - 1))
-        alphas, weights = (send(values, x.device, x.dtype).reshape(along) for values in _make_quadrature(self.steps))
+        alphas, weights = (
+            send(values, x.device, x.dtype).reshape(along)
+            for values in _make_quadrature(self.steps)
+        )
         with torch.set_grad_enabled(create_graph):
             baseline = choose_baseline(model, x, self.baseline)
             difference = x - baseline
@@ -153,7 +164,9 @@ class IntegratedGradients(GradientExplainer):
             gradients, logits = compute_path_gradients(model, x, points, targets, create_graph)
             return difference * (gradients * weights).sum(1), logits
 
-    def check_maps(self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
+    def check_maps(
+        self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor
+    ) -> None:
         baseline = choose_baseline(model, x, self.baseline).expand(1, *x.shape[1:])
         at_baseline = partial(predict_mean, model, logits, baseline)
         warn_of_gap(self, model, maps, logits, at_baseline, classes, share=0.5)
@@ -238,7 +251,9 @@ class SmoothGrad(GradientExplainer):
     def shared_pass(self) -> tuple[object, ...]:
         return ("noisy copies", self.samples, self.noise, self.seed)
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         width = get_bounds_range(model)
         noise = draw_shared_noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
         with torch.set_grad_enabled(create_graph):
@@ -252,7 +267,8 @@ class SmoothGrad(GradientExplainer):
         """The statistic of `values` `(N, samples, ...)` over the noisy copies."""
         if self.statistic == "mean":
             return values.mean(1)
-        if self.statistic == "variance":  # in two passes: the difference of two means would lose its digits
+        # in two passes: the difference of two means would lose its digits
+        if self.statistic == "variance":
             values = values - values.mean(1, keepdim=True)
         return values.square().mean(1)
 
@@ -273,7 +289,9 @@ def get_bounds_range(model: Model) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def draw_shared_noise(seed: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def draw_shared_noise(
+    seed: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
     """Standard normal noise, drawn on the CPU so that it is the same on every device. Do not write to it."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -43,14 +43,19 @@ class SecondOrderMode(ReluReplacement):
         self.names = None if checks else _REPLACED
         self._attention = PlainAttention()
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if name in ATTENTION:
             return self._attention.run(name, func, args, kwargs)
         if name in _CONVOLUTIONS:
             arguments = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
             padding = _read_padding(**arguments)
             if padding is not None:
-                return _Convolution.apply(arguments["input"], arguments["weight"], arguments.get("bias"), padding)  # type: ignore[no-untyped-call]
+                # type: ignore[no-untyped-call]
+                return _Convolution.apply(
+                    arguments["input"], arguments["weight"], arguments.get("bias"), padding
+                )
         return super().run(name, func, args, kwargs)
 
 
@@ -65,10 +70,14 @@ def _read_padding(
 ) -> tuple[int, ...] | None:
     """The padding along each axis of a convolution whose gradient is one; None for others."""
     axes = weight.ndim - 2
-    is_plain = all(size in (1, (1,) * axes, [1] * axes) for size in (stride, dilation)) and groups == 1
+    is_plain = (
+        all(size in (1, (1,) * axes, [1] * axes) for size in (stride, dilation)) and groups == 1
+    )
     if not is_plain or isinstance(padding, str) or not _needs_only_input(input, weight, bias):
         return None
-    around = (padding,) * axes if isinstance(padding, int) else tuple(padding) * (axes // len(padding))
+    around = (
+        (padding,) * axes if isinstance(padding, int) else tuple(padding) * (axes // len(padding))
+    )
     fits = all(side < length for side, length in zip(around, weight.shape[2:], strict=True))
     return around if fits and _runs_on_host(input, weight) else None
 
@@ -92,7 +101,9 @@ class _Convolution(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, ...]) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, ...]
+    ) -> Tensor:
         ctx.weight, ctx.padding = weight, padding
         return _CONVOLUTIONS[f"conv{len(padding)}d"](x, weight, bias, padding=padding)
 
@@ -100,5 +111,7 @@ class _Convolution(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         weight = ctx.weight
         flipped = weight.transpose(0, 1).flip(tuple(range(2, weight.ndim)))
-        padding = tuple(length - 1 - side for side, length in zip(ctx.padding, weight.shape[2:], strict=True))
+        padding = tuple(
+            length - 1 - side for side, length in zip(ctx.padding, weight.shape[2:], strict=True)
+        )
         return _Convolution.apply(gradients[0], flipped, None, padding), None, None, None  # type: ignore[no-untyped-call]

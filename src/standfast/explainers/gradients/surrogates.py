@@ -33,13 +33,17 @@ class ReluReplacement(FunctionMode):
     """
 
     def __init__(
-        self, replacement: Callable[[Tensor], Tensor], capped: Callable[[Tensor, float], Tensor] | None = None
+        self,
+        replacement: Callable[[Tensor], Tensor],
+        capped: Callable[[Tensor, float], Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.replacement = replacement
         self.capped = capped or (lambda z, cap: replacement(z).clamp(max=cap))
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if name not in _PARAMETERS:
             return func(*args, **kwargs)
         arguments = dict(zip(_PARAMETERS[name], args, strict=False)) | kwargs
@@ -52,7 +56,11 @@ class ReluReplacement(FunctionMode):
                 return self.replacement(z)
             return self.capped(z, 6.0 if name == "relu6" else float(arguments.get("max_val", 1.0)))
 
-        return z.copy_(rectify(z.clone())) if name.endswith("_") or arguments.get("inplace") else rectify(z)
+        return (
+            z.copy_(rectify(z.clone()))
+            if name.endswith("_") or arguments.get("inplace")
+            else rectify(z)
+        )
 
     def check_smooth(self, result: Tensor, source: Node) -> None:
         """Raise `SecondDerivativeError` if a ReLU in code of TorchScript, which is not replaced, may be in a result.
@@ -61,7 +69,11 @@ class ReluReplacement(FunctionMode):
             result: what was computed inside of the mode.
             source: the node of the inputs, from `torch.autograd.graph.get_gradient_edge`.
         """
-        kinked = [node for node in self.find_unseen(result, source) if any(kind in node.name() for kind in _KINKED)]
+        kinked = [
+            node
+            for node in self.find_unseen(result, source)
+            if any(kind in node.name() for kind in _KINKED)
+        ]
         if kinked:
             raise SecondDerivativeError(
                 "module: expected ReLUs that a smooth function can replace, got some in code compiled to TorchScript;"
@@ -146,7 +158,9 @@ def smooth_relu(beta: float = 10.0) -> ReluReplacement:
     return ReluReplacement(*make_softplus(beta))
 
 
-def make_softplus(beta: float) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor, float], Tensor]]:
+def make_softplus(
+    beta: float,
+) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor, float], Tensor]]:
     """The softplus of sharpness `beta`, and the difference of two for a ReLU that is cut off above."""
     check_number(beta, "beta", above=0)
 

@@ -135,22 +135,33 @@ class _Group:
         """Of each copy the input, the row of `others`, and the order and the size `(total, 1)` of the coalition."""
         numbers, many = torch.arange(self.total, device=self.x.device), len(self.others)
         which = numbers // many % self.made + 1
-        return numbers // self.each, numbers % many, self.coalitions.order[which], self.coalitions.size[which, None]
+        return (
+            numbers // self.each,
+            numbers % many,
+            self.coalitions.order[which],
+            self.coalitions.size[which, None],
+        )
 
     def make_copies(self, start: int, stop: int) -> Tensor:
         """The copies with the numbers from `start` to `stop`."""
         owners, rows, order, size = (column[start:stop] for column in self.numbers)
         # index_select copies whole rows and is several times as fast as indexing
         kept = (self.ranks.index_select(0, order) < size).to(self.x.dtype)
-        if not self.is_shared:  # from segments to places; all copies of an input look up the same ones
+        # from segments to places; all copies of an input look up the same ones
+        if not self.is_shared:
             inputs = range(start // self.each, -(-stop // self.each))
             ends = [(max(i * self.each - start, 0), (i + 1) * self.each - start) for i in inputs]
-            parts = [kept[a:b].index_select(1, self.labels[i]) for i, (a, b) in zip(inputs, ends, strict=True)]
+            parts = [
+                kept[a:b].index_select(1, self.labels[i])
+                for i, (a, b) in zip(inputs, ends, strict=True)
+            ]
             kept = parts[0] if len(parts) == 1 else torch.cat(parts)
         values = self.others if len(self.others) == 1 else self.others.index_select(0, rows)
         # faster than where, and exact at weights 0 and 1
         copied = self.x.index_select(0, owners)
-        return torch.lerp(values, copied, kept.reshape(-1, *get_map_shape(self.x, self.labels)), out=copied)
+        return torch.lerp(
+            values, copied, kept.reshape(-1, *get_map_shape(self.x, self.labels)), out=copied
+        )
 
     def average(self, scores: Tensor, full: Tensor) -> Tensor:
         """The scores of all coalitions `(N, R)` from those of the copies `(total,)` and of the inputs `(N,)`."""
@@ -159,14 +170,18 @@ class _Group:
 
     def make_maps(self, values: Tensor) -> Tensor:
         """The maps `(N, ...)` of which each segment has one of the values `(N, m)`."""
-        maps = values.gather(1, self.labels).reshape(len(self.x), *get_map_shape(self.x, self.labels))
+        maps = values.gather(1, self.labels).reshape(
+            len(self.x), *get_map_shape(self.x, self.labels)
+        )
         return maps.to(self.x.dtype).expand_as(self.x).contiguous()
 
 
 def _join(groups: Sequence[_Group]) -> tuple[Tensor, Callable[[int, int], Tensor]]:
     """For `score_copies`: the owners of copies, and the copies, for the groups one after the other."""
     firsts = [0, *accumulate(len(group.x) for group in groups)]
-    owners = torch.cat([group.numbers[0] + first for group, first in zip(groups, firsts, strict=False)])
+    owners = torch.cat(
+        [group.numbers[0] + first for group, first in zip(groups, firsts, strict=False)]
+    )
     ends = list(accumulate(group.total for group in groups))
 
     def make_copies(start: int, stop: int) -> Tensor:
@@ -200,7 +215,9 @@ class CoalitionExplainer(CopyExplainer):
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
         """The coalitions for inputs with that many features, the same on every call."""
 
-    def solve(self, model: Model, coalitions: Coalitions, scores: Tensor, outputs: Tensor) -> Tensor:
+    def solve(
+        self, model: Model, coalitions: Coalitions, scores: Tensor, outputs: Tensor
+    ) -> Tensor:
         """The attributions of segments `(n, m)`; by default as the coalitions say.
 
         Args:
@@ -222,23 +239,35 @@ class CoalitionExplainer(CopyExplainer):
     def for_entries(self) -> Self:
         """This explainer with segments of single channels, unless `per_channel` says otherwise."""
         explainer: Any = self  # a frozen dataclass
-        return dataclasses.replace(explainer, per_channel=True) if self.per_channel == "auto" else self
+        return (
+            dataclasses.replace(explainer, per_channel=True) if self.per_channel == "auto" else self
+        )
 
     def label_places(self, x: Tensor) -> tuple[Tensor, list[int]]:
         """The segment of each place of the inputs `x`, int64 `(N, places)`, and how many segments each input has."""
         labels, counts = label_features(x, self.segments)
-        return split_channels(labels, counts, x) if self.per_channel is True and x.ndim > 2 else (labels, counts)
+        return (
+            split_channels(labels, counts, x)
+            if self.per_channel is True and x.ndim > 2
+            else (labels, counts)
+        )
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         """With `segmentation="fixed"`, the segments of the original inputs, int64 `(N, places)`; else None."""
         return self.label_places(inputs)[0] if self.segmentation == "fixed" else None
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         return self._attribute_segments(model, x.detach(), targets, *self.label_places(x.detach()))
 
-    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> Explanation:
-        return self._attribute_segments(model, x.detach(), targets, fixed, (fixed.amax(1) + 1).tolist())
+    def attribute_copies(
+        self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor
+    ) -> Explanation:
+        return self._attribute_segments(
+            model, x.detach(), targets, fixed, (fixed.amax(1) + 1).tolist()
+        )
 
     def _attribute_segments(
         self, model: Model, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
@@ -247,7 +276,10 @@ class CoalitionExplainer(CopyExplainer):
         with torch.no_grad():
             others = self.make_others(model, x)
             # inputs with as many segments have the same coalitions; the copies of all of them fill batches together
-            members = [[i for i, count in enumerate(counts) if count == alike] for alike in sorted(set(counts))]
+            members = [
+                [i for i, count in enumerate(counts) if count == alike]
+                for alike in sorted(set(counts))
+            ]
             order = send([i for group in members for i in group], x.device)
             if len(members) > 1:  # one label map for all inputs stays a view of one row
                 x, labels = x[order], labels[order]
@@ -262,10 +294,18 @@ class CoalitionExplainer(CopyExplainer):
             scale = self.choose_scale(model)
             scores, full, logits = score_copies(model, x, targets, *_join(groups), scale)
             scores_of_groups = torch.split(scores, [group.total for group in groups])
-            parts = zip(groups, scores_of_groups, torch.split(full, sizes), torch.split(logits, sizes), strict=True)
+            parts = zip(
+                groups,
+                scores_of_groups,
+                torch.split(full, sizes),
+                torch.split(logits, sizes),
+                strict=True,
+            )
             maps_of_groups: list[Tensor] = []
             for group, of_copies, of_inputs, outputs in parts:
-                values = self.solve(model, group.coalitions, group.average(of_copies, of_inputs), outputs)
+                values = self.solve(
+                    model, group.coalitions, group.average(of_copies, of_inputs), outputs
+                )
                 maps_of_groups.append(group.make_maps(values))
             maps = torch.cat(maps_of_groups)
             back = order.argsort()
@@ -291,7 +331,9 @@ class ShapleyExplainer(CoalitionExplainer):
         check(fits, "baseline", "None beside a background", repr(self.baseline))
 
     def make_others(self, model: Model, x: Tensor) -> Tensor:
-        if self.background is not None or (self.baseline is None and model.reference_for(x) is not None):
+        if self.background is not None or (
+            self.baseline is None and model.reference_for(x) is not None
+        ):
             return resolve_background(model, x, self.background)
         return super().make_others(model, x)
 

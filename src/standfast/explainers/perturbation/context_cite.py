@@ -36,7 +36,9 @@ class _Ablations(Coalitions):
         fitted = torch.cat([scores[:, 1:].double(), penalty[:, None].double()], dim=1).cpu().numpy()
         responses, penalties = np.ascontiguousarray(fitted[:, :-1].T), fitted[:, -1]
         coefficients = fit_lasso(self.kept.numpy().astype(np.float64), responses, penalties)
-        return send(torch.from_numpy(np.ascontiguousarray(coefficients.T)), scores.device, scores.dtype)
+        return send(
+            torch.from_numpy(np.ascontiguousarray(coefficients.T)), scores.device, scores.dtype
+        )
 
 
 @explainers.register("context_cite")
@@ -102,7 +104,9 @@ class ContextCite(CoalitionExplainer):
             return "logit"  # log-odds already, or a score of its own
         return "probability"
 
-    def solve(self, model: Model, coalitions: Coalitions, scores: Tensor, outputs: Tensor) -> Tensor:
+    def solve(
+        self, model: Model, coalitions: Coalitions, scores: Tensor, outputs: Tensor
+    ) -> Tensor:
         assert isinstance(coalitions, _Ablations)
         fitted = find_log_odds(model.task, scores) if self.output == "logit" else scores
         return coalitions.solve_for(fitted, self.penalty * count_parts(model.task, outputs))

@@ -84,7 +84,9 @@ def score_copies(
             if not scores:
                 at_x = joined[:count].clone()  # a view would keep all of them
                 classes = model.task.answer(at_x) if targets is None else targets
-            scores.append(measure_score(model.task, joined, classes[whose[stop - len(joined) : stop]], output))
+            scores.append(
+                measure_score(model.task, joined, classes[whose[stop - len(joined) : stop]], output)
+            )
             waiting, held_numbers = [], 0
     all_scores = torch.cat(scores)
     return all_scores[count:], all_scores[:count], at_x

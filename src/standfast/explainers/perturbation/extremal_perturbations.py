@@ -122,18 +122,27 @@ class ExtremalPerturbations(Explainer):
     def rows_per_input(self) -> int:
         return len(self.areas)
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         masks, logits = self.find_masks(model, x, targets)
         total = masks[:, 0]
         for area in range(1, masks.shape[1]):
             total = total + masks[:, area]
         maps = total / masks.shape[1]
-        return maps.reshape(len(x), *([1] if x.ndim > 2 else []), *maps.shape[1:]).expand_as(x).contiguous(), logits
+        return maps.reshape(len(x), *([1] if x.ndim > 2 else []), *maps.shape[1:]).expand_as(
+            x
+        ).contiguous(), logits
 
     def find_masks(self, model: Model, x: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
         """The masks of one chunk `(N, areas, *spatial)`, and the logits `(N, K)` at `x`. For use within a session."""
-        check(2 <= x.ndim <= 4, "inputs", "images (N, C, H, W), series (N, C, T) or flat features (N, F)", x.shape)
+        check(
+            2 <= x.ndim <= 4,
+            "inputs",
+            "images (N, C, H, W), series (N, C, T) or flat features (N, F)",
+            x.shape,
+        )
         kind = self.perturbation
         if kind == "auto":
             kind = "fade" if x.ndim == 2 else "blur"
@@ -155,7 +164,9 @@ class ExtremalPerturbations(Explainer):
                 parts.append(masks[: stop - start])
             return torch.cat(parts).reshape(count, many, *spatial), logits
 
-    def _optimise(self, model: Model, x: Tensor, first: int, classes: Tensor, rows: Tensor, kind: str) -> Tensor:
+    def _optimise(
+        self, model: Model, x: Tensor, first: int, classes: Tensor, rows: Tensor, kind: str
+    ) -> Tensor:
         """The masks `(B, H, W)` with the numbers `rows` `(B,)`; `x` are their inputs, from number `first` on."""
         owners, areas = rows // len(self.areas), rows % len(self.areas)
         classes, numbers = classes[owners], owners - first
@@ -167,7 +178,11 @@ class ExtremalPerturbations(Explainer):
         ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
         target_area = send(ones, x.device)[areas]
         other = choose_baseline(model, x, self.baseline)
-        perturb = _make_blur(x, numbers, self.blur * shorter) if kind == "blur" else _make_fade(x, numbers, other)
+        perturb = (
+            _make_blur(x, numbers, self.blur * shorter)
+            if kind == "blur"
+            else _make_fade(x, numbers, other)
+        )
         rate = self.learning_rate * cells / _CELLS
         mask_cells = x.new_ones(len(owners), *smooth.cells)
         velocity = torch.zeros_like(mask_cells)
@@ -175,10 +190,14 @@ class ExtremalPerturbations(Explainer):
             masks = smooth(mask_cells)
             weight = self.area_weight * _GROWTH ** (step / self.steps)
             flat = masks.flatten(1)
-            gradient = ((2 * weight / pixels) * (flat - find_area_target(flat, target_area))).reshape(masks.shape)
+            gradient = (
+                (2 * weight / pixels) * (flat - find_area_target(flat, target_area))
+            ).reshape(masks.shape)
             with torch.enable_grad(), rows_of(owners):
                 leaf = smooth.crop_to_image(masks).contiguous().requires_grad_(True)
-                scores = measure_score(model.task, model.forward(perturb(leaf)), classes, self.output)
+                scores = measure_score(
+                    model.task, model.forward(perturb(leaf)), classes, self.output
+                )
                 smooth.crop_to_image(gradient).sub_(compute_gradient(scores, leaf))
             by_cells = smooth.propagate_gradient(gradient)
             dampening = self.momentum if step else 0.0
@@ -189,7 +208,9 @@ class ExtremalPerturbations(Explainer):
 
 def _number_rows(start: int, stop: int, size: int, device: torch.device) -> Tensor:
     """The numbers from `start` to `stop`, the last one repeated so that the batch is large enough."""
-    return pad_rows(torch.arange(start, stop, device=device), count_padding(stop - start, size, device))
+    return pad_rows(
+        torch.arange(start, stop, device=device), count_padding(stop - start, size, device)
+    )
 
 
 def _compute_logits(model: Model, x: Tensor, start: int, size: int) -> Tensor:
@@ -211,7 +232,9 @@ def _make_blur(x: Tensor, owners: Tensor, sigma: float) -> Callable[[Tensor], Te
     """A function from masks `(B, H, W)` to the rows `x[owners]`, each pixel blurred as strongly as its mask says."""
     images = x if x.ndim == 4 else x[:, :, None]
     # levels from the strongest blur to none, and the differences between consecutive levels
-    levels = torch.stack([blur_images(images, sigma * (1 - k / (_LEVELS - 1))) for k in range(_LEVELS)], 1)
+    levels = torch.stack(
+        [blur_images(images, sigma * (1 - k / (_LEVELS - 1))) for k in range(_LEVELS)], 1
+    )
     steps = levels.diff(dim=1, append=levels[:, -1:])
     numbers = images[0].numel()
     at_first = (_LEVELS * numbers * owners)[:, None] + torch.arange(numbers, device=x.device)
@@ -221,6 +244,8 @@ def _make_blur(x: Tensor, owners: Tensor, sigma: float) -> Callable[[Tensor], Te
         position = (_LEVELS - 1) * masks[:, None]
         level = position.detach().floor().clamp(max=_LEVELS - 2)
         index = at_first + numbers * level.long()
-        return (levels.take(index) + steps.take(index) * (position - level)).reshape(-1, *x.shape[1:])
+        return (levels.take(index) + steps.take(index) * (position - level)).reshape(
+            -1, *x.shape[1:]
+        )
 
     return perturb

@@ -14,7 +14,11 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.explainers.background import count_references
 from standfast.explainers.base import explainers
-from standfast.explainers.perturbation.coalitions import FittedCoalitions, ShapleyExplainer, solve_least_squares
+from standfast.explainers.perturbation.coalitions import (
+    FittedCoalitions,
+    ShapleyExplainer,
+    solve_least_squares,
+)
 from standfast.records import Range
 from standfast.tensors import send
 
@@ -102,7 +106,9 @@ class KernelSHAP(ShapleyExplainer):
 
 
 @lru_cache(maxsize=64)
-def _draw_coalitions(samples: int, features: int, seed: int, device: torch.device) -> FittedCoalitions:
+def _draw_coalitions(
+    samples: int, features: int, seed: int, device: torch.device
+) -> FittedCoalitions:
     """The coalitions; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     masks, weights = draw_shapley_coalitions(samples, features, torch.Generator().manual_seed(seed))
     masks, weights = masks.to(device), weights.to(device)
@@ -116,7 +122,9 @@ def _draw_coalitions(samples: int, features: int, seed: int, device: torch.devic
     return FittedCoalitions.of_masks(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1))
 
 
-def draw_shapley_coalitions(samples: int, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw_shapley_coalitions(
+    samples: int, features: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Different coalitions of m features, neither full nor empty: bool `(R, m)`, and their weights, float64 `(R,)`.
 
     R is at most `samples`. The weights estimate the kernel; where all coalitions of a size are enumerated, they are the

@@ -36,7 +36,9 @@ def fit_lasso(design: Array, responses: Array, penalty: Array) -> Array:
     gram = standard.T @ standard / count
     # neither a mean nor a matrix product: their last bits would depend on the number of responses
     centred_responses = responses - _sum_rows(responses) / count
-    moments = np.stack([_sum_rows(column[:, None] * centred_responses) for column in standard.T]) / count
+    moments = (
+        np.stack([_sum_rows(column[:, None] * centred_responses) for column in standard.T]) / count
+    )
     coefficients = _descend(gram, moments, penalty, is_constant)
     return coefficients / scale[:, None]
 

@@ -9,7 +9,11 @@ from typing import Annotated, ClassVar
 import torch
 
 from standfast.explainers.base import explainers
-from standfast.explainers.perturbation.coalitions import CoalitionExplainer, FittedCoalitions, solve_least_squares
+from standfast.explainers.perturbation.coalitions import (
+    CoalitionExplainer,
+    FittedCoalitions,
+    solve_least_squares,
+)
 from standfast.model import Output
 from standfast.records import AtLeastZero, Positive, Range
 
@@ -77,7 +81,9 @@ class LIME(CoalitionExplainer):
         return self.samples
 
     def draw_coalitions(self, features: int, device: torch.device) -> FittedCoalitions:
-        return _draw_coalitions(self.samples, features, self.seed, self.kernel_width, self.ridge, device)
+        return _draw_coalitions(
+            self.samples, features, self.seed, self.kernel_width, self.ridge, device
+        )
 
 
 @lru_cache(maxsize=64)

@@ -79,7 +79,9 @@ class Occlusion(CopyExplainer):
         axes = self.lay_out_windows(spatial_shape(inputs), flat=inputs.ndim == 2)
         return math.prod(count for _, _, count in axes) + 1
 
-    def lay_out_windows(self, spatial: tuple[int, ...], flat: bool = False) -> list[tuple[int, int, int]]:
+    def lay_out_windows(
+        self, spatial: tuple[int, ...], flat: bool = False
+    ) -> list[tuple[int, int, int]]:
         """For each axis the window's side, the step, and the number of windows along it.
 
         Args:
@@ -89,15 +91,24 @@ class Occlusion(CopyExplainer):
         >>> Occlusion().lay_out_windows((28, 28)), Occlusion(window=5, stride=3).lay_out_windows((7,))
         ([(4, 2, 13), (4, 2, 13)], [(5, 3, 2)])
         """
-        sides = expand_sides("window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial])
+        sides = expand_sides(
+            "window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial]
+        )
         strides = expand_sides("stride", self.stride, [-(-n // _STEPS) for n in sides])
         for size, side, stride in zip(spatial, sides, strides, strict=True):
             check(side <= size, "window", f"at most the inputs' size {spatial}", self.window)
-            check(stride <= side, "stride", f"at most the window {tuple(sides)}, so that it covers all", self.stride)
+            check(
+                stride <= side,
+                "stride",
+                f"at most the window {tuple(sides)}, so that it covers all",
+                self.stride,
+            )
         axes = zip(spatial, sides, strides, strict=True)
         return [(side, stride, 1 + -(-(size - side) // stride)) for size, side, stride in axes]
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
             x = x.detach()
@@ -105,7 +116,9 @@ class Occlusion(CopyExplainer):
             axes = self.lay_out_windows(spatial, flat=x.ndim == 2)
             counts = [count for _, _, count in axes]
             many = math.prod(counts)
-            inside = [_mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)]
+            inside = [
+                _mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)
+            ]
             other, shape = choose_baseline(model, x, self.baseline), get_map_shape(x)
 
             numbers = torch.arange(many * len(x), device=x.device)
@@ -116,12 +129,16 @@ class Occlusion(CopyExplainer):
                 covered = x.new_ones(1)
                 for axis, size in enumerate(spatial):
                     along = inside[axis].index_select(0, positions[axis][start:stop])
-                    covered = covered * along.reshape(-1, *[size if a == axis else 1 for a in range(len(spatial))])
+                    covered = covered * along.reshape(
+                        -1, *[size if a == axis else 1 for a in range(len(spatial))]
+                    )
                 # lerp is exact at weights 0 and 1
                 copied = x.index_select(0, owners[start:stop])
                 return torch.lerp(copied, other, covered.reshape(-1, *shape), out=copied)
 
-            scores, clean_scores, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
+            scores, clean_scores, at_x = score_copies(
+                model, x, targets, owners, make_copies, self.output
+            )
             drops = (clean_scores[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
             for axis, size in enumerate(spatial):
                 drops = _average_windows(drops, axis + 1, size, *axes[axis])
@@ -136,7 +153,9 @@ def _mark_windows(size: int, side: int, stride: int, count: int, x: Tensor) -> T
     return ((position >= start) & (position < start + side)).to(x.dtype)
 
 
-def _average_windows(values: Tensor, axis: int, size: int, side: int, stride: int, count: int) -> Tensor:
+def _average_windows(
+    values: Tensor, axis: int, size: int, side: int, stride: int, count: int
+) -> Tensor:
     """The mean over the windows that cover each position, along one axis: from `count` entries to `size`.
 
     The windows that cover a position have consecutive numbers. They are added one by one, so that the last bits do not
@@ -150,7 +169,9 @@ def _average_windows(values: Tensor, axis: int, size: int, side: int, stride: in
     total = values.index_select(axis, first)
     for offset in range(1, -(-side // stride)):
         covers = (offset < covering).reshape(shape)
-        total = total + torch.where(covers, values.index_select(axis, (first + offset).clamp(max=count - 1)), 0.0)
+        total = total + torch.where(
+            covers, values.index_select(axis, (first + offset).clamp(max=count - 1)), 0.0
+        )
     return total / covering.reshape(shape)
 
 

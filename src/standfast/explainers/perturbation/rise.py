@@ -99,7 +99,9 @@ class RISE(CopyExplainer):
         drawn = (self.samples, self._choose_grid(x), spatial, float(self.keep), self.seed, x.device)
         if x.ndim > 2 and self.samples * math.prod(spatial) > _KEPT:
             grids, offsets = _draw_grids(*drawn)
-            return lambda start, stop: enlarge_grids(grids[start:stop].to(x.dtype), offsets[start:stop], spatial)
+            return lambda start, stop: enlarge_grids(
+                grids[start:stop].to(x.dtype), offsets[start:stop], spatial
+            )
         kept = _make_masks(*drawn, x.dtype) if x.ndim > 2 else _draw_grids(*drawn)[0].to(x.dtype)
         return lambda start, stop: kept[start:stop]
 
@@ -107,13 +109,20 @@ class RISE(CopyExplainer):
         """The number of cells along each axis."""
         spatial = spatial_shape(x)
         if x.ndim == 2:
-            check(self.cells is None, "cells", "None for flat features, each of which is a cell", self.cells)
+            check(
+                self.cells is None,
+                "cells",
+                "None for flat features, each of which is a cell",
+                self.cells,
+            )
             return spatial
         usual = _CELLS if len(spatial) > 1 else WINDOWS
         cells = expand_sides("cells", self.cells, [usual] * len(spatial))
         return tuple(min(n, size) for n, size in zip(cells, spatial, strict=True))
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         with torch.no_grad():
             x, count = x.detach(), len(x)
@@ -133,7 +142,9 @@ class RISE(CopyExplainer):
                 return away.index_select(0, owners[start:stop]).mul_(block).add_(other)
 
             scores, _, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
-            scores = scores.reshape(self.samples, count, *[1] * len(shape)) / (self.keep * self.samples)
+            scores = scores.reshape(self.samples, count, *[1] * len(shape)) / (
+                self.keep * self.samples
+            )
             total = scores.new_zeros(count, *shape)
             for start in range(0, self.samples, _BLOCK):
                 block = masks(start, start + _BLOCK).double().reshape(-1, *shape)
@@ -145,7 +156,12 @@ class RISE(CopyExplainer):
 
 @lru_cache(maxsize=16)
 def _draw_grids(
-    samples: int, cells: tuple[int, ...], spatial: tuple[int, ...], keep: float, seed: int, device: torch.device
+    samples: int,
+    cells: tuple[int, ...],
+    spatial: tuple[int, ...],
+    keep: float,
+    seed: int,
+    device: torch.device,
 ) -> tuple[Tensor, Tensor]:
     """Grids, bool `(R, *cells)`, and offsets `(R, axes)`; drawn on the CPU, so the same on every device."""
     generator = torch.Generator().manual_seed(seed)
@@ -189,7 +205,8 @@ def enlarge_grids(grids: Tensor, offsets: Tensor, spatial: tuple[int, ...]) -> T
         shape = [len(grids), *[1] * axis, size, *[1] * (len(spatial) - axis - 1)]
         wide = [size if a == axis + 1 else n for a, n in enumerate(masks.shape)]
         below, above = (
-            masks.gather(axis + 1, index.reshape(shape).expand(wide)) for index in (low, (low + 1).clamp(max=cells - 1))
+            masks.gather(axis + 1, index.reshape(shape).expand(wide))
+            for index in (low, (low + 1).clamp(max=cells - 1))
         )
         masks = below + part.reshape(shape) * (above - below)
     return masks

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.segments import LabelMap, Method, SegmentChoice, check_segments, segment, spatial_shape
+from standfast.segments import (
+    LabelMap,
+    Method,
+    SegmentChoice,
+    check_segments,
+    segment,
+    spatial_shape,
+)
 from standfast.tensors import send
 
 _Segments = Method | Literal["pixels"] | int | Tensor
@@ -56,7 +63,12 @@ def expand_sides(name: str, sides: Sides, usual: Sequence[int]) -> list[int]:
         return list(usual)
     if isinstance(sides, int):
         return [sides] * len(usual)
-    check(len(sides) == len(usual), name, f"one number, or {len(usual)} (one for each axis)", len(sides))
+    check(
+        len(sides) == len(usual),
+        name,
+        f"one number, or {len(usual)} (one for each axis)",
+        len(sides),
+    )
     return list(sides)
 
 
@@ -69,11 +81,23 @@ def label_features(x: Tensor, how: Features | LabelMap) -> tuple[Tensor, list[in
     spatial = spatial_shape(x)
     if isinstance(how, LabelMap):
         # an explainer does not know an input's number in the batch, so labels cannot differ between inputs
-        check(how.shape == spatial, "segments", f"labels of shape {spatial}, the same for all inputs", how.shape)
+        check(
+            how.shape == spatial,
+            "segments",
+            f"labels of shape {spatial}, the same for all inputs",
+            how.shape,
+        )
     if isinstance(how, str) and how == "pixels":
         positions = math.prod(spatial)
-        check(positions >= 2, "inputs", "at least 2 pixels, columns, words or parts of a context", positions)
-        return torch.arange(positions, device=x.device).expand(len(x), positions), [positions] * len(x)
+        check(
+            positions >= 2,
+            "inputs",
+            "at least 2 pixels, columns, words or parts of a context",
+            positions,
+        )
+        return torch.arange(positions, device=x.device).expand(len(x), positions), [
+            positions
+        ] * len(x)
     cut = segment(x, how)
     return cut.labels.flatten(1), list(cut.counts)
 

@@ -117,31 +117,43 @@ class ShapleySampling(ShapleyExplainer):
 
 
 @lru_cache(maxsize=64)
-def _draw_walks(count: int, antithetic: bool, features: int, seed: int, device: torch.device) -> Walks:
+def _draw_walks(
+    count: int, antithetic: bool, features: int, seed: int, device: torch.device
+) -> Walks:
     """The orders; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     orders = draw_orders(count, antithetic, features, torch.Generator().manual_seed(seed))
     count = len(orders)
-    ranks = torch.empty_like(orders).scatter_(1, orders, torch.arange(features).expand(count, features))
+    ranks = torch.empty_like(orders).scatter_(
+        1, orders, torch.arange(features).expand(count, features)
+    )
     # the code of a coalition is the sum of its members' codes. Up to 62 features it identifies the coalition; with more
     # features, two coalitions have both 63-bit sums in common with a probability below 2^-80
     if features <= _BITS:
         codes = (1 << torch.arange(features))[:, None]
     else:
-        codes = torch.randint(-(1 << 62), 1 << 62, (features, 2), generator=torch.Generator().manual_seed(1))
-    sums = F.pad(codes[orders].cumsum(1), (0, 0, 1, 0))[:, :-1]  # (P, m, words), without the full coalition
+        codes = torch.randint(
+            -(1 << 62), 1 << 62, (features, 2), generator=torch.Generator().manual_seed(1)
+        )
+    # (P, m, words), without the full coalition
+    sums = F.pad(codes[orders].cumsum(1), (0, 0, 1, 0))[:, :-1]
     number = torch.unique(sums.flatten(0, 1), dim=0, return_inverse=True)[1]
     # number the coalitions by size, the empty one first, each by the first order in which it occurs
     by_size = torch.arange(features).repeat(count, 1).T.flatten()
     walk = torch.arange(count).repeat(features)
     number = number.reshape(count, features).T.flatten()
     different = int(number.max()) + 1
-    first = torch.full((different,), len(number)).scatter_reduce(0, number, torch.arange(len(number)), "amin")
+    first = torch.full((different,), len(number)).scatter_reduce(
+        0, number, torch.arange(len(number)), "amin"
+    )
     sorted_first, order_of = first.sort()
     new = torch.empty_like(order_of).scatter_(0, order_of, torch.arange(different))
     # number 0 is the full coalition, which all orders end with
     along = F.pad(1 + new[number].reshape(features, count).T, (0, 1))  # (P, m + 1)
     before, after = along[:, :-1].gather(1, ranks), along[:, 1:].gather(1, ranks)
-    order, size = F.pad(walk[sorted_first], (1, 0)), F.pad(by_size[sorted_first], (1, 0), value=features)
+    order, size = (
+        F.pad(walk[sorted_first], (1, 0)),
+        F.pad(by_size[sorted_first], (1, 0), value=features),
+    )
     return Walks(ranks.to(torch.int32), order, size, before, after).to(device)
 
 

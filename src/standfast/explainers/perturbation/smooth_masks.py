@@ -52,11 +52,16 @@ class SmoothMask:
         self.side = (-(-spatial[0] // _CELLS), -(-spatial[1] // _CELLS))
         self.cells = (-(-spatial[0] // self.side[0]), -(-spatial[1] // self.side[1]))
         # cells in the margin, and the reach of a pixel in cells; both 0 along an axis of a single cell
-        wide = [math.ceil(sigma / s) if n > 1 else 0 for n, s in zip(self.cells, self.side, strict=True)]
+        wide = [
+            math.ceil(sigma / s) if n > 1 else 0 for n, s in zip(self.cells, self.side, strict=True)
+        ]
         self.margin = (wide[0], wide[1])
         taps = _find_taps(self.cells, self.side, sigma)
         self.taps = [(send(kernel, device or kernel.device), offsets) for kernel, offsets in taps]
-        far = [max(abs(offset[axis]) for _, offsets in self.taps for offset in offsets) for axis in (0, 1)]
+        far = [
+            max(abs(offset[axis]) for _, offsets in self.taps for offset in offsets)
+            for axis in (0, 1)
+        ]
         self.reach = (far[0], far[1])
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -71,7 +76,9 @@ class SmoothMask:
             weight = torch.exp(_INVERSE_TEMPERATURE * f)
             both = torch.stack([f * weight, weight])
             for i, j in offsets:
-                sums += both[..., i + self.reach[0] :, j + self.reach[1] :][..., : size[0], : size[1]]
+                sums += both[..., i + self.reach[0] :, j + self.reach[1] :][
+                    ..., : size[0], : size[1]
+                ]
         mask = sums[0] / sums[1]
         self._last = (m, mask, sums[1])
         return self._assemble(mask)
@@ -82,12 +89,16 @@ class SmoothMask:
         m, mask, total = self._last
         size = mask.shape[-2:]
         # d M / d f = exp(f / T) (1 + (f - M) / T) / total
-        parts = gradient.reshape(len(m), size[0], self.side[0], size[1], self.side[1]).permute(0, 2, 4, 1, 3)
+        parts = gradient.reshape(len(m), size[0], self.side[0], size[1], self.side[1]).permute(
+            0, 2, 4, 1, 3
+        )
         share = parts / total
         # padded, since pixels within reach of a cell may lie beyond the margin, where there is nothing
         high, wide = self.reach
         shares = F.pad(torch.stack([share, share * mask]), (wide, wide, high, high))
-        inside = m[..., high + self.margin[0] :, wide + self.margin[1] :][..., : self.cells[0], : self.cells[1]]
+        inside = m[..., high + self.margin[0] :, wide + self.margin[1] :][
+            ..., : self.cells[0], : self.cells[1]
+        ]
         by_pixel = inside.new_zeros(len(m), *self.side, *self.cells)
         for kernel, offsets in self.taps:
             k = kernel.to(m.device, m.dtype)
@@ -102,7 +113,8 @@ class SmoothMask:
                 * ((1 + _INVERSE_TEMPERATURE * f) * back[0] - _INVERSE_TEMPERATURE * back[1])
             )
         by_cells = by_pixel[:, 0, 0]
-        for pixel in range(1, self.side[0] * self.side[1]):  # the pixels of a cell, one after the other
+        # the pixels of a cell, one after the other
+        for pixel in range(1, self.side[0] * self.side[1]):
             by_cells = by_cells + by_pixel[:, pixel // self.side[1], pixel % self.side[1]]
         return by_cells
 
@@ -114,7 +126,9 @@ class SmoothMask:
     def _assemble(self, mask: Tensor) -> Tensor:
         """Put the pixels of all cells together: `(B, *side, h, w)` to `(B, H, W)`."""
         size = mask.shape[-2:]
-        return mask.permute(0, 3, 1, 4, 2).reshape(len(mask), size[0] * self.side[0], size[1] * self.side[1])
+        return mask.permute(0, 3, 1, 4, 2).reshape(
+            len(mask), size[0] * self.side[0], size[1] * self.side[1]
+        )
 
 
 @lru_cache(maxsize=16)
@@ -131,13 +145,16 @@ def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, 
     for i in range(-most[0], most[0] + 1):
         for j in range(-most[1], most[1] + 1):
             down, right = (
-                torch.arange(s, dtype=torch.float64) - (s - 1) / 2 - s * d for s, d in zip(side, (i, j), strict=True)
+                torch.arange(s, dtype=torch.float64) - (s - 1) / 2 - s * d
+                for s, d in zip(side, (i, j), strict=True)
             )
             distance = (down[:, None] ** 2 + right**2).sqrt() / sigma
             if bool((distance > _REACH).all()):
                 continue
             kernel = torch.exp(-2 * (distance - _PLATEAU).clamp(min=0) ** 2)
-            _, offsets = offsets_of_kernels.setdefault(tuple(kernel.flatten().tolist()), (kernel[:, :, None, None], []))
+            _, offsets = offsets_of_kernels.setdefault(
+                tuple(kernel.flatten().tolist()), (kernel[:, :, None, None], [])
+            )
             offsets.append((i, j))
     return list(offsets_of_kernels.values())
 
@@ -175,7 +192,9 @@ def blur_images(x: Tensor, sigma: float) -> Tensor:
     for axis in (2, 3):
         size = x.shape[axis]
         total, mass = torch.zeros_like(x), x.new_zeros(size)
-        for d in range(-min(size - 1, math.ceil(_TAIL * sigma)), min(size - 1, math.ceil(_TAIL * sigma)) + 1):
+        for d in range(
+            -min(size - 1, math.ceil(_TAIL * sigma)), min(size - 1, math.ceil(_TAIL * sigma)) + 1
+        ):
             start, length = max(0, -d), size - abs(d)
             weight = math.exp(-(d**2) / (2 * sigma**2))
             total.narrow(axis, start, length).add_(x.narrow(axis, start + d, length) * weight)

@@ -83,7 +83,9 @@ class AttentionRule(RuledMode):
         self.attached, self.gamma, self.convolution_gamma = attached, gamma, convolution_gamma
         self._constants: dict[int, Tensor] = {}  # with gradients, but without relevance
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Call a function of torch, so that its backward pass follows its rule."""
         # the second argument of `expand_as` and others gives its shape only
         carriers = find_carriers(args[:1] if name.endswith("_as") else [*args, *kwargs.values()])
@@ -103,7 +105,9 @@ class AttentionRule(RuledMode):
         if name == "normalize":
             return self._normalize_vectors(*args, **kwargs)
         result = self._apply(name, func, args, kwargs, carrying)
-        return self._run_without_rule(name, func, args, kwargs) if result is NotImplemented else result
+        return (
+            self._run_without_rule(name, func, args, kwargs) if result is NotImplemented else result
+        )
 
     def _run_on_constants(
         self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], has_gradients: bool
@@ -115,7 +119,9 @@ class AttentionRule(RuledMode):
                 self._constants[id(value)] = value
         return result
 
-    def _run_activation(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _run_activation(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Call a function of each value alone, which may work in place."""
         z = args.pop(0) if args else kwargs.pop("input")
         in_place = take_inplace_flag(name, args, kwargs)
@@ -124,7 +130,9 @@ class AttentionRule(RuledMode):
         result = self._activate(plain, lambda values: func(values, *args, **kwargs), source)
         return z.copy_(result) if in_place else result
 
-    def _run_without_rule(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _run_without_rule(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Call a function that has no rule; the error comes where its relevance is asked for, if it ever is."""
         result = func(*args, **kwargs)
         error = make_rule_error("attn_lrp", name, func, attention=True)
@@ -158,7 +166,12 @@ class AttentionRule(RuledMode):
         return self.run("div", torch.div, [x, divisor], {})  # type: ignore[no-any-return]
 
     def _apply(
-        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
+        self,
+        name: str,
+        func: Callable[..., Any],
+        args: list[Any],
+        kwargs: dict[str, Any],
+        carrying: list[Tensor],
     ) -> Any:
         """The result of a function that does not work in place, by its rule; NotImplemented if it has none."""
         is_alone = len(carrying) == 1
@@ -193,12 +206,22 @@ class AttentionRule(RuledMode):
             slope = compute_slope(z, out, differentiate(function, z.new_zeros(1)), _THRESHOLD)
         if self.attached:
             near = z.abs() < torch.finfo(z.dtype).eps ** 0.25
-            slope = trace_slope(slope, z, out, near, lambda: differentiate(function, z * (2 / 3), create_graph=True))
+            slope = trace_slope(
+                slope, z, out, near, lambda: differentiate(function, z * (2 / 3), create_graph=True)
+            )
         return self._route(out, z * self._hold(slope))
 
-    def _normalise(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+    def _normalise(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Tensor:
         """The identity rule for the divisor of a normalisation over the last axes."""
-        names = ("input", "normalized_shape", "weight", *(("bias",) if name == "layer_norm" else ()), "eps")
+        names = (
+            "input",
+            "normalized_shape",
+            "weight",
+            *(("bias",) if name == "layer_norm" else ()),
+            "eps",
+        )
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         x, shape = arguments["input"], arguments["normalized_shape"]
         axes = tuple(range(-(1 if isinstance(shape, int) else len(shape)), 0))
@@ -209,9 +232,13 @@ class AttentionRule(RuledMode):
             variance = centred.square().mean(axes, keepdim=True)
             scale = (variance + (torch.finfo(x.dtype).eps if eps is None else eps)).rsqrt()
         substitute = centred * self._hold(scale)
-        return self._route(out, substitute if arguments.get("weight") is None else substitute * arguments["weight"])
+        return self._route(
+            out, substitute if arguments.get("weight") is None else substitute * arguments["weight"]
+        )
 
-    def _enlarge(self, gamma: float, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+    def _enlarge(
+        self, gamma: float, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Tensor:
         """The gamma rule of a linear layer or a convolution, for inputs of both signs."""
         layer = read_weighted_call("linear", func, args, kwargs)
         x, w, b = layer.source, layer.weight, layer.bias
@@ -227,7 +254,9 @@ class AttentionRule(RuledMode):
 
 def _is_part_of_layer(name: str, func: Callable[..., Any], is_alone: bool) -> bool:
     """Whether a function is one of those that a linear layer was split into, which the gamma rule is not for."""
-    return is_decomposed(name, func) or (name == "bmm" and isinstance(func, OpOverload) and is_alone)
+    return is_decomposed(name, func) or (
+        name == "bmm" and isinstance(func, OpOverload) and is_alone
+    )
 
 
 def _adds_first(name: str, args: list[Any], carrying: list[Tensor]) -> bool:

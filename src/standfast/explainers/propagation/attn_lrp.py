@@ -76,11 +76,15 @@ class AttnLRP(Explainer):
     convolution_gamma: AtLeastZero = 0.0
     name: ClassVar[str] = "attn_lrp"
     has_signs: ClassVar[bool | None] = True
-    needs: ClassVar[Needs] = Needs(gradients=True, other="layers that have a rule, attention among them")
+    needs: ClassVar[Needs] = Needs(
+        gradients=True, other="layers that have a rule, attention among them"
+    )
     follows_attention: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         rule = AttentionRule(create_graph, self.gamma, self.convolution_gamma)
         with torch.enable_grad():
             inputs = make_leaf(x, create_graph)
@@ -89,8 +93,12 @@ class AttnLRP(Explainer):
                 check_same_shape(self.name, inputs, x)
                 inputs = inputs if create_graph else inputs.detach().requires_grad_(True)
             with rule, PlainAttention() as mode:
-                logits = model.decide(mode.run_module(self.label, model.undecided.run, inputs.clone()))
+                logits = model.decide(
+                    mode.run_module(self.label, model.undecided.run, inputs.clone())
+                )
             with rule.follow_rules():
-                relevance = compute_gradient(select_scores(model, logits, targets), inputs, create_graph)
+                relevance = compute_gradient(
+                    select_scores(model, logits, targets), inputs, create_graph
+                )
             maps = inputs * relevance
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())

@@ -30,7 +30,11 @@ from standfast.explainers.base import (
     select_scores,
 )
 from standfast.explainers.completeness import warn_of_gap
-from standfast.explainers.gradients.surrogates import GradientRule, guide_gradient, replace_relu_gradient
+from standfast.explainers.gradients.surrogates import (
+    GradientRule,
+    guide_gradient,
+    replace_relu_gradient,
+)
 from standfast.explainers.propagation.difference_rules import DifferenceRule
 from standfast.explainers.propagation.relevance_rules import EpsilonRule
 from standfast.function_calls import FunctionMode, compute_gradient
@@ -47,7 +51,9 @@ class _RectifiedGradient(Explainer):
     gateable: ClassVar[bool] = True
     rule: ClassVar[GradientRule]
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         with replace_relu_gradient(type(self).rule) as mode:
             forward = partial(run_watched, mode, self.label, model)
@@ -161,17 +167,23 @@ class DeepLift(Explainer):
     needs: ClassVar[Needs] = Needs(gradients=True)
     differentiable: ClassVar[bool] = True
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         leaf = make_leaf(x, create_graph)
         baseline = choose_baseline(model, x, self.baseline)
         rule = DifferenceRule(self.epsilon)
         rule.who = self.name
         forward = partial(run_watched, rule, self.label, model)
         with torch.no_grad(), rule:
-            at_baseline = model.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())[0]
+            at_baseline = model.forward(
+                baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous()
+            )[0]
         if not create_graph:
             with rule.replay():
-                slopes, logits = compute_input_gradient(model, x, targets, create_graph=False, forward=forward)
+                slopes, logits = compute_input_gradient(
+                    model, x, targets, create_graph=False, forward=forward
+                )
             if not self.times_input:
                 return slopes, logits
             maps = slopes * (x.detach() - baseline)
@@ -181,7 +193,9 @@ class DeepLift(Explainer):
             with rule.replay(attached=True):
                 logits = forward(leaf.clone())
             with rule.follow_rules():
-                slopes = compute_gradient(select_scores(model, logits, targets), leaf, create_graph=True)
+                slopes = compute_gradient(
+                    select_scores(model, logits, targets), leaf, create_graph=True
+                )
             return slopes * (leaf - baseline) if self.times_input else slopes, logits
 
 
@@ -204,7 +218,9 @@ class RelevanceExplainer(Explainer):
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> FunctionMode:
         """The mode for one pass of these inputs, which lie between `low` and `high` if there is a rule for that."""
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         if self.needs_bounds:
             inputs, low, high = preprocess_within(self.name, model, x)
@@ -220,7 +236,8 @@ class RelevanceExplainer(Explainer):
             scores = select_scores(model, logits, targets)
             # each output begins with its share of the score, so that the map of a linear module is its gradient x input
             slopes = compute_gradient(scores, outputs, retain_graph=True)
-            counted = outputs.masked_fill(slopes == 0, 0.0)  # others may be infinite, as of a class that is masked
+            # others may be infinite, as of a class that is masked
+            counted = outputs.masked_fill(slopes == 0, 0.0)
             relevance = (slopes * counted.detach() * counted).flatten(1).sum(1)
             return compute_gradient(relevance, leaf), logits.detach()
 
@@ -294,7 +311,9 @@ def check_same_shape(name: str, preprocessed: Tensor, x: Tensor) -> None:
     """Raise `ModelError` for the explainer `name` unless preprocessing has kept the shape of `x`."""
     if preprocessed.shape != x.shape:
         got = tuple(preprocessed.shape)
-        raise ModelError(f"{name}: expected preprocess to keep the shape {tuple(x.shape)}, got {got}")
+        raise ModelError(
+            f"{name}: expected preprocess to keep the shape {tuple(x.shape)}, got {got}"
+        )
 
 
 def preprocess_within(name: str, model: Model, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -311,7 +330,12 @@ def preprocess_within(name: str, model: Model, x: Tensor) -> tuple[Tensor, Tenso
     """
     lower, upper = (end.expand(x.shape[1:])[None] for end in model.bounds)
     finite = bool((torch.isfinite(lower) & torch.isfinite(upper)).all())
-    check(finite, "bounds", "finite bounds of the model, which the rule for its inputs needs", "infinite ones")
+    check(
+        finite,
+        "bounds",
+        "finite bounds of the model, which the rule for its inputs needs",
+        "infinite ones",
+    )
     inputs = preprocess_copy(name, model, x)
     if model.preprocess is not None:
         ends = [preprocess_copy(name, model, end) for end in (lower, upper)]

@@ -49,7 +49,9 @@ LayerRule = Literal["epsilon", "z_plus", "taylor", "alpha2_beta1", "gamma", "fla
 RuleName = LayerRule | Literal["box"]
 _Box = tuple[Tensor, Tensor]
 # functions that shift and scale every value alone, so that they can be applied to the ends of a box
-_ELEMENTWISE = split_names("add sub mul div __add__ __radd__ __sub__ __rsub__ rsub __mul__ __rmul__ true_divide")
+_ELEMENTWISE = split_names(
+    "add sub mul div __add__ __radd__ __sub__ __rsub__ rsub __mul__ __rmul__ true_divide"
+)
 
 
 # parts of the input, the weight and the bias of a layer, as functions of their values and gamma
@@ -97,7 +99,13 @@ RULES: dict[RuleName, tuple[Term, ...]] = {
 
 
 def divide_relevance(
-    rule: RuleName, layer: WeightedCall, box: _Box | None, a: Tensor, relevance: Tensor, epsilon: float, gamma: float
+    rule: RuleName,
+    layer: WeightedCall,
+    box: _Box | None,
+    a: Tensor,
+    relevance: Tensor,
+    epsilon: float,
+    gamma: float,
 ) -> Tensor:
     """The relevance of a layer's inputs `a` `(N, ...)`, from that of its outputs, by one of the rules."""
     w = layer.weight.detach()
@@ -165,7 +173,9 @@ class CompositeRule(EpsilonRule):
         self._boxes.forget()
         self._layers.forget()
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         """Call a function of torch, so that its backward pass divides relevance by the rule for this function."""
         carrying = find_carriers([*args, *kwargs.values()])
         if not carrying:
@@ -198,7 +208,11 @@ class CompositeRule(EpsilonRule):
             raise make_rule_error(self.who, name, func)
 
     def _normalise(
-        self, carrying: list[Tensor], func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+        self,
+        carrying: list[Tensor],
+        func: Callable[..., Any],
+        args: list[Any],
+        kwargs: dict[str, Any],
     ) -> Any:
         """A batch normalisation: merged into the layer before it, or else relevance passes through it."""
         merged = self._merge(bind_arguments(func, args, kwargs))
@@ -222,7 +236,11 @@ class CompositeRule(EpsilonRule):
         return values
 
     def _scale(
-        self, carrying: list[Tensor], func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+        self,
+        carrying: list[Tensor],
+        func: Callable[..., Any],
+        args: list[Any],
+        kwargs: dict[str, Any],
     ) -> Tensor:
         """Shift or scale each value alone: it keeps its relevance; the epsilon rule gives a share to constants.
 
@@ -248,10 +266,19 @@ class CompositeRule(EpsilonRule):
         return self._follow_box(carrying, func, args, kwargs, result)  # type: ignore[no-any-return]
 
     def _follow_box(
-        self, carrying: list[Tensor], func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], result: Any
+        self,
+        carrying: list[Tensor],
+        func: Callable[..., Any],
+        args: list[Any],
+        kwargs: dict[str, Any],
+        result: Any,
     ) -> Any:
         """Note the smallest and largest possible values of a result that is the module's input, moved or scaled."""
-        box = self._boxes.recall(carrying[0]) if len(carrying) == 1 and isinstance(result, Tensor) else None
+        box = (
+            self._boxes.recall(carrying[0])
+            if len(carrying) == 1 and isinstance(result, Tensor)
+            else None
+        )
         if box is not None and self._boxes.recall(result) is None:
             with torch.no_grad():
                 ends = [call_with(func, args, kwargs, end.clone()) for end in box]
@@ -266,7 +293,9 @@ class CompositeRule(EpsilonRule):
             rule = first
         result: Tensor = Share.apply(  # type: ignore[no-untyped-call]
             lambda: layer.call(layer.source, layer.weight, layer.bias),
-            lambda relevance, a: [divide_relevance(rule, layer, box, a, relevance, self.epsilon, self.gamma)],
+            lambda relevance, a: [
+                divide_relevance(rule, layer, box, a, relevance, self.epsilon, self.gamma)
+            ],
             layer.source,
         )
         self._layers.note(result, (layer, box))

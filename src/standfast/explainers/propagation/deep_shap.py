@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from standfast.explainers.background import BackgroundOption, count_references, resolve_background
-from standfast.explainers.base import Explainer, Explanation, explainers, make_leaf, run_watched, select_scores
+from standfast.explainers.base import (
+    Explainer,
+    Explanation,
+    explainers,
+    make_leaf,
+    run_watched,
+    select_scores,
+)
 from standfast.explainers.completeness import warn_of_gap
 from standfast.explainers.propagation.difference_rules import PairedRule
 from standfast.function_calls import check_has_gradients
@@ -72,7 +79,9 @@ class DeepSHAP(Explainer):
         """At most 8, also for more references: in chunks of few inputs, the references' forward pass costs too much."""
         return min(count_references(self.background), _MOST_ROWS)
 
-    def attribute(self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False) -> Explanation:
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> Explanation:
         self._check_graph(create_graph)
         x = x.detach()
         references = resolve_background(model, x, self.background)
@@ -118,17 +127,24 @@ class _Pairs:
         total, aligned = len(references), size >= ROW_ALIGNMENT
         self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x))) if aligned else 1
         padding = count_padding(self.copies * len(x), size) if aligned else 0
-        first = pad_rows(torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding)
+        first = pad_rows(
+            torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding
+        )
         rounds = torch.arange(0, total, self.copies, device=x.device)
-        self.which = (rounds[:, None] + first).clamp(max=total - 1)  # the last round may have too few references
+        # the last round may have too few references
+        self.which = (rounds[:, None] + first).clamp(max=total - 1)
         self.together = max(1, size // len(first))
-        self.leaf = make_leaf(pad_rows(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False)
+        self.leaf = make_leaf(
+            pad_rows(x.repeat(self.copies, *[1] * (x.ndim - 1)), padding), create_graph=False
+        )
         rule.which = first
         with torch.enable_grad():
             with rule.replay():
                 logits = run_watched(rule, "deep_shap", model, self.leaf.clone())
             classes = (
-                None if targets is None else pad_rows(targets.repeat(self.copies, *[1] * (targets.ndim - 1)), padding)
+                None
+                if targets is None
+                else pad_rows(targets.repeat(self.copies, *[1] * (targets.ndim - 1)), padding)
             )
             self.score = select_scores(model, logits, classes).sum()
         check_has_gradients(self.score, self.leaf)
@@ -138,8 +154,12 @@ class _Pairs:
         """`maps + sum over b of (x - b) * m(x, b)`, in the order of the references for any batch size."""
         start = 0
         for rounds in torch.split(self.which, self.together):
-            slopes = self._run_rounds(rounds)[:, : self.copies * len(self.x)].reshape(-1, *self.x.shape)
-            for slope, reference in zip(slopes, self.references[start : start + len(slopes)], strict=False):
+            slopes = self._run_rounds(rounds)[:, : self.copies * len(self.x)].reshape(
+                -1, *self.x.shape
+            )
+            for slope, reference in zip(
+                slopes, self.references[start : start + len(slopes)], strict=False
+            ):
                 maps = maps + slope * (self.x - reference)
             start += len(slopes)
         return maps
@@ -159,4 +179,6 @@ class _Pairs:
     def _compute_multipliers(self, which: Tensor) -> Tensor:
         """The multipliers of all rows, with the references `which` `(rows,)`."""
         self.rule.which = which
-        return torch.autograd.grad(self.score, self.leaf, retain_graph=True, materialize_grads=True)[0]
+        return torch.autograd.grad(
+            self.score, self.leaf, retain_graph=True, materialize_grads=True
+        )[0]

@@ -13,7 +13,13 @@ from torch import Tensor
 from torch.autograd import Function
 
 from standfast.errors import ModelError
-from standfast.function_calls import FunctionMode, find_tensors, is_decomposed, remember_autocast, split_names
+from standfast.function_calls import (
+    FunctionMode,
+    find_tensors,
+    is_decomposed,
+    remember_autocast,
+    split_names,
+)
 
 _RECTIFIERS = frozenset({"relu", "relu_"})
 # elementwise functions: each output depends on one input
@@ -68,8 +74,15 @@ class _Ruled(Function):
     """Returns `out`; the backward pass is that of `RuledMode.divide`."""
 
     @staticmethod
-    def forward(ctx: Any, out: Tensor, mode: RuledMode, rule: Rule, unsaved: int, *sources: Tensor) -> Tensor:
-        ctx.mode, ctx.rule, ctx.count, ctx.autocast = mode, rule, len(sources), remember_autocast(out)
+    def forward(
+        ctx: Any, out: Tensor, mode: RuledMode, rule: Rule, unsaved: int, *sources: Tensor
+    ) -> Tensor:
+        ctx.mode, ctx.rule, ctx.count, ctx.autocast = (
+            mode,
+            rule,
+            len(sources),
+            remember_autocast(out),
+        )
         ctx.save_for_backward(*sources[unsaved:])
         ctx.set_materialize_grads(False)
         return out.clone()  # the module may overwrite it
@@ -84,7 +97,13 @@ class _Ruled(Function):
 
 
 def _propagate_pool(
-    g: Tensor, change: Tensor, out: Tensor, out_b: Tensor, places: Tensor, places_b: Tensor, epsilon: float
+    g: Tensor,
+    change: Tensor,
+    out: Tensor,
+    out_b: Tensor,
+    places: Tensor,
+    places_b: Tensor,
+    epsilon: float,
 ) -> Tensor:
     """What the rule for max-pooling passes back, given the gradient `g` by the output.
 
@@ -94,7 +113,9 @@ def _propagate_pool(
 
     def scatter_to(values: Tensor, where: Tensor) -> Tensor:
         flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
-        return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(change)
+        return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(
+            change
+        )
 
     top, unchanged = torch.maximum(out, out_b), change.abs() <= epsilon
     shared = scatter_to(g * (top - out_b), places) + scatter_to(g * (out - top), places_b)
@@ -109,7 +130,11 @@ def compute_slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: fl
 
 
 def trace_slope(
-    slope: Tensor, change: Tensor, difference: Tensor, near: Tensor, beside: Callable[[], Tensor] | None
+    slope: Tensor,
+    change: Tensor,
+    difference: Tensor,
+    near: Tensor,
+    beside: Callable[[], Tensor] | None,
 ) -> Tensor:
     """Exactly the values of `slope`, with the derivative of `difference / change`.
 
@@ -152,7 +177,9 @@ class DifferenceRule(RuledMode):
         with self:
             yield
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if is_decomposed(name, func):
             raise ModelError(
                 f"{self.who}: expected a program exported without run_decompositions, got one with {name!r}"
@@ -166,7 +193,9 @@ class DifferenceRule(RuledMode):
             pool = MAX_POOLS[name]
             result = self._pool(name, z, lambda z: pool(z, *args, **kwargs))
         else:
-            result = self._activate(name, z.clone() if in_place else z, lambda z: func(z, *args, **kwargs))
+            result = self._activate(
+                name, z.clone() if in_place else z, lambda z: func(z, *args, **kwargs)
+            )
         return z.copy_(result) if in_place else result
 
     def _recall_unit(self, name: str, z: Tensor) -> tuple[Tensor, Any]:
@@ -185,7 +214,9 @@ class DifferenceRule(RuledMode):
     def _record_unit(self, name: str, z: Tensor, *found: Tensor) -> Tensor:
         """Keep the rows of the baseline; returns the output, which is the first of what was found."""
         kept = tuple(values[: self.rows].clone() for values in found)
-        self._units.append((name, z.detach()[: self.rows].clone(), kept if len(kept) > 1 else kept[0]))
+        self._units.append(
+            (name, z.detach()[: self.rows].clone(), kept if len(kept) > 1 else kept[0])
+        )
         return found[0]
 
     def _is_attached(self, z: Tensor) -> bool:
@@ -208,10 +239,16 @@ class DifferenceRule(RuledMode):
             slope = compute_slope(change, out - out_b, local, self.epsilon)
         linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
         near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
-        beside = None if linear else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
+        beside = (
+            None
+            if linear
+            else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
+        )
         return self._rule(z, out, torch.mul, trace_slope(slope, change, out - out_b, near, beside))
 
-    def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+    def _pool(
+        self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]
+    ) -> Tensor:
         attached = self._is_attached(z)
         with torch.set_grad_enabled(attached):
             out, switches = function(z)
@@ -220,16 +257,22 @@ class DifferenceRule(RuledMode):
         z_b, (out_b, places_b) = self._recall_unit(name, z)
         return self._apply_pool(z, z_b, (out, out_b, switches, places_b))
 
-    def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
+    def _apply_slope(
+        self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor
+    ) -> Tensor:
         with torch.no_grad():
             slope = compute_slope(z - z_b, out - out_b, local, self.epsilon)
         return self._rule(z, out, torch.mul, slope)
 
     def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Sequence[Tensor]) -> Tensor:
         change = (z if self._is_attached(z) else z.detach()) - z_b
-        return self._rule(z, pooled[0], partial(_propagate_pool, epsilon=self.epsilon), change, *pooled)
+        return self._rule(
+            z, pooled[0], partial(_propagate_pool, epsilon=self.epsilon), change, *pooled
+        )
 
-    def _rule(self, z: Tensor, out: Tensor, propagate: Callable[..., Tensor], *saved: Tensor) -> Tensor:
+    def _rule(
+        self, z: Tensor, out: Tensor, propagate: Callable[..., Tensor], *saved: Tensor
+    ) -> Tensor:
         """The output, whose backward pass gives `z` what `propagate(gradient, *saved)` returns."""
 
         def rule(g: Tensor, *saved: Tensor) -> list[Tensor | None]:
@@ -256,12 +299,18 @@ class PairedRule(DifferenceRule):
             )
         return z_b, out_b
 
-    def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
+    def _apply_slope(
+        self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor
+    ) -> Tensor:
         # a copy, since the module may overwrite the input
-        return self._rule(z, out, self._propagate_paired_slope, z.detach().clone(), out, local, z_b, out_b)
+        return self._rule(
+            z, out, self._propagate_paired_slope, z.detach().clone(), out, local, z_b, out_b
+        )
 
     def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Sequence[Tensor]) -> Tensor:
-        return self._rule(z, pooled[0], self._propagate_paired_pool, z.detach().clone(), z_b, *pooled)
+        return self._rule(
+            z, pooled[0], self._propagate_paired_pool, z.detach().clone(), z_b, *pooled
+        )
 
     def _propagate_paired_slope(
         self, g: Tensor, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor
@@ -270,16 +319,27 @@ class PairedRule(DifferenceRule):
         return g * compute_slope(z - z_b, out - out_b, local, self.epsilon)
 
     def _propagate_paired_pool(
-        self, g: Tensor, z: Tensor, z_b: Tensor, out: Tensor, out_b: Tensor, places: Tensor, places_b: Tensor
+        self,
+        g: Tensor,
+        z: Tensor,
+        z_b: Tensor,
+        out: Tensor,
+        out_b: Tensor,
+        places: Tensor,
+        places_b: Tensor,
     ) -> Tensor:
         z_b, out_b, places_b = (part.index_select(0, self.which) for part in (z_b, out_b, places_b))
         return _propagate_pool(g, z - z_b, out, out_b, places, places_b, self.epsilon)
 
 
-def differentiate(function: Callable[[Tensor], Tensor], z: Tensor, create_graph: bool = False) -> Tensor:
+def differentiate(
+    function: Callable[[Tensor], Tensor], z: Tensor, create_graph: bool = False
+) -> Tensor:
     with torch.enable_grad():
         leaf = z if create_graph else z.clone().requires_grad_(True)
-        (slope,) = torch.autograd.grad(function(leaf.clone()).sum(), leaf, create_graph=create_graph)
+        (slope,) = torch.autograd.grad(
+            function(leaf.clone()).sum(), leaf, create_graph=create_graph
+        )
     return slope
 
 

@@ -72,7 +72,9 @@ class LRPComposite(RelevanceExplainer):
 
     def make_rule(self, inputs: Tensor, low: Tensor, high: Tensor) -> CompositeRule:
         rules = (self.convolution, self.dense, self.first)
-        return CompositeRule(rules, self.epsilon, self.gamma, inputs, (low, high), self.only_first_convolution)
+        return CompositeRule(
+            rules, self.epsilon, self.gamma, inputs, (low, high), self.only_first_convolution
+        )
 
 
 @explainers.register("lrp_epsilon_plus")

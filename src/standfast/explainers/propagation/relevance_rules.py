@@ -14,17 +14,32 @@ from torch import Tensor
 from torch.autograd import Function
 
 from standfast.errors import ModelError
-from standfast.explainers.propagation.difference_rules import MAX_POOLS, Rule, find_carriers, take_inplace_flag
-from standfast.function_calls import FunctionMode, is_decomposed, remember_autocast, split_names, strip_underscore
+from standfast.explainers.propagation.difference_rules import (
+    MAX_POOLS,
+    Rule,
+    find_carriers,
+    take_inplace_flag,
+)
+from standfast.function_calls import (
+    FunctionMode,
+    is_decomposed,
+    remember_autocast,
+    split_names,
+    strip_underscore,
+)
 
 T = TypeVar("T")
-CONVOLUTIONS = split_names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
+CONVOLUTIONS = split_names(
+    "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d"
+)
 WEIGHTED = CONVOLUTIONS | {"linear"}
 AVERAGES = split_names(
     "mean sum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d interpolate"
 )
 # elementwise functions: they pass relevance on unchanged. All have f(0) = 0, except softplus, a smooth rectifier.
-PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish softplus")
+PASS_THROUGH = split_names(
+    "relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish softplus"
+)
 # linear functions: they follow the epsilon rule
 _SUMS = split_names("batch_norm add sub __add__ __radd__ __sub__ __rsub__ rsub")
 LINEAR = frozenset(MAX_POOLS) | WEIGHTED | AVERAGES | _SUMS
@@ -32,7 +47,9 @@ LINEAR = frozenset(MAX_POOLS) | WEIGHTED | AVERAGES | _SUMS
 LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
 QUOTIENTS = split_names("div true_divide __truediv__")
 # functions without an epsilon rule that mark a transformer: an error then names an explainer with rules for them
-_OF_TRANSFORMERS = split_names("softmax layer_norm rms_norm scaled_dot_product_attention multi_head_attention_forward")
+_OF_TRANSFORMERS = split_names(
+    "softmax layer_norm rms_norm scaled_dot_product_attention multi_head_attention_forward"
+)
 # functions that often turn logits into something else at the end of a module
 _OF_OUTPUTS = split_names("softmax log_softmax softmin logsumexp sigmoid logsigmoid log_sigmoid")
 # functions that move values: relevance moves with them (dropout is off)
@@ -59,9 +76,11 @@ class _TimesInput(Function):
 
 def divide_stabilised(relevance: Tensor, z: Tensor, epsilon: float) -> Tensor:
     """`relevance / s(z)`, with `s(z) = z + epsilon` for `z >= 0` and `z - epsilon` below."""
-    divisor = z.abs().add_(epsilon).copysign_(z + 0.0)  # + 0.0 turns -0 into 0; a `where` takes ten times as long
+    # + 0.0 turns -0 into 0; a `where` takes ten times as long
+    divisor = z.abs().add_(epsilon).copysign_(z + 0.0)
     share = relevance / divisor
-    if epsilon < torch.finfo(z.dtype).tiny:  # it may vanish in rounding; a unit of 0 then passes on no relevance
+    # it may vanish in rounding; a unit of 0 then passes on no relevance
+    if epsilon < torch.finfo(z.dtype).tiny:
         share.masked_fill_(divisor == 0, 0.0)
     return share
 
@@ -125,7 +144,12 @@ class Records(Generic[T]):
 
     @staticmethod
     def _identify(values: Tensor) -> Any:
-        return values.data_ptr(), values.shape, values.stride()  # the same for all views of the same values
+        # the same for all views of the same values
+        return (
+            values.data_ptr(),
+            values.shape,
+            values.stride(),
+        )
 
     def note(self, values: Tensor, known: T) -> None:
         """Keep what is known of a tensor."""
@@ -168,7 +192,9 @@ class WeightedCall:
         return 1 if self.groups == 1 else None
 
 
-def read_weighted_call(name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> WeightedCall:
+def read_weighted_call(
+    name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+) -> WeightedCall:
     """The parts of a call of one of the functions `WEIGHTED`."""
     rest, options = args[3:], dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
     source, weight, bias = options.pop("input"), options.pop("weight"), options.pop("bias", None)
@@ -190,16 +216,22 @@ def replace_carriers(value: Any, by: Callable[[Tensor], Tensor]) -> Any:
         return {key: replace_carriers(entry, by) for key, entry in value.items()}
     if isinstance(value, list):
         return [replace_carriers(entry, by) for entry in value]
-    return tuple(replace_carriers(entry, by) for entry in value) if isinstance(value, tuple) else value
+    return (
+        tuple(replace_carriers(entry, by) for entry in value) if isinstance(value, tuple) else value
+    )
 
 
-def call_with(func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], values: Tensor) -> Any:
+def call_with(
+    func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], values: Tensor
+) -> Any:
     """Call a function with `values` in the place of each tensor that carries relevance."""
     args, kwargs = replace_carriers([args, kwargs], lambda _: values)
     return func(*args, **kwargs)
 
 
-def make_rule_error(who: str, name: str, func: Callable[..., Any], attention: bool = False) -> ModelError:
+def make_rule_error(
+    who: str, name: str, func: Callable[..., Any], attention: bool = False
+) -> ModelError:
     """The error of an explainer for a function without a rule, with what the user can do.
 
     Args:
@@ -207,7 +239,8 @@ def make_rule_error(who: str, name: str, func: Callable[..., Any], attention: bo
         name, func: the function and its name.
         attention: the explainer has rules for attention.
     """
-    plain = name.strip("_")  # of `_log_softmax`, which is `log_softmax` in a program of torch.export
+    # of `_log_softmax`, which is `log_softmax` in a program of torch.export
+    plain = name.strip("_")
     hints = ""
     if plain in _OF_OUTPUTS:
         hints += f"; if it is the last step, return the logits: remove the {plain} at the end"
@@ -215,7 +248,9 @@ def make_rule_error(who: str, name: str, func: Callable[..., Any], attention: bo
         hints += "; attn_lrp has rules for transformers"
     if is_decomposed(name, func):
         hints += "; export the program without run_decompositions"
-    return ModelError(f"{who}: expected a module made of functions with a rule, got {name!r}, which has none{hints}")
+    return ModelError(
+        f"{who}: expected a module made of functions with a rule, got {name!r}, which has none{hints}"
+    )
 
 
 class EpsilonRule(FunctionMode):
@@ -225,7 +260,9 @@ class EpsilonRule(FunctionMode):
         super().__init__()
         self.epsilon = epsilon
 
-    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         carrying = find_carriers([*args, *kwargs.values()])
         if not carrying or name in MOVES:
             return func(*args, **kwargs)
@@ -256,5 +293,7 @@ class EpsilonRule(FunctionMode):
                 return _TimesInput.apply(value)  # type: ignore[no-untyped-call]
             return value
 
-        out = func(*[weigh(a) for a in args], **{key: weigh(value) for key, value in kwargs.items()})
+        out = func(
+            *[weigh(a) for a in args], **{key: weigh(value) for key, value in kwargs.items()}
+        )
         return _OverOutput.apply(out, self.epsilon)  # type: ignore[no-untyped-call,no-any-return]

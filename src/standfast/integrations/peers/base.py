@@ -88,12 +88,16 @@ class PeerMetric(Metric):
 
     def options(self) -> dict[str, Any]:
         """The options as plain values, functions by their names; and the package with its version."""
-        options = {field.name: _describe(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        options = {
+            field.name: _describe(getattr(self, field.name)) for field in dataclasses.fields(self)
+        }
         return options | {"package": self.package}
 
     def cost(self, classes: int | None = None) -> Cost:
         """The number of samples that the peer draws, if an option gives it; else an estimate."""
-        counts = (getattr(self, name, None) for name in ("nr_samples", "n_perturb_samples", "nr_runs"))
+        counts = (
+            getattr(self, name, None) for name in ("nr_samples", "n_perturb_samples", "nr_runs")
+        )
         drawn = next((count for count in counts if isinstance(count, int)), 50)
         return Cost(predictions=0, explanations=1 + drawn)
 
@@ -112,9 +116,13 @@ class PeerMetric(Metric):
             return values[0]
         how: Reduce | None = getattr(self, "reduce", None)
         if how is None or not values:
-            expected = f"mean, last or max, because {self.name} has {len(values)} numbers for a sample"
+            expected = (
+                f"mean, last or max, because {self.name} has {len(values)} numbers for a sample"
+            )
             raise ArgumentError("reduce", expected, how)
-        return {"mean": math.fsum(values) / len(values), "last": values[-1], "max": max(values)}[how]
+        return {"mean": math.fsum(values) / len(values), "last": values[-1], "max": max(values)}[
+            how
+        ]
 
     def evaluate(self, call: Call) -> PeerResult:
         """Evaluate the samples one at a time, as the module's docstring describes."""
@@ -128,7 +136,9 @@ class PeerMetric(Metric):
         for row in probe.usable().tolist():
             part = slice(row, row + 1)
             maps, classes = probe.maps[part], probe.logits.shape[1]
-            sample = Sample(call.model, call.explainer, inputs[part], probe.targets[part], maps, classes)
+            sample = Sample(
+                call.model, call.explainer, inputs[part], probe.targets[part], maps, classes
+            )
             with isolate(sample, seeds[row]):
                 value, failure[row] = self._score_sample(sample)
             probe.charge(probe.usable().new_tensor([row]), sample.evaluations)
@@ -149,7 +159,9 @@ class PeerMetric(Metric):
         except StandfastError:  # an error of the user's explainer or model
             raise
         except _PROGRAMMING_ERRORS as error:
-            raise StandfastError(f"{self.name} of {self.package} does not run: {_describe_error(error)}") from error
+            raise StandfastError(
+                f"{self.name} of {self.package} does not run: {_describe_error(error)}"
+            ) from error
         except Exception as error:
             if sample.error is not None:
                 raise sample.error from error

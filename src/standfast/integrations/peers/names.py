@@ -67,7 +67,9 @@ def peer_class(name: str) -> type[PeerMetric]:
         "package": source.version(),
         **attributes,
     }
-    kind = dataclasses.make_dataclass(title, fields, bases=(base,), namespace=namespace, frozen=True)
+    kind = dataclasses.make_dataclass(
+        title, fields, bases=(base,), namespace=namespace, frozen=True
+    )
     assert issubclass(kind, PeerMetric)
     return kind
 

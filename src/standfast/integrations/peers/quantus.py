@@ -19,14 +19,27 @@ import numpy as np
 import torch
 from torch import nn
 
-from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
+from standfast.errors import (
+    ArgumentError,
+    MissingExtraError,
+    ModelError,
+    UnknownNameError,
+    check,
+    check_integer,
+)
 from standfast.integrations.peers.base import PeerMetric, Reduce
 from standfast.integrations.peers.sample import Sample
 from standfast.value_spec import Direction
 
 #: options that aggregate, plot or print, and do not change the value of a sample
 _OUTPUT = frozenset(
-    {"return_aggregate", "aggregate_func", "default_plot_func", "disable_warnings", "display_progressbar"}
+    {
+        "return_aggregate",
+        "aggregate_func",
+        "default_plot_func",
+        "disable_warnings",
+        "display_progressbar",
+    }
 )
 #: metrics that compare the samples of a batch with each other, so a single sample has no value
 _OF_BATCHES = ("Consistency", "SensitivityN", "Sufficiency")
@@ -73,7 +86,8 @@ def _explain_refusal(title: str) -> str:
 
 def _find_direction(title: str) -> Direction:
     stated = str(getattr(getattr(metrics()[title], "score_direction", None), "value", ""))
-    if title == "RegionPerturbation":  # Quantus states the other one for drops of the prediction: larger is better
+    # Quantus states the other one for drops of the prediction: larger is better
+    if title == "RegionPerturbation":
         return "higher"
     directions: dict[str, Direction] = {"higher": "higher", "lower": "lower"}
     return directions.get(stated)
@@ -133,10 +147,27 @@ class Base(PeerMetric):
     def __post_init__(self) -> None:
         super().__post_init__()
         reduce = getattr(self, "reduce", None)
-        check(reduce in (None, "mean", "last", "max"), "reduce", "mean, last, max or None", repr(reduce))
+        check(
+            reduce in (None, "mean", "last", "max"),
+            "reduce",
+            "mean, last, max or None",
+            repr(reduce),
+        )
         softmax = getattr(self, "softmax", None)
-        check(softmax is None or isinstance(softmax, bool), "softmax", "True, False or None", repr(softmax))
-        for name in ("nr_samples", "nr_runs", "features_in_step", "n_perturb_samples", "patch_size", "nr_steps"):
+        check(
+            softmax is None or isinstance(softmax, bool),
+            "softmax",
+            "True, False or None",
+            repr(softmax),
+        )
+        for name in (
+            "nr_samples",
+            "nr_runs",
+            "features_in_step",
+            "n_perturb_samples",
+            "patch_size",
+            "nr_steps",
+        ):
             value = getattr(self, name, 1)
             check_integer(value, name)
         self._build(2)  # raises an error for a wrong option
@@ -171,7 +202,9 @@ class Base(PeerMetric):
     def score_one(self, sample: Sample) -> object:
         """Quantus's value of one sample."""
         if sample.model.dtype != torch.float32:
-            raise ModelError(f"{self.name}: expected a module in float32, because Quantus converts all inputs to it")
+            raise ModelError(
+                f"{self.name}: expected a module in float32, because Quantus converts all inputs to it"
+            )
         metric = self._build(sample.classes)
 
         def explain(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray[Any, Any]:
@@ -194,7 +227,8 @@ class Base(PeerMetric):
             device=str(sample.model.device),
             **more,
         )
-        if isinstance(answer, Mapping) and self.title in _OVER_LAYERS:  # the first entry, the original model, is 1
+        # the first entry, the original model, is 1
+        if isinstance(answer, Mapping) and self.title in _OVER_LAYERS:
             answer = {layer: values for layer, values in answer.items() if layer != "original"}
         return answer
 
@@ -202,7 +236,9 @@ class Base(PeerMetric):
 def _find_function(option: str, value: object) -> Callable[..., Any]:
     """The function that an option gives: a function, or the name of a function of Quantus."""
     if not isinstance(value, str):
-        check(callable(value), option, "a function, or the name of a function of Quantus", repr(value))
+        check(
+            callable(value), option, "a function, or the name of a function of Quantus", repr(value)
+        )
         return value  # type: ignore[return-value]
     constants: Any = import_module("quantus.helpers.constants")
     tables: dict[str, Mapping[str, Any]] = {
@@ -214,7 +250,9 @@ def _find_function(option: str, value: object) -> Callable[..., Any]:
         return value  # type: ignore[return-value]
     functions = tables.get(option, {})
     if not functions:
-        raise ArgumentError(option, "a function (Quantus has no names for this option)", repr(value))
+        raise ArgumentError(
+            option, "a function (Quantus has no names for this option)", repr(value)
+        )
     if value not in functions:
         raise UnknownNameError(option, value, functions)
     function: Callable[..., Any] = functions[value]

@@ -82,7 +82,11 @@ class Sample:
 @contextlib.contextmanager
 def isolate(sample: Sample, seed: int) -> Iterator[None]:
     """Inside the block, global generators are seeded, warnings are hidden, and predictions are counted."""
-    with seed_generators(seed, sample.inputs.device), _count_predictions(sample), warnings.catch_warnings():
+    with (
+        seed_generators(seed, sample.inputs.device),
+        _count_predictions(sample),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         yield
 

@@ -147,24 +147,46 @@ class CEval(DistortionMetric):
         """Fix the top places of each map, and search for the least distortion of the others and of all."""
         task = call.model.task
         known = task.classes or self.certify is None
-        check(known, "certify", f"None for the task {task.name}, as bounds are those of classes", repr(self.certify))
+        check(
+            known,
+            "certify",
+            f"None for the task {task.name}, as bounds are those of classes",
+            repr(self.certify),
+        )
         search = DistortionSearch(self, call)
-        probe, rows, fixed, empty = search.probe, search.rows, search.fix_places(self.fraction), search.find_empty()
+        probe, rows, fixed, empty = (
+            search.probe,
+            search.rows,
+            search.fix_places(self.fraction),
+            search.find_empty(),
+        )
         least = search.find([fixed], empty)
         tied = search.improve_empty(empty, least)
         probe.charge(rows, least.evaluations)
-        c, found, second, c_empty = least.c[:, 0], least.found[:, 0], least.second[:, 0], empty.c[:, 0]
+        c, found, second, c_empty = (
+            least.c[:, 0],
+            least.found[:, 0],
+            least.second[:, 0],
+            empty.c[:, 0],
+        )
         points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
         points[rows], mask[rows] = least.points[:, 0], fixed
         predicted, flipped = task.read_answer(probe.logits, probe.targets), rows[found]
         predicted.fill_(torch.nan if predicted.is_floating_point() else -1)
         if len(flipped):
-            predicted[flipped] = task.read_answer(call.model.logits(points[flipped]), probe.targets[flipped])
+            predicted[flipped] = task.read_answer(
+                call.model.logits(points[flipped]), probe.targets[flipped]
+            )
         certified = torch.full((len(rows),), torch.nan, dtype=torch.float64, device=points.device)
         if self.certify and len(rows):
             free = mark_free(fixed, search.inputs)
             certified = certified_distortion(
-                call.model, search.inputs, search.targets, free, norm=search.norm, method=self.certify
+                call.model,
+                search.inputs,
+                search.targets,
+                free,
+                norm=search.norm,
+                method=self.certify,
             ).lower
         ratio, low, high = (ends[:, 0] for ends in compute_ratio(least, empty))
         proved = (certified / c_empty.double()).nan_to_num(nan=0.0).clamp(min=1.0)
@@ -185,5 +207,10 @@ class CEval(DistortionMetric):
             empty_evaluations=empty.evaluations,
         )
         return CEvalResult(
-            **fields, predicted=predicted, mask=mask, inputs=points, origins=call.inputs, origin_maps=probe.maps
+            **fields,
+            predicted=predicted,
+            mask=mask,
+            inputs=points,
+            origins=call.inputs,
+            origin_maps=probe.maps,
         )

@@ -110,7 +110,9 @@ class CEvalPlot(DistortionMetric):
         whole = found.found.all(1)
         curves = torch.where(whole[:, None], found.c.double(), torch.nan)
         places = [find_knee(self.fractions, curve) for curve in curves.tolist()]
-        knees = torch.tensor([torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64)
+        knees = torch.tensor(
+            [torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64
+        )
         value, low, high = (ends.mean(1) for ends in compute_ratio(found, empty))
         fields = search.probe.common_fields(
             self,

@@ -35,7 +35,11 @@ def find_empty_distortion(
     """
     common = (norm, attack, seed, model.task, _digest(model))
     keys = [
-        (*common, repr(target), hashlib.sha256(x.contiguous().view(torch.uint8).numpy().tobytes()).digest())
+        (
+            *common,
+            repr(target),
+            hashlib.sha256(x.contiguous().view(torch.uint8).numpy().tobytes()).digest(),
+        )
         for x, target in zip(inputs.detach().cpu(), targets.tolist(), strict=True)
     ]
     known = _remembered.setdefault(model, OrderedDict())
@@ -45,14 +49,24 @@ def find_empty_distortion(
         rows = send(missing, inputs.device)
         generator = torch.Generator().manual_seed(seed)
         found = attack.minimise_checked(model, inputs[rows], targets[rows], None, norm, generator)
-        columns = (found.distortion, found.found, found.second, found.model_evaluations, found.inputs)
-        fresh = {keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)}
+        columns = (
+            found.distortion,
+            found.found,
+            found.second,
+            found.model_evaluations,
+            found.inputs,
+        )
+        fresh = {
+            keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)
+        }
     entries = [fresh[key] if key in fresh else known[key] for key in keys]
     known.update(fresh)
     most = max(1, _KEPT // (inputs[0].numel() * inputs.element_size()))
     while len(known) > most:
         known.popitem(last=False)
-    distortion, flips, second, evaluations, points = (torch.stack(column) for column in zip(*entries, strict=True))
+    distortion, flips, second, evaluations, points = (
+        torch.stack(column) for column in zip(*entries, strict=True)
+    )
     return distortion, flips, second, evaluations, points
 
 

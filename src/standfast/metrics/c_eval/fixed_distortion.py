@@ -15,7 +15,13 @@ from standfast.algorithms.distortion.geometry import check_norm
 from standfast.errors import check
 from standfast.metrics.base import Cost, Metric
 from standfast.metrics.c_eval.empty_distortion import find_empty_distortion
-from standfast.metrics.c_eval.fixed_features import Unit, fix_pixels, fix_segments, mark_free, score_pixels
+from standfast.metrics.c_eval.fixed_features import (
+    Unit,
+    fix_pixels,
+    fix_segments,
+    mark_free,
+    score_pixels,
+)
 from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
 from standfast.needs import Needs
@@ -82,7 +88,9 @@ class DistortionMetric(Metric):
         """How many least distortions are searched for, that with no feature fixed included."""
 
     def cost(self, classes: int | None = None) -> Cost:
-        return Cost(self.count_searches() * get_attack(self.attack).expected_for(classes), explanations=1)
+        return Cost(
+            self.count_searches() * get_attack(self.attack).expected_for(classes), explanations=1
+        )
 
 
 def check_fractions(fractions: Sequence[float], name: str) -> tuple[float, ...]:
@@ -147,12 +155,19 @@ class DistortionSearch:
         self.probe = Probe(call)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
         places = self.scores[:1].numel() or 2
-        check(places > 1, "inputs", "at least two places, so that one can be fixed and another one changed", places)
+        check(
+            places > 1,
+            "inputs",
+            "at least two places, so that one can be fixed and another one changed",
+            places,
+        )
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
         self.inputs, self.targets = call.inputs[self.rows], self.probe.targets[self.rows]
         assert not isinstance(metric.segments, Tensor)  # since `__post_init__`
-        self.labels = segment(call.inputs, metric.segments).labels if metric.unit == "segment" else None
+        self.labels = (
+            segment(call.inputs, metric.segments).labels if metric.unit == "segment" else None
+        )
 
     def fix_places(self, fraction: float) -> Tensor:
         """The places of the usable samples that are fixed, bool `(n, *spatial)`."""
@@ -173,7 +188,9 @@ class DistortionSearch:
             self.call.model, self.inputs, self.targets, self.norm, self.attack, self.call.seed
         )
         c = torch.where(found, c, 0.0)
-        return Distortions(c[:, None], found[:, None], second[:, None], points[:, None], evaluations)
+        return Distortions(
+            c[:, None], found[:, None], second[:, None], points[:, None], evaluations
+        )
 
     def find(self, masks: Sequence[Tensor], empty: Distortions) -> Distortions:
         """The distortions while the places of each of `masks` are fixed: bool `(n, *spatial)`, each within the next.
@@ -187,11 +204,16 @@ class DistortionSearch:
             return self._find_none(len(masks))
         start, parts = empty.points[:, 0], []
         for mask in masks:
-            generator, free = torch.Generator().manual_seed(self.call.seed), mark_free(mask, self.inputs)
+            generator, free = (
+                torch.Generator().manual_seed(self.call.seed),
+                mark_free(mask, self.inputs),
+            )
             columns = (self.inputs, self.targets, free, self.norm, generator, start)
             found = self.attack.minimise_checked(self.call.model, *columns)
             parts.append(found)
-            start = torch.where(found.found.reshape(-1, *[1] * (start.ndim - 1)), found.inputs, start)
+            start = torch.where(
+                found.found.reshape(-1, *[1] * (start.ndim - 1)), found.inputs, start
+            )
         every = Distortions(
             torch.stack([part.distortion for part in parts], 1),
             torch.stack([part.found for part in parts], 1),
@@ -215,12 +237,23 @@ class DistortionSearch:
         """
         before = torch.where(empty.found[:, 0], empty.c[:, 0], torch.inf)
         empty.improve_by(found, 0, 0)
-        rows = torch.where(empty.c[:, 0] < before)[0] if not self.call.model.task.classes else before[:0].long()
+        rows = (
+            torch.where(empty.c[:, 0] < before)[0]
+            if not self.call.model.task.classes
+            else before[:0].long()
+        )
         tied = torch.zeros_like(before, dtype=torch.bool)
         if not len(rows):
             return tied
         generator = torch.Generator().manual_seed(self.call.seed)
-        columns = (self.inputs[rows], self.targets[rows], None, self.norm, generator, empty.points[rows, 0])
+        columns = (
+            self.inputs[rows],
+            self.targets[rows],
+            None,
+            self.norm,
+            generator,
+            empty.points[rows, 0],
+        )
         again = self.attack.minimise_checked(self.call.model, *columns)
         other = Distortions(
             again.distortion[:, None],
@@ -230,7 +263,11 @@ class DistortionSearch:
             again.model_evaluations,
         )
         part = Distortions(
-            empty.c[rows], empty.found[rows], empty.second[rows], empty.points[rows], empty.evaluations[rows]
+            empty.c[rows],
+            empty.found[rows],
+            empty.second[rows],
+            empty.points[rows],
+            empty.evaluations[rows],
         )
         tied[rows] = ~(again.found & (again.distortion < part.c[:, 0]))
         part.improve_by(other, 0, 0)
@@ -242,7 +279,9 @@ class DistortionSearch:
     def _find_none(self, count: int) -> Distortions:
         c = self.inputs.new_zeros((0, count))
         whole = torch.zeros(0, dtype=torch.int64, device=c.device)
-        return Distortions(c, c.bool(), c, self.inputs.new_zeros((0, count, *self.inputs.shape[1:])), whole)
+        return Distortions(
+            c, c.bool(), c, self.inputs.new_zeros((0, count, *self.inputs.shape[1:])), whole
+        )
 
 
 def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tensor, Tensor]:
@@ -261,5 +300,7 @@ def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tenso
     known = fixed.second.isfinite() & empty.second.isfinite()
     high = torch.where(fixed.found, torch.where(known, high, torch.nan), torch.inf)
     low = torch.where(fixed.found, torch.where(known, low, torch.nan), low)
-    ratio, low, high = (torch.where(empty.found, values, torch.nan) for values in (ratio, low, high))
+    ratio, low, high = (
+        torch.where(empty.found, values, torch.nan) for values in (ratio, low, high)
+    )
     return ratio, low, high

@@ -61,7 +61,9 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     sums.scatter_add_(1, label, flat.double())
     by_score = flat.sort(dim=1, descending=True, stable=True).indices
     best = sums.sort(dim=1, descending=True, stable=True).indices
-    rank = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1], device=flat.device).expand_as(best))
+    rank = torch.empty_like(best).scatter_(
+        1, best, torch.arange(best.shape[1], device=flat.device).expand_as(best)
+    )
     of_place = rank.gather(1, label).gather(1, by_score)
     order = by_score.gather(1, of_place.sort(dim=1, stable=True).indices)[:, :count]
     return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)

@@ -48,7 +48,14 @@ class NearAffinityResult(DistortionResult):
         estimate: c_hat, `(N, K)`; NaN where one of the two is a lower bound.
     """
 
-    stored: ClassVar[tuple[str, ...]] = ("fractions", "c", "c_rest", "c_found", "c_rest_found", "estimate")
+    stored: ClassVar[tuple[str, ...]] = (
+        "fractions",
+        "c",
+        "c_rest",
+        "c_found",
+        "c_rest_found",
+        "estimate",
+    )
 
     fractions: Tensor
     c: Tensor
@@ -120,11 +127,19 @@ class NearAffinity(DistortionMetric):
         deviation, _ = _deviate(_estimate(c, c_rest), upper, c_empty, c_empty)
         # where no change was found, c is that of a search with fewer features fixed, so its limit counts here, too; and
         # no distortion is below c(empty)
-        limits = [torch.where(part.found, part.low, part.low.maximum(empty.low)).double() for part in (fixed, rest)]
-        low, high = _deviate(_estimate(limits[0], limits[1].flip(1)), upper, empty.low.double(), c_empty)
+        limits = [
+            torch.where(part.found, part.low, part.low.maximum(empty.low)).double()
+            for part in (fixed, rest)
+        ]
+        low, high = _deviate(
+            _estimate(limits[0], limits[1].flip(1)), upper, empty.low.double(), c_empty
+        )
         some = empty.found[:, 0]
         known = some & (both <= (fixed.second.isfinite() & rest.second.isfinite().flip(1))).all(1)
-        low, high = (torch.where(known & empty.second.isfinite()[:, 0], end, torch.nan) for end in (low, high))
+        low, high = (
+            torch.where(known & empty.second.isfinite()[:, 0], end, torch.nan)
+            for end in (low, high)
+        )
         probe, evaluations = search.probe, fixed.evaluations + rest.evaluations + empty.evaluations
         probe.charge(search.rows, evaluations)
         fields = probe.common_fields(
@@ -149,7 +164,9 @@ def _estimate(c: Tensor, c_rest: Tensor) -> Tensor:
     return (c.square().reciprocal() + c_rest.square().reciprocal()).rsqrt()
 
 
-def _deviate(low: Tensor, high: Tensor, empty_low: Tensor, empty_high: Tensor) -> tuple[Tensor, Tensor]:
+def _deviate(
+    low: Tensor, high: Tensor, empty_low: Tensor, empty_high: Tensor
+) -> tuple[Tensor, Tensor]:
     """The ends of the mean of `|log(c_hat / c_empty)|` over sizes, for `c_hat` and `c_empty` within these ends."""
     least, most = (low / empty_high).log(), (high / empty_low).log()
     inside = (least <= 0) & (most >= 0)

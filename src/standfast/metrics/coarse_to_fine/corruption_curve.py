@@ -130,9 +130,13 @@ class CorruptionCurveResult(Result):
         drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
         share = self.corrupted_share.double().cpu().numpy().copy()
         share[[status != "ok" for status in self.status]] = math.nan
-        return Curves(drops.get("top"), drops.get("bottom"), share, np.array(self.fractions), self.shares)
+        return Curves(
+            drops.get("top"), drops.get("bottom"), share, np.array(self.fractions), self.shares
+        )
 
-    def summary(self, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0) -> CorruptionSummary:
+    def summary(
+        self, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0
+    ) -> CorruptionSummary:
         """All numbers of these samples, with intervals; see `standfast.statistics.corruption.summary.summarise`."""
         return summarise(self.curves(), tau=tau, q=q, resamples=resamples, seed=seed)
 
@@ -183,7 +187,10 @@ class CorruptionCurve(Metric):
         "background": PartOf("replacement", only=("sample",)),
         "samples": PartOf("replacement", unless=("constant",)),
     }
-    presets: ClassVar[Presets] = {"quick": {"samples": 1}, "paper": {"samples": 1, "mean": 0.0, "sd": 1.0}}
+    presets: ClassVar[Presets] = {
+        "quick": {"samples": 1},
+        "paper": {"samples": 1, "mean": 0.0, "sd": 1.0},
+    }
     ladder: ClassVar[Ladder] = ({"samples": 1}, {"samples": 2})
 
     fractions: tuple[Share, ...] = FRACTIONS
@@ -200,7 +207,12 @@ class CorruptionCurve(Metric):
         increasing = all(a < b for a, b in pairwise(self.fractions))
         check(increasing, "fractions", "increasing numbers above 0, up to 1", repr(self.fractions))
         orders = (self.order,) if isinstance(self.order, str) else self.order
-        check(len(set(orders)) == len(orders), "order", "'top', 'bottom', or a list of both", repr(self.order))
+        check(
+            len(set(orders)) == len(orders),
+            "order",
+            "'top', 'bottom', or a list of both",
+            repr(self.order),
+        )
         set_fields(self, order=orders)
         sd = 1.0 if self.sd is None else self.sd
         spread = [sd] if isinstance(sd, int | float) else sd
@@ -208,9 +220,19 @@ class CorruptionCurve(Metric):
         got = repr(self.background)
         if self.replacement == "sample":
             given = isinstance(self.background, Background | Tensor)
-            check(given, "background", "reference inputs (B, ...), as the replacement is 'sample'", got)
+            check(
+                given,
+                "background",
+                "reference inputs (B, ...), as the replacement is 'sample'",
+                got,
+            )
         else:
-            check(self.background is None, "background", "None, as the replacement is not 'sample'", got)
+            check(
+                self.background is None,
+                "background",
+                "None, as the replacement is not 'sample'",
+                got,
+            )
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
@@ -245,7 +267,9 @@ class CorruptionCurve(Metric):
 
     def cost(self, classes: int | None = None) -> Cost:
         """The copies, fewer where few positions have positive relevance, and the explanation of the sample itself."""
-        copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (self.fractions[-1] == 1)
+        copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (
+            self.fractions[-1] == 1
+        )
         return Cost(self._draws * copies, explanations=1)
 
     @property
@@ -269,12 +293,21 @@ class CorruptionCurve(Metric):
         keys, usable = make_sample_keys(inputs, call.seed), probe.usable()
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
         corrupted = CorruptedScores(
-            probe, inputs, self.unit, self.fractions, orders, make_draw_keys(keys, self._draws), fields
+            probe,
+            inputs,
+            self.unit,
+            self.fractions,
+            orders,
+            make_draw_keys(keys, self._draws),
+            fields,
         )
         start = measure_score(probe.model.task, probe.logits, probe.targets, "probability")
         share = corrupted.counts.double() / corrupted.positions
         levels = (len(inputs), len(self.fractions))
-        drop = {o: torch.full(levels, torch.nan, dtype=torch.float64, device=inputs.device) for o in get_args(Order)}
+        drop = {
+            o: torch.full(levels, torch.nan, dtype=torch.float64, device=inputs.device)
+            for o in get_args(Order)
+        }
         areas = {o: torch.full_like(start, torch.nan) for o in get_args(Order)}
         error = torch.full_like(start, torch.nan)
         for rows, scores in corrupted.scores(usable):

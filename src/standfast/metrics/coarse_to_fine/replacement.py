@@ -63,8 +63,12 @@ def rank_positive(relevance: Tensor, order: Order) -> Tensor:
     """
     falling = torch.where(relevance > 0, -relevance if order == "top" else relevance, torch.inf)
     sorted_positions = order_rows(falling)
-    ranks = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32).expand_as(sorted_positions)
-    return torch.empty_like(ranks, memory_format=torch.contiguous_format).scatter_(1, sorted_positions, ranks)
+    ranks = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32).expand_as(
+        sorted_positions
+    )
+    return torch.empty_like(ranks, memory_format=torch.contiguous_format).scatter_(
+        1, sorted_positions, ranks
+    )
 
 
 def find_levels(maps: Tensor, counts: Tensor, unit: Unit) -> Tensor:
@@ -102,7 +106,9 @@ def draw_normal(keys: Tensor, count: int) -> Tensor:
     return quantiles.mul_(math.sqrt(2))
 
 
-def resolve_noise(model: Model, inputs: Tensor, mean: Baseline | None, sd: Baseline | None) -> tuple[Tensor, Tensor]:
+def resolve_noise(
+    model: Model, inputs: Tensor, mean: Baseline | None, sd: Baseline | None
+) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the noise, float64, which broadcast against the `inputs` `(N, ...)`.
 
     Without a number they come from the scale of the inputs: the middle of the bounds and a quarter of their range, so
@@ -118,13 +124,21 @@ def resolve_noise(model: Model, inputs: Tensor, mean: Baseline | None, sd: Basel
     """
     lower, upper = (bound.double() for bound in model.bounds)
     finite = torch.isfinite(lower) & torch.isfinite(upper)
-    centre, scale = torch.where(finite, (lower + upper) / 2, 0.0), torch.where(finite, (upper - lower) / 4, 1.0)
+    centre, scale = (
+        torch.where(finite, (lower + upper) / 2, 0.0),
+        torch.where(finite, (upper - lower) / 4, 1.0),
+    )
     reference = model.reference_for(inputs)
     if reference is not None:
-        centre, scale = reference.mean.double(), reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny)
+        centre, scale = (
+            reference.mean.double(),
+            reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny),
+        )
     centre = centre if mean is None else _broadcast(mean, "mean", inputs)
     scale = scale if sd is None else _broadcast(sd, "sd", inputs)
-    inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr((lower - centre) / scale)
+    inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr(
+        (lower - centre) / scale
+    )
     outside = float(1 - inside.mean())
     if outside > _MUCH:
         model.warn_once(
@@ -170,7 +184,9 @@ def _find_fit(reference: Reference) -> Callable[[Tensor, Tensor], Tensor] | None
     codes = reference.codes
     if codes is None:
         return None
-    lowest, highest = (torch.tensor(ends, dtype=torch.float64) for ends in (codes.lowest, codes.highest))
+    lowest, highest = (
+        torch.tensor(ends, dtype=torch.float64) for ends in (codes.lowest, codes.highest)
+    )
     chosen = [column for column, category in enumerate(codes.categories) if category]
     cells = {column: reference.known[:, column].double().sort().values for column in chosen}
 
@@ -241,10 +257,14 @@ class CorruptedScores:
         self.keys, self.fields = keys, fields
         self.positions = count_positions(inputs, unit)
         group = max(1, count_at_once(_ELEMENTS, inputs) // self.positions)
-        parts = [(compute_relevance(part, unit) > 0).sum(1) for part in torch.split(probe.maps, group)]
+        parts = [
+            (compute_relevance(part, unit) > 0).sum(1) for part in torch.split(probe.maps, group)
+        ]
         self.positive = torch.cat(parts)
         self.counts = count_replaced(self.positive, fractions)
-        self.clipped = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
+        self.clipped = torch.full(
+            (len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device
+        )
         self._outside = torch.zeros_like(self.clipped)
         self._distinct = self._find_distinct()
 
@@ -284,7 +304,9 @@ class CorruptedScores:
         """Fields, clipped to the bounds; counts how many values were outside."""
         raw = self.fields(self.inputs.index_select(0, rows), self.keys[rows, draws])
         values = raw.clamp(*self.probe.model.bounds)
-        self._outside.index_add_(0, rows, (values != raw).flatten(1).sum(1).double().expand(len(rows)))
+        self._outside.index_add_(
+            0, rows, (values != raw).flatten(1).sum(1).double().expand(len(rows))
+        )
         return values
 
     def _complete(self, part: Tensor, scores: Tensor) -> Tensor:
@@ -292,7 +314,11 @@ class CorruptedScores:
         distinct, levels = self._distinct[part], torch.arange(scores.shape[-1], device=part.device)
         source = torch.where(distinct, levels, -1).cummax(2).values[:, None].expand_as(scores)
         start = self.probe.measure_score(self.probe.logits[part], part, "probability")
-        complete = torch.where(source < 0, start[:, None, None, None], scores.gather(3, source.clamp(min=0)))
+        complete = torch.where(
+            source < 0, start[:, None, None, None], scores.gather(3, source.clamp(min=0))
+        )
         everything = (self.counts[part] == self.positive[part, None])[:, None]
-        complete[:, :, 1:] = torch.where(everything[:, None], complete[:, :, :1], complete[:, :, 1:])
+        complete[:, :, 1:] = torch.where(
+            everything[:, None], complete[:, :, :1], complete[:, :, 1:]
+        )
         return complete

@@ -45,12 +45,20 @@ class Ablations:
         """Those of the samples of a call; regions and baseline are as the options of the metric say."""
         inputs = call.inputs
         regions = cut_cells(inputs, region) if segments is None else segment(inputs, segments)
-        return cls(ReplacedCopies(probe, inputs), regions, resolve_baseline(call.model, inputs, baseline), score)
+        return cls(
+            ReplacedCopies(probe, inputs),
+            regions,
+            resolve_baseline(call.model, inputs, baseline),
+            score,
+        )
 
     @property
     def exist(self) -> Tensor:
         """Which regions each sample has, bool `(N, width)`."""
-        return torch.arange(self.regions.width, device=self.regions.count.device) < self.regions.count[:, None]
+        return (
+            torch.arange(self.regions.width, device=self.regions.count.device)
+            < self.regions.count[:, None]
+        )
 
     @property
     def start(self) -> Tensor:

@@ -36,10 +36,23 @@ from standfast.explainers.base import BaselineOption, resolve_baseline
 from standfast.metrics.base import Cost, Ladder, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.positions import Order, rank_with_random_ties, sum_channels
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys, make_sample_keys
+from standfast.metrics.replaced_copies import (
+    PerturbationCurves,
+    ReplacedCopies,
+    make_draw_keys,
+    make_sample_keys,
+)
 from standfast.metrics.result import Result
 from standfast.records import Count
-from standfast.segments import Method, SegmentChoice, Segments, check_segments, segment, share_labels, spatial_shape
+from standfast.segments import (
+    Method,
+    SegmentChoice,
+    Segments,
+    check_segments,
+    segment,
+    share_labels,
+    spatial_shape,
+)
 from standfast.tasks import CLASS_WORDS, Scale, TaskWords, measure_score
 from standfast.tensors import hashed_uniform
 from standfast.value_spec import Direction, ValueSpec
@@ -179,7 +192,8 @@ class AOPC(Metric):
 
     @property
     def _draws(self) -> int:
-        return self.samples if self.replacement == "uniform" else 1  # a constant is the same in every draw
+        # a constant is the same in every draw
+        return self.samples if self.replacement == "uniform" else 1
 
     def evaluate(self, call: Call) -> AOPCResult:
         """Score the regions, replace them step by step, and average the fall of the class's score."""
@@ -189,17 +203,27 @@ class AOPC(Metric):
             constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
         elif reference is None:
             finite = all(bool(torch.isfinite(bound).all()) for bound in model.bounds)
-            check(finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'")
+            check(
+                finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'"
+            )
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
-        cut = cut_cells(inputs, self.region) if self.segments is None else segment(inputs, self.segments)
+        cut = (
+            cut_cells(inputs, self.region)
+            if self.segments is None
+            else segment(inputs, self.segments)
+        )
         probe = Probe(call, absolute=self.absolute)
         region_scores = sum_over_regions(probe.reference, cut)
         probe.skip_constant(probe.reference)
         probe.skip(_are_equal(region_scores))
         keys = make_sample_keys(inputs, call.seed)
-        region_ranks = rank_with_random_ties(-region_scores if self.order == "bottom" else region_scores, keys)
+        region_ranks = rank_with_random_ties(
+            -region_scores if self.order == "bottom" else region_scores, keys
+        )
         steps = cut.count.clamp(max=self.steps)
-        levels = torch.arange(1, min(self.steps, cut.width) + 1, device=inputs.device).expand(len(inputs), -1)
+        levels = torch.arange(1, min(self.steps, cut.width) + 1, device=inputs.device).expand(
+            len(inputs), -1
+        )
         keys_of_draws = make_draw_keys(keys, self._draws)
 
         def make_values(rows: Tensor, draws: Tensor) -> Tensor:
@@ -223,8 +247,12 @@ class AOPC(Metric):
             score=self.score,
         )
         start = measure_score(probe.model.task, probe.logits, probe.targets, self.score)
-        aopc, error = torch.full((2, len(inputs)), torch.nan, dtype=torch.float64, device=inputs.device)
-        curve = torch.full((len(inputs), levels.shape[1] + 1), torch.nan, dtype=torch.float64, device=inputs.device)
+        aopc, error = torch.full(
+            (2, len(inputs)), torch.nan, dtype=torch.float64, device=inputs.device
+        )
+        curve = torch.full(
+            (len(inputs), levels.shape[1] + 1), torch.nan, dtype=torch.float64, device=inputs.device
+        )
         for rows, scores in curves.scores(probe.usable()):
             drops = start[rows, None, None] - scores[:, :, 0]
             curve[rows, 0], curve[rows, 1:] = 0.0, drops.nanmean(1)
@@ -275,9 +303,16 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
     for axis, length in enumerate(spatial):
         along = -(-length // side)
         place = torch.arange(length, device=inputs.device) // side
-        labels = labels * along + place.reshape([-1 if a == axis else 1 for a in range(len(spatial))])
+        labels = labels * along + place.reshape(
+            [-1 if a == axis else 1 for a in range(len(spatial))]
+        )
         total *= along
-    check(total >= 2, "region", f"cells small enough that inputs of shape {spatial} have two of them", side)
+    check(
+        total >= 2,
+        "region",
+        f"cells small enough that inputs of shape {spatial} have two of them",
+        side,
+    )
     return share_labels(inputs, labels, total)
 
 
@@ -300,7 +335,9 @@ def draw_uniform(keys: Tensor, like: Tensor, lower: Tensor, upper: Tensor) -> Te
     torch.Size([3, 2, 4])
     """
     shape = like.shape[1:]
-    return lower + (upper - lower) * hashed_uniform(keys, shape.numel()).to(like.dtype).reshape(-1, *shape)
+    return lower + (upper - lower) * hashed_uniform(keys, shape.numel()).to(like.dtype).reshape(
+        -1, *shape
+    )
 
 
 def _are_equal(region_scores: Tensor) -> Tensor:

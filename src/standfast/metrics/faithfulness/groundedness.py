@@ -160,7 +160,9 @@ class Groundedness(Metric):
         """Remove what the map cites, random regions, and all of them."""
         probe = Probe(call)
         assert not isinstance(self.segments, Tensor)  # since `check_regions`
-        ablations = Ablations.of_call(probe, call, self.baseline, self.region, self.segments, self.score)
+        ablations = Ablations.of_call(
+            probe, call, self.baseline, self.region, self.segments, self.score
+        )
         probe.skip_constant(probe.maps)
         probe.skip(ablations.regions.count <= self.cited)
         keys = make_sample_keys(call.inputs, call.seed)
@@ -169,7 +171,9 @@ class Groundedness(Metric):
         ranks = rank_with_random_ties(attributions, keys)
         cited_regions = exist & (ranks < self.cited)
         names = ("value", "low", "high", "cited", "random", "whole", "beaten", "grounded")
-        measured: dict[str, Any] = {name: torch.full_like(ablations.start, torch.nan) for name in names}
+        measured: dict[str, Any] = {
+            name: torch.full_like(ablations.start, torch.nan) for name in names
+        }
         rows = probe.usable().tolist()
         counts = ablations.regions.count.tolist()
         removed_of_rows = self._list_removed(rows, counts, cited_regions.cpu(), keys.cpu())
@@ -184,9 +188,13 @@ class Groundedness(Metric):
         for name, values in measured.items():
             numbers = [numbers_of_rows[row][name] for row in rows]
             values[probe.usable()] = send(torch.tensor(numbers, dtype=values.dtype), values.device)
-        return GroundednessResult(**probe.common_fields(self), **measured, cited_regions=cited_regions, noise_key=keys)
+        return GroundednessResult(
+            **probe.common_fields(self), **measured, cited_regions=cited_regions, noise_key=keys
+        )
 
-    def _list_removed(self, rows: list[int], counts: list[int], cited_regions: Tensor, keys: Tensor) -> list[Tensor]:
+    def _list_removed(
+        self, rows: list[int], counts: list[int], cited_regions: Tensor, keys: Tensor
+    ) -> list[Tensor]:
         """Of each row the regions that its copies lack, bool `(2 + D, width)`: the cited ones, all, random ones."""
         removed_of_rows: list[Tensor] = []
         for row in rows:

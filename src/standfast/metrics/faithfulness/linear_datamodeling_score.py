@@ -128,7 +128,9 @@ class LinearDatamodelingScore(Metric):
         """Score random ablations, and compare them with the sums of the attributions that they keep."""
         probe = Probe(call)
         assert not isinstance(self.segments, Tensor)  # since `check_regions`
-        ablations = Ablations.of_call(probe, call, self.baseline, self.region, self.segments, self.score)
+        ablations = Ablations.of_call(
+            probe, call, self.baseline, self.region, self.segments, self.score
+        )
         probe.skip_constant(probe.maps)
         attributions = sum_over_regions(probe.maps, ablations.regions).nan_to_num()
         keys = make_sample_keys(call.inputs, call.seed)
@@ -139,7 +141,9 @@ class LinearDatamodelingScore(Metric):
         scores = torch.full_like(predictions, torch.nan)
         rows = probe.usable()
         owners = rows.repeat_interleave(draws)
-        scores[rows] = ablations.measure(owners, ~kept[rows].flatten(0, 1)).reshape(len(rows), draws)
+        scores[rows] = ablations.measure(owners, ~kept[rows].flatten(0, 1)).reshape(
+            len(rows), draws
+        )
         value = correlate_ranks(predictions, scores)
         low, high = find_interval(value, draws)
         return LinearDatamodelingResult(

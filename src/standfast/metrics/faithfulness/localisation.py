@@ -44,7 +44,8 @@ from standfast.records import SampleOption, set_fields
 from standfast.similarity.rows import row_sum
 from standfast.value_spec import ValueSpec
 
-_ELEMENTS = 1 << 22  # numbers in the relevance that is sorted at a time: 16 MB, and about four times that on the way
+# numbers in the relevance that is sorted at a time: 16 MB, and about four times that on the way
+_ELEMENTS = 1 << 22
 _EXPECTED = "the region of each sample, bool (or 0 and 1)"
 
 #: a function from inputs `(N, ...)` to their regions; each row depends on that row alone
@@ -68,7 +69,12 @@ class Regions(SampleOption):
 
     def __init__(self, regions: Tensor) -> None:
         got = f"{regions.dtype} of shape {tuple(regions.shape)}"
-        check(regions.ndim >= 2 and regions.numel() > 0 and not regions.is_complex(), "regions", _EXPECTED, got)
+        check(
+            regions.ndim >= 2 and regions.numel() > 0 and not regions.is_complex(),
+            "regions",
+            _EXPECTED,
+            got,
+        )
         if regions.dtype != torch.bool:
             check(bool(((regions == 0) | (regions == 1)).all()), "regions", _EXPECTED, got)
         super().__init__(regions.to(torch.bool))
@@ -179,7 +185,8 @@ class RelevanceLocalisation(Metric):
     absolute: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.regions, Tensor):  # becomes a value that can be compared, hashed and written down
+        # becomes a value that can be compared, hashed and written down
+        if isinstance(self.regions, Tensor):
             set_fields(self, regions=Regions(self.regions))
         named = isinstance(self.regions, str) and bool(self.regions)
         valid = named or isinstance(self.regions, Regions) or callable(self.regions)
@@ -204,7 +211,9 @@ class RelevanceLocalisation(Metric):
             relevance = compute_relevance(maps.abs() if self.absolute else maps, self.unit)
             parts.append(localise_relevance(relevance, inside[part]))
         return LocalisationResult(
-            **probe.common_fields(self, **{name: torch.cat([part[name] for part in parts]) for name in parts[0]}),
+            **probe.common_fields(
+                self, **{name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            ),
             chance=size.double() / positions,
             region_size=size,
             trivial_region=trivial,
@@ -214,7 +223,8 @@ class RelevanceLocalisation(Metric):
         """Which positions are inside, bool `(N, P)`."""
         if isinstance(self.regions, str):
             words = (
-                "regions; a name has a meaning only in a study, or in `standfast.evaluate` of a data set with extras"
+                "regions; a name has a meaning only in a study, or in `standfast.evaluate`"
+                " of a data set with extras"
             )
             raise ArgumentError("regions", words, repr(self.regions))
         if isinstance(self.regions, Regions):
@@ -222,7 +232,12 @@ class RelevanceLocalisation(Metric):
         else:
             assert callable(self.regions)  # since `__post_init__`
             found = self.regions(inputs.clone())
-            check(isinstance(found, Tensor), "regions", "a function that returns regions", type(found).__name__)
+            check(
+                isinstance(found, Tensor),
+                "regions",
+                "a function that returns regions",
+                type(found).__name__,
+            )
             regions = Regions(found).tensor
         regions = expand_regions(regions, inputs)
         if self.unit == "pixel" and inputs.ndim > 2:

@@ -76,7 +76,10 @@ class LogOddsResult(Result):
     def columns(self) -> dict[str, Any]:
         """The columns of every result, and a column `log_odds_O_T` for every pair of classes."""
         pairs = name_pair_columns(self.options)
-        return {**super().columns(), **(dict(zip(pairs, self.per_pair.T.tolist(), strict=True)) if pairs else {})}
+        return {
+            **super().columns(),
+            **(dict(zip(pairs, self.per_pair.T.tolist(), strict=True)) if pairs else {}),
+        }
 
 
 @metrics.register("log_odds")
@@ -138,14 +141,21 @@ class LogOdds(Metric):
     def evaluate(self, call: Call) -> LogOddsResult:
         """Erase pixels of every sample for each of its pairs, and compare the log-odds before and after."""
         task = call.model.task
-        check(task.classes, "model", "a classification, as log-odds compare two classes", f"the task {task.name}")
+        check(
+            task.classes,
+            "model",
+            "a classification, as log-odds compare two classes",
+            f"the task {task.name}",
+        )
         inputs, probe = call.inputs, Probe(call)
         baseline = resolve_baseline(call.model, inputs, self.baseline)
         towards = self._find_second_classes(probe)
         belongs, shape, spatial = towards >= 0, towards.shape, spatial_shape(inputs)
         keys = make_sample_keys(inputs, call.seed)
         eraser = _Eraser(probe, inputs, keys, baseline, self.fraction)
-        before, after = torch.full((2, *shape), torch.nan, dtype=torch.float64, device=inputs.device)
+        before, after = torch.full(
+            (2, *shape), torch.nan, dtype=torch.float64, device=inputs.device
+        )
         erased = torch.zeros(*shape, math.prod(spatial), dtype=torch.bool, device=inputs.device)
         constant = torch.zeros(shape, dtype=torch.bool, device=inputs.device)
         size = max(1, count_at_once(_ELEMENTS, inputs) // inputs[0].numel())
@@ -155,7 +165,9 @@ class LogOdds(Metric):
             other = towards[row, pair]
             before[row, pair] = _compute_log_odds(probe.logits[row], probe.targets[row], other)
             erased[row, pair], constant[row, pair], usable = eraser.choose_pixels(row, other)
-            after[row, pair] = torch.where(usable, eraser.query_log_odds(row, erased[row, pair], other), torch.nan)
+            after[row, pair] = torch.where(
+                usable, eraser.query_log_odds(row, erased[row, pair], other), torch.nan
+            )
         per_pair = before - after
         counted = per_pair.isfinite()
         probe.skip(belongs.any(1) & (constant == belongs).all(1))
@@ -187,7 +199,9 @@ class LogOdds(Metric):
 class _Eraser:
     """Chooses the pixels to erase, and queries the model at the erased inputs; the probe counts evaluations."""
 
-    def __init__(self, probe: Probe, inputs: Tensor, keys: Tensor, baseline: Tensor, fraction: float) -> None:
+    def __init__(
+        self, probe: Probe, inputs: Tensor, keys: Tensor, baseline: Tensor, fraction: float
+    ) -> None:
         self.probe, self.inputs, self.keys, self.baseline = probe, inputs, keys, baseline
         self.copies = ReplacedCopies(probe, inputs)
         self.most = max(1, round(fraction * count_positions(inputs, "pixel")))
@@ -209,7 +223,9 @@ class _Eraser:
         difference = own_maps - other_maps
         finite = torch.isfinite(difference).all(1)
         eps = torch.finfo(self.inputs.dtype).eps
-        constant = finite & _is_constant(difference, eps * torch.maximum(own_maps.abs(), other_maps.abs()))
+        constant = finite & _is_constant(
+            difference, eps * torch.maximum(own_maps.abs(), other_maps.abs())
+        )
         probe.count(rows, constant, ~finite)
         usable = finite & ~constant
         chosen = (rank_with_random_ties(difference, self.keys[rows]) < self.most) & (difference > 0)

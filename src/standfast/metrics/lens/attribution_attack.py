@@ -42,7 +42,12 @@ from standfast.errors import check
 from standfast.explainers import Explainer
 from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
-from standfast.metrics.lens.attribution_objectives import BLIND, AttributionObjective, BlindObjective, GuidedObjective
+from standfast.metrics.lens.attribution_objectives import (
+    BLIND,
+    AttributionObjective,
+    BlindObjective,
+    GuidedObjective,
+)
 from standfast.metrics.lens.attribution_objectives import get as get_attack
 from standfast.metrics.probe import Call, Probe, score_kept_class
 from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, reevaluate_found
@@ -50,11 +55,23 @@ from standfast.model import ROW_ALIGNMENT, module_name
 from standfast.needs import Needs
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
 from standfast.records import Count, CountFromZero, CountOrFraction, Positive, set_fields
-from standfast.similarity import Kendall, LensProfile, Similarity, correct_for_chance, lens_profile, per_position
+from standfast.similarity import (
+    Kendall,
+    LensProfile,
+    Similarity,
+    correct_for_chance,
+    lens_profile,
+    per_position,
+)
 from standfast.similarity import get as get_similarity
 from standfast.similarity import similarities as known_similarities
 from standfast.similarity.authors_protocol import Protocol
-from standfast.similarity.stored import larger_is_closer, name_above_chance, name_chance, name_first_similarity
+from standfast.similarity.stored import (
+    larger_is_closer,
+    name_above_chance,
+    name_chance,
+    name_first_similarity,
+)
 from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import count_at_once
 from standfast.value_spec import Direction, ValueSpec
@@ -114,7 +131,10 @@ class AttributionAttackResult(PerturbedResult):
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with one for each similarity and its chance level."""
-        found = {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
+        found = {
+            **super().columns(),
+            **dict(zip(self.names, self.similarities.T.tolist(), strict=True)),
+        }
         for name, value, chance in zip(self.names, self.similarities.T, self.chance.T, strict=True):
             if not chance.isnan().all():
                 found[name_chance(name)] = chance.tolist()
@@ -173,7 +193,9 @@ class AttributionAttack(Metric):
     citation: ClassVar[str] = "kamath2024rethinking"
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
-        **dict.fromkeys(("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)),
+        **dict.fromkeys(
+            ("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)
+        ),
     }
     presets: ClassVar[Presets] = {"quick": {"steps": 10, "restarts": 1}}
     ladder: ClassVar[Ladder] = (
@@ -188,7 +210,11 @@ class AttributionAttack(Metric):
     steps: Count = 100
     step: Positive | None = None
     restarts: Count = 3
-    similarities: tuple[str | Similarity, ...] = ("topk_intersection", "lens_precision", "lens_recall")
+    similarities: tuple[str | Similarity, ...] = (
+        "topk_intersection",
+        "lens_precision",
+        "lens_recall",
+    )
     k: CountOrFraction | None = None
     curve_k: tuple[CountOrFraction, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
     curve_w: tuple[CountFromZero, ...] = (1, 2, 3)
@@ -203,7 +229,12 @@ class AttributionAttack(Metric):
         check(fits, "neighbourhood", words, self.neighbourhood)
         get_attack(self.attack)
         fits = self.step is None or isinstance(self.neighbourhood, LinfBall)
-        check(fits, "step", "None for a transformation, each of whose parameters has a range of its own", self.step)
+        check(
+            fits,
+            "step",
+            "None for a transformation, each of whose parameters has a range of its own",
+            self.step,
+        )
         listed = isinstance(self.similarities, list | tuple) and len(self.similarities) > 0
         check(listed, "similarities", "a list with at least one entry", repr(self.similarities))
         betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
@@ -215,18 +246,35 @@ class AttributionAttack(Metric):
 
     def _check_similarities(self) -> None:
         """Names must be usable as columns, and a report must know the direction of the first from its name."""
-        first, names = self._similarities()[0], [similarity.name for similarity in self._similarities()]
+        first, names = (
+            self._similarities()[0],
+            [similarity.name for similarity in self._similarities()],
+        )
         check(len(set(names)) == len(names), "similarities", "each of them once", names)
         taken = {"sample", "status", *(field.name for field in fields(AttributionAttackResult))}
         for name in names:
-            check(name not in taken, "similarities", "names that are no columns of the result", repr(name))
+            check(
+                name not in taken,
+                "similarities",
+                "names that are no columns of the result",
+                repr(name),
+            )
         known = first.larger_is_closer or first.name.partition(":")[0] in known_similarities
-        check(known, "similarities", "as the first a similarity, or a registered discrepancy", repr(first.name))
+        check(
+            known,
+            "similarities",
+            "as the first a similarity, or a registered discrepancy",
+            repr(first.name),
+        )
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """Similar explanations are better, by the first similarity."""
-        return "higher" if larger_is_closer({"similarity": name_first_similarity(options)}) else "lower"
+        return (
+            "higher"
+            if larger_is_closer({"similarity": name_first_similarity(options)})
+            else "lower"
+        )
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -250,7 +298,9 @@ class AttributionAttack(Metric):
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         first = self._similarities()[0]
-        return first(*(first.of_maps(each.abs() if self.absolute else each) for each in (maps, others)))
+        return first(
+            *(first.of_maps(each.abs() if self.absolute else each) for each in (maps, others))
+        )
 
     @property
     def compares_in_order(self) -> bool:
@@ -259,7 +309,11 @@ class AttributionAttack(Metric):
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only blind attacks take an explainer that cannot be differentiated."""
         guided = isinstance(get_attack(self.attack), GuidedObjective)
-        return "" if explainer.differentiable or not guided else "the explainer cannot be differentiated"
+        return (
+            ""
+            if explainer.differentiable or not guided
+            else "the explainer cannot be differentiated"
+        )
 
     @property
     def own_label(self) -> str:
@@ -268,7 +322,10 @@ class AttributionAttack(Metric):
 
     def options(self) -> dict[str, Any]:
         """The configuration as plain values, similarities by name."""
-        return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
+        return {
+            **super().options(),
+            "similarities": [similarity.name for similarity in self._similarities()],
+        }
 
     def cost(self, classes: int | None = None) -> Cost:
         """What the search, the clean input, the last check and the draws cost; a blind attack only explains twice."""
@@ -298,7 +355,9 @@ class AttributionAttack(Metric):
             step = 2.5 * self.neighbourhood.radius / self.steps
         sharpness = tuple(beta / self._betas[0] for beta in self._betas)
         # in a ball of radius 0 the search's own step is 0
-        return SignSearch(self.restarts, step or None, sharpness, from_centre=self.protocol == "authors")
+        return SignSearch(
+            self.restarts, step or None, sharpness, from_centre=self.protocol == "authors"
+        )
 
     def evaluate(self, call: Call) -> AttributionAttackResult:
         """Attack the map of every sample, and compare the maps before and after."""
@@ -316,7 +375,9 @@ class AttributionAttack(Metric):
         probe = Probe(call, "topk_intersection", absolute=self.absolute, region=region)
         self._check_sizes(probe.reference[:1])
         usable, seed, points = probe.usable(), call.seed, region.centre.clone()
-        kept = KeptClass(probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0)
+        kept = KeptClass(
+            probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0
+        )
         if len(usable):
             own = region.select(usable)
             if isinstance(attack, GuidedObjective):
@@ -335,14 +396,27 @@ class AttributionAttack(Metric):
             own = similarity.of_maps(maps)
             similarity(own, own)
         positions = per_position(maps, "abs_sum").abs()
-        lens_profile(positions, positions, (0.1 if self.k is None else self.k, *self.curve_k), (0,), diverse=False)
+        lens_profile(
+            positions,
+            positions,
+            (0.1 if self.k is None else self.k, *self.curve_k),
+            (0,),
+            diverse=False,
+        )
 
-    def _result(self, probe: Probe, inputs: Tensor, points: Tensor, kept: KeptClass) -> AttributionAttackResult:
+    def _result(
+        self, probe: Probe, inputs: Tensor, points: Tensor, kept: KeptClass
+    ) -> AttributionAttackResult:
         """From a new evaluation of the points."""
-        seen, found, moved = reevaluate_found(probe, self.neighbourhood, inputs, points, compare=False)
+        seen, found, moved = reevaluate_found(
+            probe, self.neighbourhood, inputs, points, compare=False
+        )
         similarities, (maps, visible) = self._similarities(), moved or (found["maps"], None)
         before, after = (each.abs() if self.absolute else each for each in (probe.maps, maps))
-        pairs = [(similarity, similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
+        pairs = [
+            (similarity, similarity.of_maps(before), similarity.of_maps(after))
+            for similarity in similarities
+        ]
         if visible is None:
             values = [similarity(a, b) for similarity, a, b in pairs]
         else:
@@ -351,7 +425,9 @@ class AttributionAttack(Metric):
         chance = [self._find_chance(similarity, before, after) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
         profile = lens_profile(before, after, self.curve_k, self.curve_w)
-        own = lens_profile(before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False)
+        own = lens_profile(
+            before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False
+        )
         within = (own.precision[:, 0] + own.recall[:, 0]) / 2
         label_kept = seen.margin < 0
         changed = (found["inputs"] != inputs).flatten(1).any(1)
@@ -381,7 +457,9 @@ class AttributionAttack(Metric):
 class _AttackObjective(ProbeObjective):
     """How far the attack gets on the model itself, among points that keep the class."""
 
-    def __init__(self, attack: GuidedObjective, probe: Probe, beta: float, protocol: Protocol) -> None:
+    def __init__(
+        self, attack: GuidedObjective, probe: Probe, beta: float, protocol: Protocol
+    ) -> None:
         super().__init__(probe, beta)
         self.attack, self.protocol = attack, protocol
         self.reference = _sum_magnitudes(probe.maps)

@@ -33,7 +33,14 @@ from torch import Tensor
 from standfast.errors import ArgumentError
 from standfast.needs import Needs
 from standfast.neighbourhoods import Region
-from standfast.records import AtLeastZero, ConfigurationType, CountFromZero, CountOrFraction, Range, Share
+from standfast.records import (
+    AtLeastZero,
+    ConfigurationType,
+    CountFromZero,
+    CountOrFraction,
+    Range,
+    Share,
+)
 from standfast.registry import Registry, build
 from standfast.similarity import dilate, mass_centre, smooth, top_k
 from standfast.similarity.rows import row_sum
@@ -201,13 +208,17 @@ class Lens(GuidedObjective):
             return -mass_share(maps, near)
         with torch.no_grad():
             neighbours = self._sum_windows(top_k(maps.detach(), self.k).to(maps.dtype))
-            weight = near + self.alone * self._sum_windows(top * torch.exp(-(neighbours - 1).clamp(min=0) / 2))
+            weight = near + self.alone * self._sum_windows(
+                top * torch.exp(-(neighbours - 1).clamp(min=0) / 2)
+            )
         return -mass_share(maps, weight)
 
     def score(self, state: Tensor, maps: Tensor) -> Tensor:
         """Minus the positions, of both maps, that have one of the other near them; then minus the share of mass."""
         top = top_k(maps, self.k)
-        kept = (top & state[:, 1]).flatten(1).sum(1) + (dilate(top, self.w) & state[:, 0]).flatten(1).sum(1)
+        kept = (top & state[:, 1]).flatten(1).sum(1) + (dilate(top, self.w) & state[:, 0]).flatten(
+            1
+        ).sum(1)
         return -mass_share(maps, state[:, 1]).double() - kept
 
     def _sum_windows(self, values: Tensor) -> Tensor:
@@ -227,7 +238,9 @@ class RandomSign(BlindObjective):
 
     def draw(self, region: Region, seed: int) -> Tensor:
         """Signs from a random stream for each input."""
-        return _choose_corner(region, region.streams(seed).uniform((1, *region.shape), region.dtype)[:, 0] < 0.5)
+        return _choose_corner(
+            region, region.streams(seed).uniform((1, *region.shape), region.dtype)[:, 0] < 0.5
+        )
 
 
 @attribution_attacks.register("universal")
@@ -243,12 +256,19 @@ class Universal(BlindObjective):
     def draw(self, region: Region, seed: int) -> Tensor:
         """The same signs for all inputs."""
         # drawn on the CPU: the one pattern is the same on every device
-        signs = Streams([seed], torch.device("cpu")).uniform((1, *region.shape), region.dtype).to(region.device) < 0.5
+        signs = (
+            Streams([seed], torch.device("cpu"))
+            .uniform((1, *region.shape), region.dtype)
+            .to(region.device)
+            < 0.5
+        )
         return _choose_corner(region, signs[0])
 
 
 #: the attacks that follow no gradient
-BLIND = tuple(name for name in attribution_attacks if issubclass(attribution_attacks[name], BlindObjective))
+BLIND = tuple(
+    name for name in attribution_attacks if issubclass(attribution_attacks[name], BlindObjective)
+)
 
 
 def mass_share(maps: Tensor, mask: Tensor) -> Tensor:

@@ -75,7 +75,9 @@ class Backgrounds:
             self.known = own_rows.inputs if reference is None else self.known
         probe = Probe(call)
         self._targets, self._usable = probe.targets, probe.usable()
-        self.is_used = bool(len(self._usable)) and bool(Draws(call, probe, None).find_varied(["background"]))
+        self.is_used = bool(len(self._usable)) and bool(
+            Draws(call, probe, None).find_varied(["background"])
+        )
 
     @property
     def explained(self) -> int:
@@ -109,7 +111,9 @@ class Backgrounds:
     def _name(self, backgrounds: Sequence[Tensor]) -> list[Tensor]:
         """With each background, for each feature 1 or -1 for the first ones and 0 for the others, `(n, F)`."""
         inputs, targets = self._call.inputs[self._usable], self._targets[self._usable]
-        variants = [use_background(self._call.explainer, self._call.model, rows) for rows in backgrounds]
+        variants = [
+            use_background(self._call.explainer, self._call.model, rows) for rows in backgrounds
+        ]
         named: list[Tensor] = []
         with self._call.explainer.preparing(self._call.model, inputs, variants):
             for explainer, model in variants:

@@ -128,7 +128,9 @@ def _has_fallen(outcome: Outcome) -> Tensor:
     return (outcome.value >= 0) & (outcome.violation < 0)
 
 
-def find_falls(call: Call, neighbourhood: Neighbourhood, sought: SoughtFalls, budget: int, seed: int) -> FoundFalls:
+def find_falls(
+    call: Call, neighbourhood: Neighbourhood, sought: SoughtFalls, budget: int, seed: int
+) -> FoundFalls:
     """Search, for each reason, a small change of its input after which it is no longer named.
 
     Args:
@@ -178,7 +180,9 @@ def find_falls(call: Call, neighbourhood: Neighbourhood, sought: SoughtFalls, bu
 
 def _are_turned(sought: SoughtFalls, maps: Tensor, problem: Tensor) -> Tensor:
     """Whether the reasons speak the other way in maps `(M, F)`, and would be named, bool `(M,)`."""
-    other_way = SoughtFalls(sought.rows, sought.features, -sought.signs, sought.top, sought.speaking)
+    other_way = SoughtFalls(
+        sought.rows, sought.features, -sought.signs, sought.top, sought.speaking
+    )
     is_named = other_way.measure_excess(maps, problem) < 0
     return is_named & (sought.speaking == "both")
 
@@ -196,7 +200,9 @@ class _Shrinking:
         points: the smallest changes so far.
     """
 
-    def __init__(self, objective: _FallObjective, regions: Region, points: Tensor, budget: int) -> None:
+    def __init__(
+        self, objective: _FallObjective, regions: Region, points: Tensor, budget: int
+    ) -> None:
         self._objective, self._budget = objective, budget
         self._centre = regions.centre.to(points)
         choices = regions.choices
@@ -232,10 +238,14 @@ class _Shrinking:
         tried = self._select_affordable(problems, 2 * count)
         if not len(tried):
             return order
-        clean, changed = (values[tried].flatten(1)[:, None] for values in (self._centre, self.points))
+        clean, changed = (
+            values[tried].flatten(1)[:, None] for values in (self._centre, self.points)
+        )
         is_own = torch.eye(count, dtype=torch.bool, device=problems.device)
         alone = torch.where(is_own, changed, clean).flatten(0, 1)
-        outcome = self._objective(alone.reshape(-1, *self.points.shape[1:]), tried.repeat_interleave(count))
+        outcome = self._objective(
+            alone.reshape(-1, *self.points.shape[1:]), tried.repeat_interleave(count)
+        )
         keys = outcome.key().reshape(len(tried), count)
         order[tried] = keys.argsort(dim=1, stable=True)
         return order

@@ -78,7 +78,9 @@ def number_model(model: Model) -> int:
     return int.from_bytes(content.digest()[:7], "big")
 
 
-def draw_settings(seed: int, varied: Sequence[Source], numbers: range, model: int = 0) -> list[Setting]:
+def draw_settings(
+    seed: int, varied: Sequence[Source], numbers: range, model: int = 0
+) -> list[Setting]:
     """The settings of the draws with these numbers.
 
     No two draws have anything in common: neither those of one call, nor those in which other sources vary, nor those of
@@ -96,7 +98,9 @@ def draw_settings(seed: int, varied: Sequence[Source], numbers: range, model: in
         generator = np.random.default_rng([seed % 2**63, model, which, number])
         drawn = generator.integers(1, _LARGEST_SEED, size=len(SOURCES)).tolist()
         is_on = [source in varied for source in SOURCES]
-        settings.append(Setting(*(value if on else 0 for value, on in zip(drawn, is_on, strict=True))))
+        settings.append(
+            Setting(*(value if on else 0 for value, on in zip(drawn, is_on, strict=True)))
+        )
     return settings
 
 
@@ -127,7 +131,9 @@ class _Copies(NamedTuple):
     def select(self, places: Sequence[int]) -> _Copies:
         """Those of some draws, by number."""
         numbers = list(places)
-        return _Copies(self.inputs[:, numbers], None if self.points is None else self.points[:, numbers])
+        return _Copies(
+            self.inputs[:, numbers], None if self.points is None else self.points[:, numbers]
+        )
 
 
 class Draws:
@@ -192,7 +198,9 @@ class Draws:
         maps: list[Tensor] = [torch.empty(0)] * len(settings)
         kept: list[Tensor] = [torch.empty(0)] * len(settings)
         with self._preparing(copies, variants):
-            for (explainer, model), (seed, _), places in zip(variants, together, together.values(), strict=True):
+            for (explainer, model), (seed, _), places in zip(
+                variants, together, together.values(), strict=True
+            ):
                 with seed_generators(seed, self._call.inputs.device):
                     drawn = self._explain_copies(explainer, model, rows, copies.select(places))
                 for number, place in enumerate(places):
@@ -205,7 +213,9 @@ class Draws:
         """Inside, what several variants need of the copies may be computed once."""
         if len(variants) == 1:
             return contextlib.nullcontext()
-        return self._call.explainer.preparing(self._call.model, copies.inputs.flatten(0, 1), variants)
+        return self._call.explainer.preparing(
+            self._call.model, copies.inputs.flatten(0, 1), variants
+        )
 
     def _make_copies(self, rows: Tensor, settings: Sequence[Setting]) -> _Copies:
         """A copy of each origin for each draw."""
@@ -221,9 +231,13 @@ class Draws:
         if self._region is None or not any(setting.measurement for setting in settings):
             return None
         region = self._region.select(rows)
-        return torch.cat([region.sample(1, region.streams(setting.measurement)) for setting in settings], dim=1)
+        return torch.cat(
+            [region.sample(1, region.streams(setting.measurement)) for setting in settings], dim=1
+        )
 
-    def _explain_copies(self, explainer: Explainer, model: Model, rows: Tensor, copies: _Copies) -> Drawn:
+    def _explain_copies(
+        self, explainer: Explainer, model: Model, rows: Tensor, copies: _Copies
+    ) -> Drawn:
         """Explain the copies of the origins with these numbers `(n,)`."""
         region, count = self._region, copies.inputs.shape[1]
         origin = rows.repeat_interleave(count)
@@ -240,7 +254,9 @@ class Draws:
         self._probe.count(origin, constant & finite, ~finite)
         shown = torch.where(finite.reshape(-1, *[1] * (maps.ndim - 1)), maps, torch.nan)
         shape = (len(rows), count)
-        return Drawn(shown.detach().reshape(*shape, *maps.shape[1:]), (finite & (margin < 0)).reshape(shape))
+        return Drawn(
+            shown.detach().reshape(*shape, *maps.shape[1:]), (finite & (margin < 0)).reshape(shape)
+        )
 
 
 def draws_numbers(call: Call, targets: Tensor, row: int) -> bool:
@@ -334,7 +350,11 @@ def change_options(explainer: Explainer, change: Callable[[str, object], object]
         options = dataclasses.fields(explainer)
     for option in options:
         held = getattr(explainer, option.name)
-        changed = change_options(held, change) if isinstance(held, Explainer) else change(option.name, held)
+        changed = (
+            change_options(held, change)
+            if isinstance(held, Explainer)
+            else change(option.name, held)
+        )
         if changed is not held:
             changes[option.name] = changed
     return dataclasses.replace(explainer, **changes) if changes else explainer  # type: ignore[type-var]

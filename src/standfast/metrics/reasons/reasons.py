@@ -34,14 +34,33 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.metrics.base import Cost, Ladder, Metric, Presets, metrics
 from standfast.metrics.probe import Call, Probe
-from standfast.metrics.reasons.draws import SOURCES, Drawn, Draws, Source, draw_settings, number_model
-from standfast.metrics.reasons.places import TOP, Speaking, count_first, mark_first, measure_sizes, sum_channels
+from standfast.metrics.reasons.draws import (
+    SOURCES,
+    Drawn,
+    Draws,
+    Source,
+    draw_settings,
+    number_model,
+)
+from standfast.metrics.reasons.places import (
+    TOP,
+    Speaking,
+    count_first,
+    mark_first,
+    measure_sizes,
+    sum_channels,
+)
 from standfast.metrics.result import Result
 from standfast.neighbourhoods import Neighbourhood
 from standfast.records import Count, Fraction, set_fields
 from standfast.statistics.decisions import estimate_mean
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import MOST_DECIDED, count_least_models, decide_reasons, schedule_looks
+from standfast.statistics.reasons import (
+    MOST_DECIDED,
+    count_least_models,
+    decide_reasons,
+    schedule_looks,
+)
 from standfast.tasks import CLASS_WORDS, TaskWords, measure_score
 from standfast.tensors import Array, send
 from standfast.value_spec import Direction, ValueSpec
@@ -230,7 +249,9 @@ class Reasons(Metric):
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         top = count_first(maps.shape[1:], self.top)
-        signed, other_signed = (self._sign_first(sum_channels(each), top, each.ndim > 2) for each in (maps, others))
+        signed, other_signed = (
+            self._sign_first(sum_channels(each), top, each.ndim > 2) for each in (maps, others)
+        )
         if top <= MOST_DECIDED:
             return (signed == other_signed).all(1).double()
         reasons = signed != 0
@@ -253,17 +274,23 @@ class Reasons(Metric):
         counts = _Counts(self, flat_maps, top, shares_places=call.inputs.ndim > 2)
         probe.skip(~counts.signed.any(1), "degenerate")
         draws = Draws(call, probe, region)
-        varied = draws.find_varied([source for source in self.vary if source != "measurement" or region is not None])
+        varied = draws.find_varied(
+            [source for source in self.vary if source != "measurement" or region is not None]
+        )
         if varied:
             self._draw_until_decided(call, draws, varied, probe, counts)
         found: dict[str, Any] = counts.describe(probe.usable())
-        found["answer_score"] = measure_score(call.model.task, probe.logits, probe.targets, "probability")
+        found["answer_score"] = measure_score(
+            call.model.task, probe.logits, probe.targets, "probability"
+        )
         found["origin_input"] = call.inputs
         found["few_samples"] = call.explainer.has_too_few_samples(call.inputs)
         for source in SOURCES:
             nothing = torch.zeros(len(call.inputs), dtype=torch.bool, device=call.inputs.device)
             found[f"varied_{source}"] = draws.varied.get(source, nothing)
-        found["varied"] = found["varied_seed"] | found["varied_background"] | found["varied_measurement"]
+        found["varied"] = (
+            found["varied_seed"] | found["varied_background"] | found["varied_measurement"]
+        )
         return ReasonsResult(**probe.common_fields(self), **found)
 
     def _draw_until_decided(
@@ -276,7 +303,9 @@ class Reasons(Metric):
         drawn, model = 0, number_model(call.model)
         for look, total in enumerate(counts.list_looks(), start=1):
             for start in range(drawn, total, _BLOCK):
-                settings = draw_settings(call.seed, varied, range(start, min(start + _BLOCK, total)), model)
+                settings = draw_settings(
+                    call.seed, varied, range(start, min(start + _BLOCK, total)), model
+                )
                 if len(open_rows):
                     counts.add(open_rows, draws.explain(open_rows, settings))
             drawn = total
@@ -298,12 +327,19 @@ class _Counts:
     """
 
     def __init__(self, metric: Reasons, flat_maps: Tensor, top: int, shares_places: bool) -> None:
-        self.metric, self.flat_maps, self.top, self.shares_places = metric, flat_maps, top, shares_places
+        self.metric, self.flat_maps, self.top, self.shares_places = (
+            metric,
+            flat_maps,
+            top,
+            shares_places,
+        )
         self.signed = metric._sign_first(flat_maps, top, shares_places)
         sizes = measure_sizes(flat_maps, metric.speaking)
         count = len(flat_maps)
         #: the reasons in the order of their sizes, behind them the other features
-        self._order = torch.where(self.signed != 0, sizes, -1.0).argsort(dim=1, descending=True, stable=True)
+        self._order = torch.where(self.signed != 0, sizes, -1.0).argsort(
+            dim=1, descending=True, stable=True
+        )
         self._order = self._order[:, : min(top, flat_maps.shape[1])]
         whole_numbers = torch.zeros((count,), dtype=torch.int64, device=flat_maps.device)
         self.drawn, self.kept = whole_numbers.clone(), whole_numbers.clone()
@@ -341,7 +377,9 @@ class _Counts:
         finite = flat_maps.isfinite().all(2)
         kept = (drawn.kept & finite)[..., None]
         shown = torch.where(kept, flat_maps, 0.0)
-        signed = self.metric._sign_first(shown.flatten(0, 1), self.top, self.shares_places).reshape(shown.shape)
+        signed = self.metric._sign_first(shown.flatten(0, 1), self.top, self.shares_places).reshape(
+            shown.shape
+        )
         reasons = self.signed[rows][:, None]
         same = (signed == reasons).all(2) & kept[..., 0]
         self.drawn[rows] += finite.sum(1)
@@ -358,7 +396,9 @@ class _Counts:
 
     def _scatter(self, rows: Tensor, values: Tensor) -> Tensor:
         """Values of the origins with these numbers `(n, ...)` among those of all, NaN for the others `(P, ...)`."""
-        whole = values.new_full((len(self.flat_maps), *values.shape[1:]), torch.nan, dtype=torch.float32)
+        whole = values.new_full(
+            (len(self.flat_maps), *values.shape[1:]), torch.nan, dtype=torch.float32
+        )
         whole[rows] = values.float()
         return whole
 
@@ -385,7 +425,11 @@ class _Counts:
             return [True] * len(rows)
         decided: list[bool] = []
         counts: list[tuple[int, int]] = []
-        columns = (self._count_hits(rows), self._order[rows].cpu().numpy(), self.kept[rows].tolist())
+        columns = (
+            self._count_hits(rows),
+            self._order[rows].cpu().numpy(),
+            self.kept[rows].tolist(),
+        )
         for row, hits, order, kept in zip(rows.tolist(), *columns, strict=True):
             states: list[str] = []
             if kept:
@@ -425,8 +469,12 @@ class _Counts:
                 shares[3, row] = in_order / kept
         device = self.flat_maps.device
         value, low, high, same_order = shares.to(device)
-        chance = torch.full((count,), self.top / self.flat_maps.shape[1], dtype=torch.float64, device=device)
-        no_draws = torch.full((count, 0, self.flat_maps.shape[1]), torch.nan, dtype=torch.float32, device=device)
+        chance = torch.full(
+            (count,), self.top / self.flat_maps.shape[1], dtype=torch.float64, device=device
+        )
+        no_draws = torch.full(
+            (count, 0, self.flat_maps.shape[1]), torch.nan, dtype=torch.float32, device=device
+        )
         return {
             "value": value,
             "low": low,

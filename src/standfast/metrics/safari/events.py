@@ -45,7 +45,9 @@ class Event:
         """Whether the event depends on the explanation."""
         return self.name != "misclassification"
 
-    def query(self, probe: Probe, x: Tensor, origin: Tensor, want_distance: bool = False) -> Measurement:
+    def query(
+        self, probe: Probe, x: Tensor, origin: Tensor, want_distance: bool = False
+    ) -> Measurement:
         """The cheapest query that says whether the event happened at `x` `(M, ...)`, copies of the `origin`s `(M,)`."""
         if self.needs_explanation or want_distance:
             return probe.query(x, origin, want_distance)
@@ -91,7 +93,9 @@ class Event:
         return (self.scores(Measurement(margin, similarity)) >= 0).all(1)
 
 
-def make_event(name: EventName, similarity: Similarity, threshold: float | None, needs_threshold: bool) -> Event:
+def make_event(
+    name: EventName, similarity: Similarity, threshold: float | None, needs_threshold: bool
+) -> Event:
     """The event of that name; without a `threshold` it has the similarity's own one.
 
     Raises:
@@ -100,14 +104,23 @@ def make_event(name: EventName, similarity: Similarity, threshold: float | None,
             `needs_threshold` holds.
     """
     if name == "misclassification":
-        check(threshold is None, "threshold", "None for misclassification, which has none", threshold)
+        check(
+            threshold is None, "threshold", "None for misclassification, which has none", threshold
+        )
         return Event("misclassification", similarity, None)
-    check(threshold is None or is_number(threshold), "threshold", "a number or None", repr(threshold))
+    check(
+        threshold is None or is_number(threshold), "threshold", "a number or None", repr(threshold)
+    )
     if threshold is not None:
         low, high = similarity.range
         inside = low <= threshold <= high and math.isfinite(threshold)
         expected = f"a finite number, since {similarity.name} takes values from {low:g} to {high:g}"
-        check(inside, "threshold", expected, f"{threshold}, which would make the event certain or impossible")
+        check(
+            inside,
+            "threshold",
+            expected,
+            f"{threshold}, which would make the event certain or impossible",
+        )
     if threshold is None:
         threshold = similarity.low if name == "changed_explanation" else similarity.high
     check(

@@ -76,7 +76,8 @@ _NOT_ESTIMATED: Mapping[str, float | bool] = {
     "stalled": False,
     "acceptance": math.nan,
 }
-_SEARCH_SEED = 1 << 62  # what changes the seed of the search, so that it is not that of the simulation
+# what changes the seed of the search, so that it is not that of the simulation
+_SEARCH_SEED = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,18 @@ class ProbabilityResult(NeighbourhoodResult):
         """The curves of ln P against the threshold with their intervals, padded with NaN to the longest, `(N, L)`."""
         length = max((len(level.stage) for level in self.levels if level is not None), default=0)
         names = ("stage", "threshold", "log_probability", "low", "high")
-        out = {f"level_{name}": torch.full((len(self), length), torch.nan, dtype=torch.float64) for name in names}
+        out = {
+            f"level_{name}": torch.full((len(self), length), torch.nan, dtype=torch.float64)
+            for name in names
+        }
         for row, level in enumerate(self.levels):
             if level is not None:
-                columns = (level.stage, level.threshold, level.log_probability, *level.interval().unbind(1))
+                columns = (
+                    level.stage,
+                    level.threshold,
+                    level.log_probability,
+                    *level.interval().unbind(1),
+                )
                 for name, values in zip(names, columns, strict=True):
                     out[f"level_{name}"][row, : len(values)] = values.double()
         return out
@@ -187,7 +196,17 @@ class MisinterpretationProbability(Metric):
     citation: ClassVar[str] = "huang2023safari"
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(
-            ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
+            (
+                "particles",
+                "moves",
+                "quantile",
+                "first",
+                "proposal",
+                "floor",
+                "error",
+                "budget",
+                "from_event",
+            ),
             PartOf("method", only=("subset",)),
         ),
         "samples": PartOf("method", only=("monte_carlo",)),
@@ -203,7 +222,13 @@ class MisinterpretationProbability(Metric):
             "moves": 3,
             "budget": 10_000,
         },
-        "paper": {"error": None, "first": 1.0, "quantile": 0.1, "moves": 250, "proposal": "random_walk"},
+        "paper": {
+            "error": None,
+            "first": 1.0,
+            "quantile": 0.1,
+            "moves": 250,
+            "proposal": "random_walk",
+        },
     }
 
     neighbourhood: Neighbourhood
@@ -280,12 +305,18 @@ class MisinterpretationProbability(Metric):
         """A small population goes as deep as a large one, so it shows how many levels there will be."""
         if self.method == "monte_carlo":
             return replace(self, samples=min(self.samples, 1000))
-        return replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
+        return replace(
+            self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None
+        )
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         event = self._event()
         alike = event.compare_maps(maps, others, self.absolute)
-        return None if alike is None else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
+        return (
+            None
+            if alike is None
+            else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
+        )
 
     @property
     def compares_in_order(self) -> bool:
@@ -306,7 +337,9 @@ class MisinterpretationProbability(Metric):
         )
 
     def _event(self) -> Event:
-        return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
+        return make_event(
+            self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True
+        )
 
     def evaluate(self, call: Call) -> ProbabilityResult:
         """Estimate the probability of the event around every sample."""
@@ -323,13 +356,18 @@ class MisinterpretationProbability(Metric):
         )
         usable = probe.usable()
 
-        witnesses, witnessed, searched = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device), 0
+        witnesses, witnessed, searched = (
+            None,
+            torch.zeros(len(usable), dtype=torch.bool, device=inputs.device),
+            0,
+        )
         if self.from_event and self.method == "subset" and len(usable):
             objective = EventObjective(event, probe, inputs, track=False)
             # the simulation draws the same seed again
             seed = draw_seed(None if call.generator is None else call.generator.clone_state())
             witnesses, witnessed, searched = self._search_witness(objective, seed)
-        budget = None if self.budget is None else self.budget - 1 - searched  # the clean input is one
+        # the clean input is one
+        budget = None if self.budget is None else self.budget - 1 - searched
         simulation = self._make_simulation(budget)
         first = plan_first(simulation, region.shape.numel())
         if not self.from_event:
@@ -338,7 +376,8 @@ class MisinterpretationProbability(Metric):
 
         def score(x: Tensor, problem: Tensor) -> Tensor:
             seen = event.query(probe, x, usable[problem])
-            kept.add(seen.margin, usable[problem])  # the first population is drawn from the neighbourhood itself
+            # the first population is drawn from the neighbourhood itself
+            kept.add(seen.margin, usable[problem])
             return event.scores(seen)
 
         estimate = None
@@ -376,19 +415,28 @@ class MisinterpretationProbability(Metric):
         planned = min(_SEARCH, int(_SEARCH_SHARE * most), room)
         return planned if planned >= 2 else 0
 
-    def _search_witness(self, objective: EventObjective, seed: int) -> tuple[Tensor | None, Tensor, int]:
+    def _search_witness(
+        self, objective: EventObjective, seed: int
+    ) -> tuple[Tensor | None, Tensor, int]:
         """Search for a point of the event around each of the U usable origins.
 
         Returns:
             What was found, `(U, 1, ...)` points of their regions, or None without a search; whether it is in the event,
             `(U,)`; the planned evaluations of each origin.
         """
-        probe, event, usable, planned = objective.probe, objective.event, objective.usable, self._plan_search()
+        probe, event, usable, planned = (
+            objective.probe,
+            objective.event,
+            objective.usable,
+            self._plan_search(),
+        )
         if not planned:
             return None, torch.zeros_like(usable, dtype=torch.bool), 0
         assert probe.region is not None
         own = probe.region.select(usable)
-        points = own.project(objective.run(AutoSearch(), own, planned - 1, seed ^ _SEARCH_SEED).inputs[:, None])
+        points = own.project(
+            objective.run(AutoSearch(), own, planned - 1, seed ^ _SEARCH_SEED).inputs[:, None]
+        )
         witnessed = (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
         return points, witnessed, planned
 
@@ -411,7 +459,10 @@ class MisinterpretationProbability(Metric):
             for name, fill in _NOT_ESTIMATED.items()
         }
         levels: list[Levels | None] = [None] * len(inputs)
-        extreme, reached = inputs.clone(), torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+        extreme, reached = (
+            inputs.clone(),
+            torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device),
+        )
         if estimate is not None:
             wanted = self.error if self.method == "subset" else None
             reached[usable] = estimate.reaches(math.inf if wanted is None else wanted)

@@ -70,12 +70,18 @@ class _Sensitivity(Metric):
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """Explainers are ranked only where `normalise` puts their maps on one scale."""
-        empty = "of which no copy keeps the answer" if options.get("same_class") else ValueSpec.empty
+        empty = (
+            "of which no copy keeps the answer" if options.get("same_class") else ValueSpec.empty
+        )
         if options.get("normalise"):
             axis = f"{cls.axis}, normalised"
-            return ValueSpec(cls.title, axis, cls.direction_of(options), good="more robust", empty=empty)
+            return ValueSpec(
+                cls.title, axis, cls.direction_of(options), good="more robust", empty=empty
+            )
         caution = "It grows with the scale of an explainer's maps."
-        return ValueSpec(cls.title, cls.axis, None, caution=caution, good="more robust", empty=empty)
+        return ValueSpec(
+            cls.title, cls.axis, None, caution=caution, good="more robust", empty=empty
+        )
 
     @classmethod
     def example(cls) -> _Sensitivity:
@@ -118,7 +124,9 @@ class _Sensitivity(Metric):
         probe.skip_constant(probe.reference, best <= 0)
         if self.normalise:
             best = best / _norms(probe.reference.nan_to_num())
-        return SensitivityResult(**probe.common_fields(self), **kept.fields(), value=best, inputs=where)
+        return SensitivityResult(
+            **probe.common_fields(self), **kept.fields(), value=best, inputs=where
+        )
 
 
 @metrics.register("max_sensitivity")
@@ -179,7 +187,9 @@ def _norms(maps: Tensor) -> Tensor:
     return torch.where(norm > 0, norm, 1.0)
 
 
-def _measure(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool) -> tuple[Tensor, Tensor]:
+def _measure(
+    probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool
+) -> tuple[Tensor, Tensor]:
     """Distance, or slope, and margin at each of the points `x` `(P, S, ...)` around the origins `rows`; `(P, S)`."""
     count = x.shape[1]
     origin = rows.repeat_interleave(count)

@@ -39,7 +39,12 @@ from standfast.explainers.base import record_choice
 from standfast.metrics.base import NO_EFFECT, Cost, Ladder, Metric, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, plan_draws
 from standfast.metrics.probe import Call, Explain, Probe
-from standfast.metrics.probe_objective import PerturbedResult, ProbeObjective, RoughObjective, reevaluate_found
+from standfast.metrics.probe_objective import (
+    PerturbedResult,
+    ProbeObjective,
+    RoughObjective,
+    reevaluate_found,
+)
 from standfast.metrics.safari.events import Event, EventName, make_event
 from standfast.model import Output
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Region, check_neighbourhood
@@ -108,11 +113,17 @@ class WorstCaseResult(PerturbedResult):
         steps = len(self.trace.evaluations)
         lines = {}
         for name, values in (("similarity", self.trace.similarity), ("margin", self.trace.margin)):
-            line = torch.full((len(self), steps), torch.nan, dtype=torch.float64, device=self.origins.device)
+            line = torch.full(
+                (len(self), steps), torch.nan, dtype=torch.float64, device=self.origins.device
+            )
             if steps:
                 line[self.traced] = values.double()
             lines[f"trace_{name}"] = line
-        return {**super().tensors(), "trace_evaluations": self.trace.evaluations.expand(len(self), steps), **lines}
+        return {
+            **super().tensors(),
+            "trace_evaluations": self.trace.evaluations.expand(len(self), steps),
+            **lines,
+        }
 
 
 @dataclass(frozen=True)
@@ -179,7 +190,9 @@ class WorstCase(Metric):
         "quick": {"budget": 100},
         "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
     }
-    ladder: ClassVar[Ladder] = tuple({"budget": budget} for budget in (20, 50, 100, 200, 500, 1000, 2000))
+    ladder: ClassVar[Ladder] = tuple(
+        {"budget": budget} for budget in (20, 50, 100, 200, 500, 1000, 2000)
+    )
     #: evaluations of the budget that the search never has: the clean input and the final check
     own_evaluations: ClassVar[int] = 2
 
@@ -214,7 +227,9 @@ class WorstCase(Metric):
         event, direction = options.get("event"), cls.direction_of(options)
         if event == "misclassification":
             axis = "margin towards another answer"
-            return ValueSpec("Largest margin found, towards another answer", axis, direction, decimals=2)
+            return ValueSpec(
+                "Largest margin found, towards another answer", axis, direction, decimals=2
+            )
         axis = f"similarity ({options.get('similarity', '?')})"
         if event == "changed_class":
             return ValueSpec(
@@ -289,7 +304,9 @@ class WorstCase(Metric):
         return self.budget - self.own_evaluations - plan_draws(self.budget, probe)
 
     def _event(self) -> Event:
-        return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
+        return make_event(
+            self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False
+        )
 
     def make_search(self) -> Search:
         """The configured search."""
@@ -332,7 +349,11 @@ class WorstCase(Metric):
 
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only black-box searches take an explainer that cannot be differentiated, for an event of explanations."""
-        fits = explainer.differentiable or self.event == "misclassification" or not self.make_search().white_box
+        fits = (
+            explainer.differentiable
+            or self.event == "misclassification"
+            or not self.make_search().white_box
+        )
         return "" if fits else "the explainer cannot be differentiated"
 
     def evaluate(self, call: Call) -> WorstCaseResult:
@@ -374,7 +395,9 @@ class WorstCase(Metric):
             gap=gaps,
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
-            plausibility=None if plausibility is None else torch.where(evaluated, plausibility.double(), torch.nan),
+            plausibility=None
+            if plausibility is None
+            else torch.where(evaluated, plausibility.double(), torch.nan),
             exact=exact,
             drafts=drafts,
             trace=_empty_trace(inputs) if outcome is None else _read_trace(event, outcome.trace),
@@ -406,7 +429,9 @@ class WorstCase(Metric):
             needs_maps=event.needs_explanation,
         )
 
-    def _make_rough_objective(self, call: Call, search: Search, objective: EventObjective) -> RoughObjective | None:
+    def _make_rough_objective(
+        self, call: Call, search: Search, objective: EventObjective
+    ) -> RoughObjective | None:
         """The objective with a lower setting of the explainer's dial, for a search with drafts; else None."""
         event, region = objective.event, objective.probe.region
         assert region is not None
@@ -418,16 +443,27 @@ class WorstCase(Metric):
         rough_call = dataclasses.replace(call, explainer=explainer, targets=objective.probe.targets)
 
         def make() -> EventObjective:
-            lower_setting, setting = getattr(explainer, explainer.dial), getattr(call.explainer, explainer.dial)
-            record_choice(explainer.dial, f"{lower_setting} in drafts of the search, {setting} in values")
-            return EventObjective(event, self._make_probe(rough_call, event, region), call.inputs, track=False)
+            lower_setting, setting = (
+                getattr(explainer, explainer.dial),
+                getattr(call.explainer, explainer.dial),
+            )
+            record_choice(
+                explainer.dial, f"{lower_setting} in drafts of the search, {setting} in values"
+            )
+            return EventObjective(
+                event, self._make_probe(rough_call, event, region), call.inputs, track=False
+            )
 
         return RoughObjective(make, objective.usable, explainer.count_rows_of(call.inputs))
 
-    def _limit_gaps(self, event: Event, probe: Probe, outcome: SearchResult | None, similarity: Tensor) -> Tensor:
+    def _limit_gaps(
+        self, event: Event, probe: Probe, outcome: SearchResult | None, similarity: Tensor
+    ) -> Tensor:
         """The gap of each origin `(P,)`; no similarity lies beyond the ends of its range."""
         if outcome is None or outcome.gap is None:
-            unknown = torch.full((len(probe.usable()),), torch.nan, dtype=torch.float64, device=similarity.device)
+            unknown = torch.full(
+                (len(probe.usable()),), torch.nan, dtype=torch.float64, device=similarity.device
+            )
             return probe.scatter_to_all(unknown)
         gaps = probe.scatter_to_all(outcome.gap)
         if self.event == "misclassification":
@@ -451,7 +487,9 @@ class EventObjective(ProbeObjective):
     def __init__(self, event: Event, probe: Probe, inputs: Tensor, track: bool) -> None:
         super().__init__(probe)
         self.event, self.inputs, self.track = event, inputs, track
-        self.sens_max = torch.full((len(inputs),), torch.nan, device=inputs.device, dtype=inputs.dtype)
+        self.sens_max = torch.full(
+            (len(inputs),), torch.nan, device=inputs.device, dtype=inputs.dtype
+        )
         if track:
             self.sens_max[self.usable] = 0.0
         self.sens_lips = self.sens_max.clone()
@@ -498,7 +536,9 @@ def _read_trace(event: Event, trace: Trace) -> WorstCaseTrace:
     nan = torch.full_like(trace.value, torch.nan)
     if event.name == "misclassification":
         return WorstCaseTrace(trace.evaluations, nan, trace.value)
-    sign = -1.0 if event.similarity.larger_is_closer == (event.name == "changed_explanation") else 1.0
+    sign = (
+        -1.0 if event.similarity.larger_is_closer == (event.name == "changed_explanation") else 1.0
+    )
     margin = trace.violation if event.name == "changed_explanation" else -trace.violation
     return WorstCaseTrace(trace.evaluations, sign * trace.value, margin)
 

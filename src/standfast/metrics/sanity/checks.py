@@ -165,7 +165,8 @@ class SanityChecks(Metric):
 
     def evaluate(self, call: Call) -> SanityResult:
         """Explain every sample several times, and remove features from it."""
-        forget_gap(call.explainer, call.model)  # what other inputs have shown would depend on what ran before
+        # what other inputs have shown would depend on what ran before
+        forget_gap(call.explainer, call.model)
         probe = Probe(call, "pearson")
         gap = find_gap(call.explainer, call.model)
         samples = ExplainedSamples(probe, call.inputs)
@@ -222,7 +223,17 @@ def make_checks(sanity: bool | int, metrics: Mapping[str, Metric]) -> SanityChec
 
 def _leave_blank(samples: ExplainedSamples) -> dict[str, Tensor]:
     """The fields of the usable samples, as they are where nothing can be measured."""
-    names = ("value", "nearby", "elsewhere", "within", "scrambled", "removal", "learned", "group", "other_class")
+    names = (
+        "value",
+        "nearby",
+        "elsewhere",
+        "within",
+        "scrambled",
+        "removal",
+        "learned",
+        "group",
+        "other_class",
+    )
     fields = dict.fromkeys(names, samples.blank)
     fields["gains"] = samples.blank[:, None].expand(-1, SCRAMBLED)
     fields["linear"] = torch.zeros_like(samples.rows, dtype=torch.bool)
@@ -236,14 +247,22 @@ def _compare_inputs(samples: ExplainedSamples) -> dict[str, Tensor]:
     nearby = samples.blank
     linear = torch.zeros_like(samples.rows, dtype=torch.bool)
     with contextlib.suppress(Exception):  # a model may refuse what lies between two samples
-        similarity = samples.probe.query(model.move_towards(x, x[partner], STEP), samples.rows).similarity
+        similarity = samples.probe.query(
+            model.move_towards(x, x[partner], STEP), samples.rows
+        ).similarity
         assert similarity is not None
         nearby = similarity.double()
         linear = _is_linear(samples, partner)
     is_there = _find_there(model, x)
     elsewhere, excess = compare_pairs(maps, samples.classes, nearby, is_there)
     _, within = compare_pairs(maps, samples.classes, nearby, is_there, same=True)
-    return {"value": excess, "nearby": nearby, "elsewhere": elsewhere, "within": within, "linear": linear}
+    return {
+        "value": excess,
+        "nearby": nearby,
+        "elsewhere": elsewhere,
+        "within": within,
+        "linear": linear,
+    }
 
 
 def _is_linear(samples: ExplainedSamples, partner: Tensor) -> Tensor:
@@ -264,11 +283,15 @@ def _find_there(model: Model, x: Tensor) -> Tensor | None:
 
 def _compare_scrambled(samples: ExplainedSamples, scrambled: ScrambledMaps) -> Tensor:
     """The size of the correlation with the maps of scrambled models, `(n,)`."""
-    similarities = [samples.probe.similarity_to(samples.rows, maps).double() for maps in scrambled.maps]
+    similarities = [
+        samples.probe.similarity_to(samples.rows, maps).double() for maps in scrambled.maps
+    ]
     return scrambled.average(torch.stack(similarities).abs())
 
 
-def _compare_removals(samples: ExplainedSamples, scrambled: ScrambledMaps | None, seed: int) -> dict[str, Tensor]:
+def _compare_removals(
+    samples: ExplainedSamples, scrambled: ScrambledMaps | None, seed: int
+) -> dict[str, Tensor]:
     """The fields that say what removing what the map marks does, against chance and against scrambled models."""
     removal = Removal(samples.model, samples.x, samples.answers)
     others = [] if scrambled is None else list(scrambled.maps)

@@ -107,7 +107,9 @@ def _correlate(maps: Tensor, first: Tensor, second: Tensor, is_there: Tensor | N
     return torch.cat(parts).double()
 
 
-def find_pseudo_values(similarities: Tensor, first: Tensor, second: Tensor, nearby: Tensor) -> tuple[Tensor, Tensor]:
+def find_pseudo_values(
+    similarities: Tensor, first: Tensor, second: Tensor, nearby: Tensor
+) -> tuple[Tensor, Tensor]:
     """What `compare_pairs` returns, from the similarities of the pairs `(M,)` and those at nearby inputs `(n,)`."""
     count, pairs = len(nearby), len(similarities)
     sums, weights = sum_pairs(similarities, first, second, count)

@@ -47,7 +47,9 @@ def _choose_pairs(samples: ExplainedSamples, scrambled: Tensor | None) -> dict[s
     return kinds
 
 
-def _compare_kind(metric: Metric, kind: str, pairs: Pairs, samples: ExplainedSamples, others: Tensor) -> Tensor | None:
+def _compare_kind(
+    metric: Metric, kind: str, pairs: Pairs, samples: ExplainedSamples, others: Tensor
+) -> Tensor | None:
     """The mean value of the pairs of each sample `(n,)`; None if the metric does not compare maps."""
     both_ways = metric.compares_in_order and kind in ("unrelated", "same class")
     first, second = exchange(*pairs) if both_ways else pairs

@@ -68,7 +68,9 @@ class Removal:
         Returns:
             The mean over donors `(numbers, n)`; the larger, the less of the margin is left.
         """
-        return torch.stack([self._measure_without(mark_first(order, number)) for number in self.numbers])
+        return torch.stack(
+            [self._measure_without(mark_first(order, number)) for number in self.numbers]
+        )
 
     def _measure_without(self, removed: Tensor) -> Tensor:
         """The mean over donors `(n,)`, where features are `removed`, bool `(n, features)`."""

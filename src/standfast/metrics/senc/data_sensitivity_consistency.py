@@ -116,13 +116,18 @@ class DataSensitivityConsistency(SensitivityConsistency):
         inputs, probe, seed = call.inputs, self.make_probe(call), call.seed
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
         cut = segment(inputs, self.segments)
-        masked = _MaskedCopies(probe, inputs, cut, resolve_baseline(call.model, inputs, self.baseline))
+        masked = _MaskedCopies(
+            probe, inputs, cut, resolve_baseline(call.model, inputs, self.baseline)
+        )
         found = ConsistencyTable.create(len(inputs), 1, cut.width, inputs.device)
         for rows in self.split_rows(probe.usable(), cut.width):
             features, own = cut.count[rows].cpu(), inputs[rows]
-            masks = draw_masks(self.masks, features, self.keep, Streams(content_keys(own, seed).tolist(), CPU))
+            masks = draw_masks(
+                self.masks, features, self.keep, Streams(content_keys(own, seed).tolist(), CPU)
+            )
             self.evaluate_group(
-                MaskedGroup(rows, own, send(masks, inputs.device), features, seed, masked.weights), found
+                MaskedGroup(rows, own, send(masks, inputs.device), features, seed, masked.weights),
+                found,
             )
         probe.skip(found.degenerate[:, 0])
         return DataSencResult(
@@ -175,5 +180,7 @@ class _MaskedCopies:
         dropped = (~masks).to(self.inputs.dtype)
         return dropped.gather(1, self.cut.labels.index_select(0, owner).flatten(1)), self.baseline
 
-    def _explain(self, copies: Tensor, owner: Tensor, masks: Tensor, number: Tensor) -> tuple[Tensor, Tensor]:
+    def _explain(
+        self, copies: Tensor, owner: Tensor, masks: Tensor, number: Tensor
+    ) -> tuple[Tensor, Tensor]:
         return self.comparison.explain(copies, self.probe.targets[owner], number + 1)

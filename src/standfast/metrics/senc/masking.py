@@ -20,7 +20,9 @@ from standfast.similarity.rank import RankedReference
 from standfast.tasks import measure_score
 from standfast.tensors import widen_half
 
-_REPEATING = 24  # with at most this many groups, masks are searched for those that occur more than once
+_REPEATING = (
+    24  # with at most this many groups, masks are searched for those that occur more than once
+)
 
 
 class MaskedComparison:
@@ -63,7 +65,9 @@ class MaskedLayers:
         self.probe, self.inputs = probe, inputs
         self._comparison = MaskedComparison(probe)
 
-    def weigh(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
+    def weigh(
+        self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int
+    ) -> Tensor:
         """Weights `(2, n, k)` of the samples `rows` `(n,)` under their own masks `(n, k, m)`, numbered from `first`.
 
         All masks are rows of one batch; `number` is the layer's.
@@ -71,7 +75,9 @@ class MaskedLayers:
         sample, place, back = self._find_distinct(masks)
         size = self.probe.choose_block_size(self.inputs, len(sample))
 
-        def explain(x: Tensor, classes: Tensor, call: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        def explain(
+            x: Tensor, classes: Tensor, call: Tensor, mask: Tensor
+        ) -> tuple[Tensor, Tensor]:
             with gate(layer, mask):
                 return self._comparison.explain(x, classes, call)
 
@@ -82,7 +88,9 @@ class MaskedLayers:
             parts.append(self._compare(explain, origins, calls, masks[which, mask]))
         return torch.cat(parts, 1)[:, back]
 
-    def weigh_in_place(self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int) -> Tensor:
+    def weigh_in_place(
+        self, layer: nn.Module, number: int, rows: Tensor, masks: Tensor, first: int
+    ) -> Tensor:
         """The same under common masks `(1, k, m)`, by setting the layer's weights to zero.
 
         One mask after the other, for all samples at once. Afterwards the layer is as it was.
@@ -96,7 +104,9 @@ class MaskedLayers:
                 parts.append(self._compare(self._comparison.explain, rows, calls))
         return torch.stack(parts, 2)[:, :, back[0]]
 
-    def _compare(self, explain: Callable[..., tuple[Tensor, ...]], rows: Tensor, *columns: Tensor) -> Tensor:
+    def _compare(
+        self, explain: Callable[..., tuple[Tensor, ...]], rows: Tensor, *columns: Tensor
+    ) -> Tensor:
         """The weights `(2, M)` of the samples `rows` `(M,)`, explained in chunks under the masks that are set."""
         maps, logits = self.probe.model.map_rows(
             explain,
@@ -115,9 +125,13 @@ class MaskedLayers:
         if groups > _REPEATING or self._comparison.noise is not None:
             return whole // count, whole % count, whole.reshape(samples, count)
         bits = 1 << torch.arange(groups, device=masks.device)
-        codes = (masks * bits).sum(2) + (torch.arange(samples, device=masks.device) << groups)[:, None]
+        codes = (masks * bits).sum(2) + (torch.arange(samples, device=masks.device) << groups)[
+            :, None
+        ]
         found, back = torch.unique(codes, return_inverse=True)
-        chosen = torch.full_like(found, len(whole)).scatter_reduce_(0, back.reshape(-1), whole, "amin")
+        chosen = torch.full_like(found, len(whole)).scatter_reduce_(
+            0, back.reshape(-1), whole, "amin"
+        )
         return chosen // count, chosen % count, back
 
 

@@ -99,7 +99,9 @@ class ParameterSencResult(SensitivityConsistencyResult):
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with the `method` and, for every layer, a column `rho_NAME`."""
-        layers = {f"rho_{name}": self.layer_rho[:, i].tolist() for i, name in enumerate(self.layers)}
+        layers = {
+            f"rho_{name}": self.layer_rho[:, i].tolist() for i, name in enumerate(self.layers)
+        }
         layers.pop("rho_paper", None)
         return {**super().columns(), "method": [self.method] * len(self), **layers}
 
@@ -159,14 +161,21 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     def cost(self, classes: int | None = None) -> Cost:
         """The masks of each layer and the sample itself; for a few layers, unless they are named."""
-        named = 1 if self.layers == "first" else len(self.layers) if isinstance(self.layers, tuple) else _LAYERS
+        named = (
+            1
+            if self.layers == "first"
+            else len(self.layers)
+            if isinstance(self.layers, tuple)
+            else _LAYERS
+        )
         return Cost(predictions=0, explanations=self.masks * named + 1)
 
     def evaluate(self, call: Call) -> ParameterSencResult:
         """Draw masks layer by layer, and compare the samples under a mask with those of the whole model."""
         model, inputs = call.model, call.inputs
         every = list(weight_layers(model.module))
-        chosen = select_layers(model.module, self.layers)  # before the model is run: it may have no such layer
+        # before the model is run: it may have no such layer
+        chosen = select_layers(model.module, self.layers)
         probe, seed = self.make_probe(call), call.seed
         usable = probe.usable()
         fit = find_gateable(model, inputs, chosen) if call.explainer.gateable else set()
@@ -179,7 +188,9 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
             layer_seed = int(mix64(torch.tensor([seed + number])).item())
             for rows in self.split_rows(usable, width) if gated or not len(usable) else (usable,):
                 keys = content_keys(inputs[rows], layer_seed).tolist() if gated else [layer_seed]
-                masks = send(draw_masks(self.masks, width, self.keep, Streams(keys, CPU)), inputs.device)
+                masks = send(
+                    draw_masks(self.masks, width, self.keep, Streams(keys, CPU)), inputs.device
+                )
                 weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
                 features = torch.full((len(rows),), width)
                 group = MaskedGroup(rows, inputs[rows], masks, features, layer_seed, weigh, place)
@@ -205,7 +216,10 @@ def _find_informative(found: ConsistencyTable) -> Tensor:
 
 def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any]:
     """Columns of the result: those of the layers, and their means over the layers that have a rho."""
-    layers = {name: getattr(found, name).where(~found.constant_prediction, torch.nan) for name in NUMBERS[:-1]}
+    layers = {
+        name: getattr(found, name).where(~found.constant_prediction, torch.nan)
+        for name in NUMBERS[:-1]
+    }
     rho, p = layers["rho"], layers["p_value"]
     counted = torch.isfinite(rho)
     count = counted.sum(1)
@@ -214,12 +228,16 @@ def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any
     def mean(values: Tensor) -> Tensor:
         """Over the counted layers that have a value."""
         has = counted & torch.isfinite(values)
-        return torch.where(has, values, 0.0).sum(1) / torch.where(has.any(1), has.sum(1).double(), torch.nan)
+        return torch.where(has, values, 0.0).sum(1) / torch.where(
+            has.any(1), has.sum(1).double(), torch.nan
+        )
 
     def centre(ends: Tensor) -> Tensor:
         """The mean of the layers' middles; a degenerate layer's is 0, as its rho is 0 for all masks."""
         has = counted & torch.isfinite(ends).all(2)
-        return torch.where(has.any(1), torch.where(has, ends.mean(2), 0.0).sum(1) / divisor, torch.nan)
+        return torch.where(
+            has.any(1), torch.where(has, ends.mean(2), 0.0).sum(1) / divisor, torch.nan
+        )
 
     def reach(ends: Tensor, centre: Tensor, side: int) -> Tensor:
         """Half-widths of the layers in quadrature, as that of their mean; a degenerate layer's is 0, NaN if all are."""
@@ -245,7 +263,8 @@ def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any
         "high": (value + reach(found.interval, rho, 1)).clamp(max=1),
         "null_low": null + reach(found.null_band, middle, 0),
         "null_high": null + reach(found.null_band, middle, 1),
-        "masks_used": torch.where(counted, found.masks_used, torch.iinfo(torch.int64).max).amin(1) * (count > 0),
+        "masks_used": torch.where(counted, found.masks_used, torch.iinfo(torch.int64).max).amin(1)
+        * (count > 0),
         **{f"layer_{name}": values for name, values in layers.items()},
         "layer_masks_used": found.masks_used,
         "layer_interval": found.interval,

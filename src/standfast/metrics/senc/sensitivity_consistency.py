@@ -12,7 +12,12 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
-from standfast.algorithms.masks.random_masks import Consistency, is_settled, measure_consistency, plan_checks
+from standfast.algorithms.masks.random_masks import (
+    Consistency,
+    is_settled,
+    measure_consistency,
+    plan_checks,
+)
 from standfast.algorithms.masks.resampling import Estimator
 from standfast.metrics.base import Metric
 from standfast.metrics.probe import Call, Explain, Probe
@@ -24,7 +29,8 @@ from standfast.tasks import CLASS_WORDS, TaskWords
 from standfast.tensors import Streams, content_keys
 from standfast.value_spec import Direction, ValueSpec
 
-_MASK_BITS = 1 << 24  # masks of a group of samples held at once: 16 MB, and eight times that while they are compared
+# masks of a group of samples held at once: 16 MB, and eight times that while they are compared
+_MASK_BITS = 1 << 24
 CPU = torch.device("cpu")
 
 MaskCount = Annotated[int, Range(least=10)]
@@ -99,17 +105,24 @@ class ConsistencyTable(Consistency):
     constant_prediction: Tensor
 
     @classmethod
-    def create(cls, samples: int, layers: int, width: int, device: torch.device) -> ConsistencyTable:
+    def create(
+        cls, samples: int, layers: int, width: int, device: torch.device
+    ) -> ConsistencyTable:
         """An empty table, for at most `width` parts that a mask switches."""
 
         def create(*shape: int) -> Tensor:
-            return torch.full((samples, layers, *shape), torch.nan, dtype=torch.float64, device=device)
+            return torch.full(
+                (samples, layers, *shape), torch.nan, dtype=torch.float64, device=device
+            )
 
         count = torch.zeros((samples, layers), dtype=torch.int64, device=device)
         return cls(
             **{name: create() for name in NUMBERS if name != "masks_used"},
             **{name: create(2) for name in ("interval", "null_band")},
-            **{name: create(width) for name in ("prediction_sensitivity", "explanation_sensitivity")},
+            **{
+                name: create(width)
+                for name in ("prediction_sensitivity", "explanation_sensitivity")
+            },
             masks_used=count,
             degenerate=count.bool(),
             constant_prediction=count.bool(),
@@ -151,7 +164,9 @@ class MaskedGroup:
 
     def select_masks(self, members: Tensor, start: int, stop: int) -> Tensor:
         """Masks number `start` to `stop` of the samples `members` `(n,)` of the group, `(n, k, m)` or `(1, k, m)`."""
-        return self.masks[:, start:stop] if len(self.masks) == 1 else self.masks[members, start:stop]
+        return (
+            self.masks[:, start:stop] if len(self.masks) == 1 else self.masks[members, start:stop]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +210,9 @@ class SensitivityConsistency(Metric):
             "rho (published estimator)" if published else "rho",
             cls.direction_of(options),
             decimals=3,
-            caution="The published estimator mostly counts how often a part was kept." if published else "",
+            caution="The published estimator mostly counts how often a part was kept."
+            if published
+            else "",
             good="more consistent",
         )
 
@@ -218,7 +235,12 @@ class SensitivityConsistency(Metric):
             start = stop
             done = torch.ones_like(active, dtype=torch.bool)
             if stop < self.masks:
-                done = torch.cat([self._is_settled(group, weights, part, stop) for part in self._split(group, active)])
+                done = torch.cat(
+                    [
+                        self._is_settled(group, weights, part, stop)
+                        for part in self._split(group, active)
+                    ]
+                )
             for members in self._split(group, active[done]):
                 own = weights[:, members, :stop]
                 found = self._compare(group, own, members, self.permutations)
@@ -230,11 +252,18 @@ class SensitivityConsistency(Metric):
     def _split(self, group: MaskedGroup, members: Tensor) -> tuple[Tensor, ...]:
         return self.split_rows(members, group.masks.shape[2])
 
-    def _is_settled(self, group: MaskedGroup, weights: Tensor, members: Tensor, stop: int) -> Tensor:
+    def _is_settled(
+        self, group: MaskedGroup, weights: Tensor, members: Tensor, stop: int
+    ) -> Tensor:
         assert self.tolerance is not None
-        return is_settled(self._compare(group, weights[:, members, :stop], members, permutations=0), self.tolerance)
+        return is_settled(
+            self._compare(group, weights[:, members, :stop], members, permutations=0),
+            self.tolerance,
+        )
 
-    def _compare(self, group: MaskedGroup, weights: Tensor, members: Tensor, permutations: int) -> Consistency:
+    def _compare(
+        self, group: MaskedGroup, weights: Tensor, members: Tensor, permutations: int
+    ) -> Consistency:
         """The consistency of weights `(2, n, k)`, of the first k masks; always with the same random numbers."""
         found = measure_consistency(
             weights,

@@ -29,7 +29,9 @@ def _list_steps(rows: RowChanges) -> Choices:
         counts = torch.zeros_like(counts)
     clean = torch.where(counts > 0, (-low / step).round().long(), 0)
     ordered = torch.ones(len(rows.columns), dtype=torch.bool, device=low.device)
-    return Choices(counts, clean, ordered, lambda numbers: low[:, None] + step * numbers, _all_rows(rows))
+    return Choices(
+        counts, clean, ordered, lambda numbers: low[:, None] + step * numbers, _all_rows(rows)
+    )
 
 
 def _list_category(rows: RowChanges, category: Category, clean: Tensor) -> Choices:
@@ -50,7 +52,13 @@ def _list_losses(rows: RowChanges) -> Choices:
     counts = torch.where(rows.empty[:, losing], 1, 2)
     ordered = torch.zeros(len(losing), dtype=torch.bool, device=counts.device)
     lost = 1 - rows.options.may_become_missing / 2
-    return Choices(counts, torch.zeros_like(counts), ordered, lambda numbers: lost * numbers.double(), _all_rows(rows))
+    return Choices(
+        counts,
+        torch.zeros_like(counts),
+        ordered,
+        lambda numbers: lost * numbers.double(),
+        _all_rows(rows),
+    )
 
 
 def _all_rows(rows: RowChanges) -> Tensor:

@@ -30,7 +30,9 @@ class Category:
         """The number of the category of each row, `(M,)`; -1 for one that is not known."""
         scale = self.codes.abs().amax(0).clamp(min=1e-6)
         codes = self.codes.to(rows.device)
-        distance = ((rows[:, None, list(self.columns)] - codes) / scale.to(rows.device)).abs().amax(2)
+        distance = (
+            ((rows[:, None, list(self.columns)] - codes) / scale.to(rows.device)).abs().amax(2)
+        )
         least, nearest = distance.min(1)
         return torch.where(least <= SAME, nearest, -1)
 
@@ -66,7 +68,9 @@ class Category:
         shares = self.shares.to(clean.device)
         order = torch.arange(len(shares), device=clean.device).expand(len(clean), -1)
         # those that come before the row's own one make room for it
-        order = torch.where(order == 0, clean[:, None], torch.where(order <= clean[:, None], order - 1, order))
+        order = torch.where(
+            order == 0, clean[:, None], torch.where(order <= clean[:, None], order - 1, order)
+        )
         sorted_shares = shares[order]
         if self.rate is not None:
             others = sorted_shares[:, 1:]
@@ -78,7 +82,11 @@ class Category:
 
 
 def make_category(
-    options: TableOptions, name: str, columns: tuple[int, ...], feature: Feature, units: tuple[Tensor, Tensor]
+    options: TableOptions,
+    name: str,
+    columns: tuple[int, ...],
+    feature: Feature,
+    units: tuple[Tensor, Tensor],
 ) -> Category:
     """The category of a column, or of a one-hot group. A missing cell is no category: the row keeps it.
 
@@ -97,9 +105,19 @@ def make_category(
     count = 0 if options.codes is None else options.codes[columns[0]]
     if isinstance(feature.categories, tuple):
         is_plain = name not in options.one_hot
-        check(is_plain, "categories", f"'data' for {name!r}, which is a one-hot code", repr(feature.categories))
+        check(
+            is_plain,
+            "categories",
+            f"'data' for {name!r}, which is a one-hot code",
+            repr(feature.categories),
+        )
         coded = all(map(is_finite, feature.categories))
-        check(coded, "categories", f"codes for {name!r}; names are for data frames", repr(feature.categories))
+        check(
+            coded,
+            "categories",
+            f"codes for {name!r}; names are for data frames",
+            repr(feature.categories),
+        )
         codes = (torch.tensor(feature.categories, dtype=torch.float64)[:, None] - mean) / std
         codes, shares = _count_listed(options, name, codes, cells, count, feature)
     elif cells is not None and count:
@@ -111,7 +129,12 @@ def make_category(
         shares = counts.double()
     else:
         is_one_hot = name in options.one_hot
-        check(is_one_hot, "data", f"training rows, or a list of codes, for the categories of {name!r}", None)
+        check(
+            is_one_hot,
+            "data",
+            f"training rows, or a list of codes, for the categories of {name!r}",
+            None,
+        )
         codes = (torch.eye(len(columns), dtype=torch.float64) - mean) / std
         shares = torch.ones(len(codes), dtype=torch.float64)
     return Category(name, columns, codes, shares / shares.sum(), feature.rate)
@@ -134,7 +157,12 @@ def _find_cells(options: TableOptions, columns: Sequence[int]) -> Tensor | None:
 
 
 def _count_listed(
-    options: TableOptions, name: str, codes: Tensor, cells: Tensor | None, count: int, feature: Feature
+    options: TableOptions,
+    name: str,
+    codes: Tensor,
+    cells: Tensor | None,
+    count: int,
+    feature: Feature,
 ) -> tuple[Tensor, Tensor]:
     """Codes `(K, 1)` that a user lists, and how often the data has each, `(K,)`; without data all equally often.
 
@@ -145,7 +173,12 @@ def _count_listed(
         return codes, torch.ones(len(codes), dtype=torch.float64)
     scale = codes.abs().amax(0).clamp(min=1e-6)
     shares = (((cells[:, None] - codes) / scale).abs().amax(2) <= SAME).double().sum(0)
-    check(bool(shares.sum() > 0), "categories", f"codes of {name!r} that the data has", repr(feature.categories))
+    check(
+        bool(shares.sum() > 0),
+        "categories",
+        f"codes of {name!r} that the data has",
+        repr(feature.categories),
+    )
     if options.missing is None:
         return codes, shares
     others = torch.arange(count).to(cells)[:, None] if count else torch.unique(cells, dim=0)

@@ -82,7 +82,9 @@ class TableChanges(TableOptions):
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
         """Whether all changes are numbers without steps."""
-        are_smooth = all(feature.by is not None and not feature.step for feature in self.features.values())
+        are_smooth = all(
+            feature.by is not None and not feature.step for feature in self.features.values()
+        )
         has_groups_too = not isinstance(self.changes, Mapping) and len(self.one_hot) > 0
         return are_smooth and not has_groups_too and not self.may_become_missing
 
@@ -90,7 +92,9 @@ class TableChanges(TableOptions):
     def chooses(self) -> bool:
         """Whether a category or a number with steps changes, or a cell may be lost; a copula moves numbers freely."""
         features = self.features.values()
-        has_categories = len(self.one_hot) > 0 or any(feature.categories is not None for feature in features)
+        has_categories = len(self.one_hot) > 0 or any(
+            feature.categories is not None for feature in features
+        )
         has_steps = self.prior != "copula" and any(feature.step is not None for feature in features)
         return has_categories or has_steps or self.may_become_missing > 0
 
@@ -102,14 +106,20 @@ class TableChanges(TableOptions):
     def describe(self) -> str:
         """What changes, and the rules."""
         named = self.features
-        numbers = [feature.describe(name) for name, feature in named.items() if feature.by is not None]
+        numbers = [
+            feature.describe(name) for name, feature in named.items() if feature.by is not None
+        ]
         groups = [name for name, feature in named.items() if feature.by is None]
         words = [f"changed in {', '.join(numbers)}"] if numbers else []
         words += [f"given other categories of {', '.join(groups)}"] if groups else []
         text = " and ".join(words)
         if self.prior == "copula":
             text += f", by a move of size {self.size:g} in a Gaussian copula of the data"
-        text += f", with cells lost with probability {self.may_become_missing:g}" if self.may_become_missing else ""
+        text += (
+            f", with cells lost with probability {self.may_become_missing:g}"
+            if self.may_become_missing
+            else ""
+        )
         return text + (f", such that {' and '.join(self.rules)}" if self.rules else "")
 
     def count_parameters(self, shape: Sequence[int]) -> int:
@@ -121,9 +131,13 @@ class TableChanges(TableOptions):
         """The names of the columns and groups."""
         plan = self._plan_for(shape)
         if self.prior == "copula":
-            names = [f"{number.name} [copula, shift of a uniform number]" for number in plan.numbers]
+            names = [
+                f"{number.name} [copula, shift of a uniform number]" for number in plan.numbers
+            ]
         else:
-            names = [f"{number.name} [{'%' if number.relative else 'change'}]" for number in plan.numbers]
+            names = [
+                f"{number.name} [{'%' if number.relative else 'change'}]" for number in plan.numbers
+            ]
         names += [f"{category.name} [uniform number]" for category in plan.categories]
         columns = self.columns or tuple(f"x{column}" for column in range(shape[0]))
         names += [f"{columns[column]} [lost, uniform number]" for column in plan.losing]
@@ -149,7 +163,9 @@ class TableChanges(TableOptions):
         dtype = torch.float64 if self._find_smallest_share(plan) < _SMALLEST_SHARE else inputs.dtype
         lower = torch.cat([lower, zeros], 1).to(dtype)
         upper = torch.cat([upper, zeros + 1], 1).to(dtype)
-        return Limits(torch.zeros_like(lower), lower, upper, find_scale(lower, upper, self.distribution))
+        return Limits(
+            torch.zeros_like(lower), lower, upper, find_scale(lower, upper, self.distribution)
+        )
 
     def find_choices(
         self, inputs: Tensor, bounds: tuple[Tensor, Tensor], before: Sequence[Transformation] = ()
@@ -176,14 +192,18 @@ class TableChanges(TableOptions):
             shares.append(rate * float(category.shares[category.shares > 0].min()))
         return min(shares)
 
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def transform(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
         rows = RowChanges(self, self._plan(inputs), inputs, bounds)
         change, chosen, _ = rows.propose(parameters)
         change, chosen = settle(rows, change, chosen)
         return rows.lose(rows.apply(change, chosen), parameters)
 
-    def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def effective_points(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """The changes of the row that was made: in steps, within the bounds, and moved back where a rule would break.
 
         A category that was moved back has the parameter 0, which stands for the row's own. The parameters of a copula
@@ -195,7 +215,9 @@ class TableChanges(TableOptions):
         change, proposed, _ = rows.propose(parameters)
         change, chosen = settle(rows, change, proposed)
         percent = rows.clean[:, rows.columns].abs() / 100
-        change = torch.where(rows.relative & (percent > 0), change / torch.where(percent > 0, percent, 1.0), change)
+        change = torch.where(
+            rows.relative & (percent > 0), change / torch.where(percent > 0, percent, 1.0), change
+        )
         m = change.shape[1]
         end = m + len(chosen)
         uniform = parameters[:, m:end].unbind(1)
@@ -205,7 +227,9 @@ class TableChanges(TableOptions):
         ]
         return torch.cat([change.to(parameters.dtype), *categories, parameters[:, end:]], 1)
 
-    def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def satisfies_rules(
+        self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> Tensor:
         """Whether rows with these changes keep rules, ranges and bounds without being moved back."""
         rows = RowChanges(self, self._plan(inputs), inputs, bounds)
         change, chosen, possible = rows.propose(parameters)
@@ -225,7 +249,9 @@ class TableChanges(TableOptions):
         low, high = RowChanges(self, plan, inputs, bounds).find_ranges()
         return (high > low).any(1)
 
-    def find_movable_numbers(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> dict[int, Tensor]:
+    def find_movable_numbers(
+        self, inputs: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> dict[int, Tensor]:
         """In which rows `(N, F)` the number of a column can change at all, bool `(N,)`, for each column that may."""
         plan = self._plan(inputs)
         low, high = RowChanges(self, plan, inputs, bounds).find_ranges()
@@ -239,7 +265,14 @@ class TableChanges(TableOptions):
         return self._plan_for(inputs.shape[1:])
 
     def _plan_for(self, shape: Sequence[int]) -> Plan:
-        check(len(shape) == 1, "inputs", "rows of a table (N, F)", f"inputs of shape (N, {', '.join(map(str, shape))})")
+        check(
+            len(shape) == 1,
+            "inputs",
+            "rows of a table (N, F)",
+            f"inputs of shape (N, {', '.join(map(str, shape))})",
+        )
         count = self.count_columns()
-        check(count in (None, shape[0]), "inputs", f"rows of {count} columns", f"rows of {shape[0]}")
+        check(
+            count in (None, shape[0]), "inputs", f"rows of {count} columns", f"rows of {shape[0]}"
+        )
         return make_plan(self, shape[0])

@@ -57,7 +57,12 @@ class Feature(metaclass=ConfigurationType):
         check(has_one_kind, "changes", "either by, for a number, or categories", got)
         if self.step is not None:
             fits = is_finite(self.step) and self.step > 0 and self.by is not None
-            check(fits, "step", "a number above 0, for a column that changes by a number", repr(self.step))
+            check(
+                fits,
+                "step",
+                "a number above 0, for a column that changes by a number",
+                repr(self.step),
+            )
         if self.rate is not None:
             fits = is_finite(self.rate) and 0 <= self.rate < 1 and self.by is None
             check(fits, "rate", "a number from 0 to below 1, for categories", repr(self.rate))

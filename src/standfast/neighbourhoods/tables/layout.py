@@ -81,7 +81,12 @@ def _read_groups(options: TableOptions, numbers: Mapping[str, int]) -> dict[str,
     for group, members in options.one_hot.items():
         groups[group] = tuple(_find_column(name, numbers, "one_hot") for name in members)
     grouped = [column for columns in groups.values() for column in columns]
-    check(len(set(grouped)) == len(grouped), "one_hot", "each column in one group only", "a column twice")
+    check(
+        len(set(grouped)) == len(grouped),
+        "one_hot",
+        "each column in one group only",
+        "a column twice",
+    )
     clash = sorted(groups.keys() & numbers.keys())
     check(not clash, "one_hot", "names of groups that are no names of columns", clash)
     return groups
@@ -92,6 +97,11 @@ def _check_definitions(layout: Layout) -> None:
     computed = [rule.defines for rule in layout.definitions]
     for number, rule in enumerate(layout.definitions):
         once = rule.defines not in computed[:number] and rule.defines not in layout.grouped
-        check(once, "rules", "each column computed by one rule, and none of a one-hot code", repr(rule.text))
+        check(
+            once,
+            "rules",
+            "each column computed by one rule, and none of a one-hot code",
+            repr(rule.text),
+        )
         ordered = not {column for column, _ in rule.terms} & set(computed[number:])
         check(ordered, "rules", "a computed column used only in later rules", repr(rule.text))

@@ -10,7 +10,13 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.neighbourhoods.tables.features import OPTIONS, Change, Feature, is_finite, read_change
+from standfast.neighbourhoods.tables.features import (
+    OPTIONS,
+    Change,
+    Feature,
+    is_finite,
+    read_change,
+)
 from standfast.neighbourhoods.transformations import Transformation
 from standfast.records import Background, FrozenMapping, set_fields
 
@@ -40,7 +46,12 @@ class TableOptions(Transformation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(is_finite(self.size) and 0 < self.size <= 1, "size", "a number above 0 and at most 1", repr(self.size))
+        check(
+            is_finite(self.size) and 0 < self.size <= 1,
+            "size",
+            "a number above 0 and at most 1",
+            repr(self.size),
+        )
         self._read_names()
         self._read_one_hot()
         if self.units is not None:
@@ -50,7 +61,12 @@ class TableOptions(Transformation):
         set_fields(self, changes=self._read_changes())
         self._check_prior()
         rate = self.may_become_missing
-        check(is_finite(rate) and 0 <= rate < 1, "may_become_missing", "a number from 0 to below 1", repr(rate))
+        check(
+            is_finite(rate) and 0 <= rate < 1,
+            "may_become_missing",
+            "a number from 0 to below 1",
+            repr(rate),
+        )
         for option in ("missing", "lowest", "codes", "highest"):
             if getattr(self, option) is not None:
                 set_fields(self, **{option: tuple(getattr(self, option))})
@@ -64,7 +80,9 @@ class TableOptions(Transformation):
             names = getattr(self, option)
             if names is None and option == "columns":
                 continue
-            are_texts = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+            are_texts = isinstance(names, list | tuple) and all(
+                isinstance(name, str) for name in names
+            )
             check(are_texts, option, "a list of texts", repr(names))
             set_fields(self, **{option: tuple(names)})
 
@@ -72,16 +90,31 @@ class TableOptions(Transformation):
         are_groups = isinstance(self.one_hot, Mapping) and all(
             isinstance(group, list | tuple) and len(group) > 1 for group in self.one_hot.values()
         )
-        check(are_groups, "one_hot", "a mapping from names to lists of two or more columns", repr(self.one_hot))
-        set_fields(self, one_hot=FrozenMapping({name: tuple(group) for name, group in self.one_hot.items()}))
+        check(
+            are_groups,
+            "one_hot",
+            "a mapping from names to lists of two or more columns",
+            repr(self.one_hot),
+        )
+        set_fields(
+            self,
+            one_hot=FrozenMapping({name: tuple(group) for name, group in self.one_hot.items()}),
+        )
 
     def _read_changes(self) -> Any:
         """A `Feature` for all columns, or a mapping from names to features."""
         if not self._names_columns():
             return read_change(self.changes)
         assert isinstance(self.changes, Mapping)
-        features = FrozenMapping({str(name): read_change(change) for name, change in self.changes.items()})
-        check(not self.fixed, "fixed", "no columns, as changes names those that change", repr(self.fixed))
+        features = FrozenMapping(
+            {str(name): read_change(change) for name, change in self.changes.items()}
+        )
+        check(
+            not self.fixed,
+            "fixed",
+            "no columns, as changes names those that change",
+            repr(self.fixed),
+        )
         return features
 
     def _names_columns(self) -> bool:
@@ -93,13 +126,16 @@ class TableOptions(Transformation):
         return not is_one_change or bool(keys & set(self.columns or ()))
 
     def _check_prior(self) -> None:
-        has_no_columns_yet = self.columns is None and self.units is None and self.data is None  # a frame brings them
+        # a frame brings them
+        has_no_columns_yet = self.columns is None and self.units is None and self.data is None
         fits = self.prior == "independent" or self.data is not None or has_no_columns_yet
         check(fits, "data", "training rows, for prior 'copula'", None)
 
     def _check_distribution(self) -> None:
         """Numbers of one prior can be normal; a category has no distance, and a copula is normal by itself."""
-        has_categories = any(feature.categories for feature in self.features.values()) or len(self.one_hot) > 0
+        has_categories = (
+            any(feature.categories for feature in self.features.values()) or len(self.one_hot) > 0
+        )
         may_be_normal = self.prior == "independent" and not has_categories
         fits = self.distribution == "uniform" or may_be_normal
         check(fits, "distribution", "uniform, for categories and with a copula", self.distribution)
@@ -122,7 +158,9 @@ class TableOptions(Transformation):
     @property
     def features(self) -> dict[str, Feature]:
         """What changes, by the names of columns and groups."""
-        named: Any = self.changes if isinstance(self.changes, Mapping) else {"every column": self.changes}
+        named: Any = (
+            self.changes if isinstance(self.changes, Mapping) else {"every column": self.changes}
+        )
         return dict(named)
 
     @property
@@ -143,10 +181,19 @@ def _read_units(units: object) -> tuple[tuple[float, ...], tuple[float, ...]]:
     words = "the mean and the standard deviation of each column, two lists of the same length"
     if isinstance(units, list | tuple):
         units = [part.tolist() if isinstance(part, Tensor) else part for part in units]
-    fits = isinstance(units, list) and len(units) == 2 and all(isinstance(part, list | tuple) for part in units)
+    fits = (
+        isinstance(units, list)
+        and len(units) == 2
+        and all(isinstance(part, list | tuple) for part in units)
+    )
     check(fits and len(units[0]) == len(units[1]) > 0, "units", words, type(units).__name__)  # type: ignore[index]
     mean, std = (tuple(float(value) for value in part) for part in units)  # type: ignore[attr-defined]
-    check(all(map(math.isfinite, (*mean, *std))) and min(std) > 0, "units", f"{words}, the latter above 0", "others")
+    check(
+        all(map(math.isfinite, (*mean, *std))) and min(std) > 0,
+        "units",
+        f"{words}, the latter above 0",
+        "others",
+    )
     return mean, std
 
 
@@ -157,4 +204,6 @@ def _read_data(data: object) -> Background:
     try:
         return Background(data)  # type: ignore[arg-type]
     except ArgumentError as error:
-        raise ArgumentError("data", "training rows (n, F), finite and floating point", error.got) from None
+        raise ArgumentError(
+            "data", "training rows (n, F), finite and floating point", error.got
+        ) from None

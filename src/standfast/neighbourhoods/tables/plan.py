@@ -152,7 +152,12 @@ def _find_columns(layout: Layout, name: str) -> tuple[int, ...]:
         return layout.groups[name]
     column = layout.find(name, "changes")
     check(column not in layout.grouped, "changes", f"the group of {name!r} in one_hot", repr(name))
-    check(column not in layout.defined, "changes", f"no change of {name!r}, which a rule computes", repr(name))
+    check(
+        column not in layout.defined,
+        "changes",
+        f"no change of {name!r}, which a rule computes",
+        repr(name),
+    )
     return (column,)
 
 
@@ -161,10 +166,14 @@ def _check_number(options: TableOptions, layout: Layout, name: str, feature: Fea
     expected = f"'category' for {name!r}, which is a group in one_hot"
     check(name not in layout.groups, "changes", expected, repr(feature.by))
     lacks_data = feature.by == "any" and options.data is None
-    check(not lacks_data, "data", f"training rows, as {name!r} may have any value of the data", None)
+    check(
+        not lacks_data, "data", f"training rows, as {name!r} may have any value of the data", None
+    )
 
 
-def _list_groups(options: TableOptions, layout: Layout, categories: Sequence[Category]) -> tuple[tuple[int, ...], ...]:
+def _list_groups(
+    options: TableOptions, layout: Layout, categories: Sequence[Category]
+) -> tuple[tuple[int, ...], ...]:
     """The columns of each category of the table, whether it changes or not."""
     changing = {category.columns for category in categories}
     coded = [(column,) for column, count in enumerate(options.codes or ()) if count]
@@ -182,22 +191,35 @@ def _check_data(options: TableOptions, count: int, missing: Sequence[float | Non
     check(is_whole, "prior", "'independent' for columns with missing cells", options.prior)
 
 
-def _find_losing(options: TableOptions, changing: Sequence[int], missing: Sequence[float | None]) -> tuple[int, ...]:
+def _find_losing(
+    options: TableOptions, changing: Sequence[int], missing: Sequence[float | None]
+) -> tuple[int, ...]:
     """The columns whose cells may become missing: all that change, if any does."""
     if not options.may_become_missing:
         return ()
     losing = tuple(column for column in changing if missing[column] is not None)
     every_cell_can = len(losing) == len(changing)
-    check(every_cell_can, "may_become_missing", "0 without a number for missing cells", options.may_become_missing)
+    check(
+        every_cell_can,
+        "may_become_missing",
+        "0 without a number for missing cells",
+        options.may_become_missing,
+    )
     return losing
 
 
 def _find_ends(
-    options: TableOptions, numbers: Sequence[Number], units: tuple[Tensor, Tensor], missing: Sequence[float | None]
+    options: TableOptions,
+    numbers: Sequence[Number],
+    units: tuple[Tensor, Tensor],
+    missing: Sequence[float | None],
 ) -> Ends:
     limits = [number.feature.limits for number in numbers]
     lowest_change, highest_change = (
-        torch.tensor([limit[end] for limit in limits], dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0) for end in (0, 1)
+        torch.tensor([limit[end] for limit in limits], dtype=torch.float64).nan_to_num(
+            0.0, 0.0, 0.0
+        )
+        for end in (0, 1)
     )
     lowest_value = highest_value = torch.zeros_like(lowest_change)
     columns = [number.column for number in numbers]
@@ -239,4 +261,6 @@ def find_lowest(options: TableOptions) -> Tensor:
     if options.data is None:
         return torch.zeros(len(options.missing), dtype=torch.float64)
     rows = options.table.inputs.double()
-    return torch.stack([leave_missing(rows[:, column], code).min() for column, code in enumerate(options.missing)])
+    return torch.stack(
+        [leave_missing(rows[:, column], code).min() for column, code in enumerate(options.missing)]
+    )

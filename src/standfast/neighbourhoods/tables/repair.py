@@ -19,8 +19,12 @@ def settle(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tens
     broken = (~kept).nonzero()[:, 0]
     if len(broken) == 0:
         return change, chosen
-    less, others = _repair(rows.select(broken), change[broken], [numbers[broken] for numbers in chosen])
-    chosen = [numbers.index_copy(0, broken, other) for numbers, other in zip(chosen, others, strict=True)]
+    less, others = _repair(
+        rows.select(broken), change[broken], [numbers[broken] for numbers in chosen]
+    )
+    chosen = [
+        numbers.index_copy(0, broken, other) for numbers, other in zip(chosen, others, strict=True)
+    ]
     return change.index_copy(0, broken, less), chosen
 
 
@@ -40,7 +44,8 @@ def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Ten
             newly_kept = rows.find_kept(rows.apply(part, categories), part) & ~done
             kept_change = torch.where(newly_kept[:, None], part, kept_change)
             kept_categories = [
-                torch.where(newly_kept, new, old) for new, old in zip(categories, kept_categories, strict=True)
+                torch.where(newly_kept, new, old)
+                for new, old in zip(categories, kept_categories, strict=True)
             ]
             done = done | newly_kept
             if bool(done.all()):
@@ -57,13 +62,18 @@ def _find_share(rows: RowChanges, change: Tensor, chosen: Sequence[Tensor]) -> T
         for column in range(len(rows.columns)):
             share = _cut(share, zero, change[:, column], high[:, column], everywhere)
             share = _cut(share, zero, -change[:, column], -low[:, column], everywhere)
-    first, last = (rows.in_units(rows.apply(part, chosen)) for part in (torch.zeros_like(change), change))
+    first, last = (
+        rows.in_units(rows.apply(part, chosen)) for part in (torch.zeros_like(change), change)
+    )
     for rule in rows.plan.rules:
-        share = _cut(share, rule.evaluate(first), rule.evaluate(last), rows.allow(rule), ~rows.lacks(rule))
+        share = _cut(
+            share, rule.evaluate(first), rule.evaluate(last), rows.allow(rule), ~rows.lacks(rule)
+        )
     for rule in rows.plan.definitions:
         computed, holds = rule.defines, ~rows.lacks(rule)
         upper, lower = (
-            bound[..., computed] * rows.std[computed] + rows.mean[computed] for bound in (rows.upper, rows.lower)
+            bound[..., computed] * rows.std[computed] + rows.mean[computed]
+            for bound in (rows.upper, rows.lower)
         )
         share = _cut(share, first[:, computed], last[:, computed], upper, holds)
         share = _cut(share, -first[:, computed], -last[:, computed], -lower, holds)

@@ -39,7 +39,9 @@ class RowChanges:
         empty: which cells of the clean rows are missing, bool `(M, F)`.
     """
 
-    def __init__(self, options: TableOptions, plan: Plan, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+    def __init__(
+        self, options: TableOptions, plan: Plan, inputs: Tensor, bounds: tuple[Tensor, Tensor]
+    ) -> None:
         self.options, self.plan, self.inputs, self.bounds = options, plan, inputs, bounds
         device = inputs.device
         self.mean, self.std = plan.mean.to(device), plan.std.to(device)
@@ -50,14 +52,18 @@ class RowChanges:
         steps = [number.feature.step or 0.0 for number in plan.numbers]
         self.step = torch.tensor(steps, dtype=torch.float64, device=device)
         features = inputs.shape[1:]
-        self.lower, self.upper = (torch.as_tensor(bound, device=device).double().expand(features) for bound in bounds)
+        self.lower, self.upper = (
+            torch.as_tensor(bound, device=device).double().expand(features) for bound in bounds
+        )
         self.empty = torch.zeros(inputs.shape, dtype=torch.bool, device=device)
         if options.missing is not None:
             self._find_missing(options.missing)
         if options.lowest is not None and options.highest is not None:
             self._limit_to_reference(options.lowest, options.highest)
         elif options.missing is not None:
-            self.lower = torch.where(self.codes.isnan(), self.lower, find_lowest(options).to(self.lower))
+            self.lower = torch.where(
+                self.codes.isnan(), self.lower, find_lowest(options).to(self.lower)
+            )
 
     def _find_missing(self, missing: Sequence[float | None]) -> None:
         codes = [math.nan if code is None else code for code in missing]
@@ -126,7 +132,9 @@ class RowChanges:
         if bool(broken.any()):
             first = int(broken.nonzero()[0])
             names = self.options.columns or [f"x{column}" for column in range(self.clean.shape[1])]
-            values = ", ".join(f"{names[column]} = {self.clean[first, column]:g}" for column in _list_columns(rule))
+            values = ", ".join(
+                f"{names[column]} = {self.clean[first, column]:g}" for column in _list_columns(rule)
+            )
             got = f"{int(broken.sum())} of {len(broken)} rows that break it; the first is row {first}: {values}"
             raise ArgumentError("inputs", f"rows that keep the rule {rule.text!r}", got)
 
@@ -136,9 +144,18 @@ class RowChanges:
         if bool(unknown.any()):
             first = int(unknown.nonzero()[0])
             cells = self.clean[first, columns].tolist()
-            raise ArgumentError("inputs", f"rows with a known category of {category.name!r}", f"row {first}: {cells}")
+            raise ArgumentError(
+                "inputs",
+                f"rows with a known category of {category.name!r}",
+                f"row {first}: {cells}",
+            )
         inside = self._are_inside(category.codes.to(self.inputs.device), columns)
-        check(bool(inside.all()), "bounds", f"all categories of {category.name!r} within the bounds", "one outside")
+        check(
+            bool(inside.all()),
+            "bounds",
+            f"all categories of {category.name!r} within the bounds",
+            "one outside",
+        )
 
     def _are_inside(self, codes: Tensor, columns: Sequence[int]) -> Tensor:
         """Whether codes `(K, C)` of columns lie within the limits of some row, bool `(K, C)`."""
@@ -176,7 +193,11 @@ class RowChanges:
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
         """The limits of the parameters of numbers, `(M, m)`."""
         low, high = self.find_ranges()
-        low, high = low - self.step / 2, high + self.step / 2  # so that the first and the last have as much as others
+        # so that the first and the last have as much as others
+        low, high = (
+            low - self.step / 2,
+            high + self.step / 2,
+        )
         size = self.clean[:, self.columns].abs() / 100
         percent = self.relative & (size > 0)
         size = torch.where(percent, size, 1.0)
@@ -206,7 +227,9 @@ class RowChanges:
             change = self._change_numbers(values)
         chosen = [
             category.choose(clean.clamp(min=0), parameters[:, m + number])
-            for number, (category, clean) in enumerate(zip(self.plan.categories, self.clean_categories, strict=True))
+            for number, (category, clean) in enumerate(
+                zip(self.plan.categories, self.clean_categories, strict=True)
+            )
         ]
         return change, chosen, possible
 
@@ -221,7 +244,9 @@ class RowChanges:
 
     def _change_numbers(self, values: Tensor) -> Tensor:
         """The changes `(M, m)` that values of the parameters are, in steps and within the ranges."""
-        change = torch.where(self.relative, self.clean[:, self.columns].abs() * values / 100, values)
+        change = torch.where(
+            self.relative, self.clean[:, self.columns].abs() * values / 100, values
+        )
         low, high = self.find_ranges()
         return torch.minimum(torch.maximum(self.round_to_steps(change), low), high)
 
@@ -235,11 +260,17 @@ class RowChanges:
             moved = before[:, self.columns] + change / self.std[self.columns]
             lower, upper = self.lower[..., self.columns], self.upper[..., self.columns]
             moved = torch.minimum(torch.maximum(moved, lower), upper)
-            rows[:, self.columns] = torch.where(self.empty[:, self.columns], before[:, self.columns], moved)
-        for category, clean, number in zip(self.plan.categories, self.clean_categories, chosen, strict=True):
+            rows[:, self.columns] = torch.where(
+                self.empty[:, self.columns], before[:, self.columns], moved
+            )
+        for category, clean, number in zip(
+            self.plan.categories, self.clean_categories, chosen, strict=True
+        ):
             columns = list(category.columns)
             stays = ((clean == number) | (clean < 0))[:, None]
-            rows[:, columns] = torch.where(stays, before[:, columns], category.codes.to(rows.device)[number])
+            rows[:, columns] = torch.where(
+                stays, before[:, columns], category.codes.to(rows.device)[number]
+            )
         for rule in self.plan.definitions:
             moved = rule.combine((rows - before) * self.std)
             rows = rows.clone()  # autograd needs what the rule was computed from

@@ -87,7 +87,11 @@ def tell_shares(share: float, limit: float) -> tuple[str, str]:
     (('62%', '35%'), ('35.04%', '35%'))
     """
     digits = 0
-    while round(100 * share, digits) == round(100 * limit, digits) and share != limit and digits < _MOST_DIGITS:
+    while (
+        round(100 * share, digits) == round(100 * limit, digits)
+        and share != limit
+        and digits < _MOST_DIGITS
+    ):
         digits += 1
     share_text = f"{100 * share:.{digits}f}%" if digits else format_share(share)
     return share_text, f"{100 * limit:.{_MOST_DIGITS}f}".rstrip("0").rstrip(".") + "%"

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from standfast.files import write_atomically
-from standfast.report.cards.facts import format_chance, format_share, has_map, is_text, name_answer, supported_answer
+from standfast.report.cards.facts import (
+    format_chance,
+    format_share,
+    has_map,
+    is_text,
+    name_answer,
+    supported_answer,
+)
 from standfast.report.cards.pictures import draw_image, draw_series, draw_words
 from standfast.report.cards.rows import Span, make_rows, place_share
 from standfast.report.cards.words import describe_card
@@ -47,7 +54,9 @@ def render_card(
     rows = make_rows(card, words)
     chance = card.chance if card.decided and card.chance < 1 else 0.0
     pictures = _draw_input(card, is_text(card) if text is None else text)
-    columns = _list_columns(card, _LETTERS_OF_CASE // 2 if rows.count >= _CROWDED else _LETTERS_OF_CASE)
+    columns = _list_columns(
+        card, _LETTERS_OF_CASE // 2 if rows.count >= _CROWDED else _LETTERS_OF_CASE
+    )
     context: dict[str, Any] = {
         "words": words,
         "rows": rows,

@@ -88,7 +88,9 @@ def draw_image(card: Card) -> ImagePicture | None:
     shades = shrink(scale_input(image))
     factor = max(1, _SIDE // max(values.shape))
     colour = choose_colours(card)
-    painted = paint_area(values, holds, doubtful, _make_pale(shades), (factor, factor), colour=colour)
+    painted = paint_area(
+        values, holds, doubtful, _make_pale(shades), (factor, factor), colour=colour
+    )
     colours = _enlarge(_colour(shades), factor, factor)
     return ImagePicture(encode_image(colours), encode_image(painted), _describe_area(area))
 
@@ -104,7 +106,9 @@ def colour_unsigned(values: Array) -> Array:
     >>> colour_unsigned(np.array([1.0, -1.0])).round(2).tolist()
     [[0.33, 0.15, 0.56], [0.33, 0.15, 0.56]]
     """
-    return np.stack([np.interp(np.abs(values), [0, 1], channel) for channel in _UNSIGNED.T], axis=-1)
+    return np.stack(
+        [np.interp(np.abs(values), [0, 1], channel) for channel in _UNSIGNED.T], axis=-1
+    )
 
 
 def _read_finite(values: Array | None) -> Array:
@@ -199,7 +203,9 @@ def draw_series(card: Card) -> list[Lane]:
     for channel in sorted(strongest.tolist()):
         row = slice(channel, channel + 1)
         colour = choose_colours(card)
-        painted = paint_area(values[row], holds[row], doubtful[row], ground, factors, _PALE_COLOURS, colour)
+        painted = paint_area(
+            values[row], holds[row], doubtful[row], ground, factors, _PALE_COLOURS, colour
+        )
         name = name_entry((), channel, "channel") if channels > 1 else ""
         lanes.append(Lane(name, _list_points(series[channel]), encode_image(painted)))
     return lanes

@@ -117,7 +117,10 @@ def card_to_json(card: Card) -> dict[str, Any]:
 def _make_plain(value: Any) -> Any:
     """A value as JSON has it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _make_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: _make_plain(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
         return {str(key): _make_plain(part) for key, part in value.items()}
     if isinstance(value, np.ndarray):

@@ -147,11 +147,17 @@ def make_rows(card: Card, words: CardWords) -> Rows:
     for reason in shown:
         by_state.setdefault(_find_state(reason, words), []).append(reason)
     order = ("holds", "falls", "undecided", "untested", "other")
-    groups = tuple(_make_group(card, words, scale, state, by_state[state]) for state in order if state in by_state)
+    groups = tuple(
+        _make_group(card, words, scale, state, by_state[state])
+        for state in order
+        if state in by_state
+    )
     return Rows(groups, scale.place(0.0), len(shown), len(card.others) - len(others))
 
 
-def _make_group(card: Card, words: CardWords, scale: Scale, state: str, reasons: Sequence[Reason]) -> Group:
+def _make_group(
+    card: Card, words: CardWords, scale: Scale, state: str, reasons: Sequence[Reason]
+) -> Group:
     """The rows of one state; what would decide all of them is said once."""
     in_words = [words.find(reason.feature) or _NO_WORDS for reason in reasons]
     needs = {said.needs for said in in_words}
@@ -189,7 +195,9 @@ def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
         spread=scale.span(reason.range_low, reason.range_high),
         value=format_signed(reason.value),
         named=share.place(reason.probability) if is_known else None,
-        named_interval=None if is_exact else share.span(reason.probability_low, reason.probability_high),
+        named_interval=None
+        if is_exact
+        else share.span(reason.probability_low, reason.probability_high),
         share=format_share(reason.probability) if is_known else "",
         alt_value=_describe_value(reason),
         alt_named=_describe_named(reason) if is_known else "not known",

@@ -125,7 +125,9 @@ class _Writer:
         self.models = card.models - card.deciding_otherwise
         only_explainers = card.varied == ("explainer",)
         self.all_draws = say_of_card("variations", card.draws, self.models, only_explainers)
-        self.named = say_of_card("among_first", card.top, card.has_signs is not False, supported_answer(card))
+        self.named = say_of_card(
+            "among_first", card.top, card.has_signs is not False, supported_answer(card)
+        )
 
     def write(self) -> CardWords:
         by_state: dict[str, list[ReasonWords]] = {}
@@ -156,7 +158,9 @@ class _Writer:
             sentences.append(say_of_card("falls", format_share(share), every, share > limit))
         if card.deciding_otherwise:
             share = card.deciding_otherwise / card.models
-            sentences.append(say_of_card("models_otherwise", card.deciding_otherwise, card.models, share > limit))
+            sentences.append(
+                say_of_card("models_otherwise", card.deciding_otherwise, card.models, share > limit)
+            )
         return " ".join(sentences)
 
     def _summarise(self) -> list[str]:
@@ -201,12 +205,16 @@ class _Writer:
             names, shares = self._name_all(card.holding), _join_shares(card.holding)
             sentences.append(say_of_card("holding", names, shares, self.all_draws, self.named))
         else:
-            sentences.append(say_of_card("none_holds", len(card.reasons), self.all_draws, self.named))
+            sentences.append(
+                say_of_card("none_holds", len(card.reasons), self.all_draws, self.named)
+            )
         if falling:
             sentence = say_of_card("falling", self._name_all(falling), _join_shares(falling))
             sentences.append(sentence + self._say_instead(falling) + ".")
         if undecided:
-            sentences.append(say_of_card("undecided", self._name_all(undecided), _join_shares(undecided)))
+            sentences.append(
+                say_of_card("undecided", self._name_all(undecided), _join_shares(undecided))
+            )
         return sentences
 
     def _say_instead(self, falling: Sequence[Reason]) -> str:
@@ -215,8 +223,14 @@ class _Writer:
         words = ""
         for other in self.card.others[:1]:
             if other.probability >= _INSTEAD * lacking:
-                words += say_of_card("instead", name_reason(self.card, other), format_share(other.probability))
-        worst = [self._find_worst(number) for number, reason in enumerate(self.card.reasons) if reason in falling]
+                words += say_of_card(
+                    "instead", name_reason(self.card, other), format_share(other.probability)
+                )
+        worst = [
+            self._find_worst(number)
+            for number, reason in enumerate(self.card.reasons)
+            if reason in falling
+        ]
         sources = {alone.source for alone in worst if alone is not None}
         if len(sources) == 1:
             words += say_of_card("by_source", sources.pop(), len(falling))
@@ -253,7 +267,9 @@ class _Writer:
         worst = self._find_worst(number)
         if worst is None:
             return ""
-        return say_of_card("why", worst.source, format_share(1 - worst.falling[number]), worst.draws)
+        return say_of_card(
+            "why", worst.source, format_share(1 - worst.falling[number]), worst.draws
+        )
 
     def _foresee(self, reason: Reason) -> str:
         """How many draws would decide."""
@@ -270,10 +286,16 @@ class _Writer:
             return ""
         interval = format_shares(card.same_low, card.same_high)
         if not card.decided:
-            return say_of_card("shares_of_many", card.top, name_part(card), format_share(card.same), interval)
+            return say_of_card(
+                "shares_of_many", card.top, name_part(card), format_share(card.same), interval
+            )
         if not card.reasons:
             return ""
-        order = format_share(card.same_order) if len(card.reasons) > 1 and math.isfinite(card.same_order) else ""
+        order = (
+            format_share(card.same_order)
+            if len(card.reasons) > 1 and math.isfinite(card.same_order)
+            else ""
+        )
         return say_of_card("same", len(card.reasons), format_share(card.same), interval, order)
 
     def _describe_varied(self) -> str:
@@ -295,11 +317,17 @@ class _Writer:
         """What a source does alone, with its share of the variance where there are others to compare it with."""
         is_sure = alone.low == alone.high or not math.isfinite(alone.low)
         interval = "" if is_sure else format_shares(alone.low, alone.high)
-        variance = format_share(alone.variance) if is_compared and math.isfinite(alone.variance) else ""
+        variance = (
+            format_share(alone.variance) if is_compared and math.isfinite(alone.variance) else ""
+        )
         if not self.card.decided and alone.falling:
             again = 1 - sum(alone.falling) / len(alone.falling)
-            return say_of_card("alone_of_many", alone.source, alone.draws, format_share(again), variance)
-        return say_of_card("alone", alone.source, alone.draws, format_share(alone.same), interval, variance)
+            return say_of_card(
+                "alone_of_many", alone.source, alone.draws, format_share(again), variance
+            )
+        return say_of_card(
+            "alone", alone.source, alone.draws, format_share(alone.same), interval, variance
+        )
 
     def _list_notes(self) -> list[str]:
         """What else has to be known."""
@@ -317,7 +345,9 @@ class _Writer:
         """Which sources the explainer does not have, and which were not tried."""
         card = self.card
         notes = [say_of_card("unused", source) for source in card.unused]
-        untried = [source for source in _TRIED_BY_USERS if source not in (*card.varied, *card.unused)]
+        untried = [
+            source for source in _TRIED_BY_USERS if source not in (*card.varied, *card.unused)
+        ]
         if card.varied and untried:
             notes.append(say_of_card("untried", untried))
         return notes
@@ -345,7 +375,11 @@ class _Writer:
             notes.append(say_of_card("fewer", len(card.reasons), card.top))
         if card.decided and self.is_tested and card.chance < 1:
             features = round(card.top / card.chance)
-            notes.append(say_of_card("chance", card.top, features, format_chance(card), supported_answer(card)))
+            notes.append(
+                say_of_card(
+                    "chance", card.top, features, format_chance(card), supported_answer(card)
+                )
+            )
         return notes
 
     def _note_outside(self) -> list[str]:
@@ -364,7 +398,11 @@ class _Writer:
         """
         # a number as large as that of what was done already is no advice
         done = self.card.models or self.card.draws
-        foreseen = [reason for reason in self.card.reasons if reason.foreseen and _count_foreseen(reason) > done]
+        foreseen = [
+            reason
+            for reason in self.card.reasons
+            if reason.foreseen and _count_foreseen(reason) > done
+        ]
         if not foreseen or not self.is_tested:
             return []
         nearest = min(foreseen, key=_count_foreseen)
@@ -379,7 +417,9 @@ class _Writer:
             return []
         least = count_least_models(card.demand, reasons=max(1, len(card.reasons)), look=None)
         if card.reasons and self.models < least:
-            notes.append(say_of_card("too_few_models", self.models, least, format_share(card.demand)))
+            notes.append(
+                say_of_card("too_few_models", self.models, least, format_share(card.demand))
+            )
         if card.few_models:
             notes.append(say_of_card("few_models", self.models))
         return notes

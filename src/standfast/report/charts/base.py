@@ -22,10 +22,29 @@ if TYPE_CHECKING:
     import altair
 
 #: Okabe and Ito's colours without yellow, and three of Paul Tol's; colour-blind readers can distinguish them
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#332288", "#882255", "#999933")
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#E69F00",
+    "#332288",
+    "#882255",
+    "#999933",
+)
 #: the colour of controls
 REFERENCE = "#6b7178"
-SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
+SHAPES = (
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+)
 #: the shapes as letters, for the legend of the page
 GLYPHS = "●■◆▲✚▼▶◀"
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
@@ -131,10 +150,14 @@ class Chart:
         """The Vega-Lite specification, without width and theme."""
         import altair
 
-        with altair.data_transformers.enable("default"):  # whatever the user has chosen for charts of her own
+        # whatever the user has chosen for charts of her own
+        with altair.data_transformers.enable("default"):
             found = self.drawing.to_dict(validate=False)
         own = ("data", "height", "layer", "params")  # nothing of a theme
-        return {**{key: each for key, each in found.items() if key in own}, "datasets": dict(self.data)}
+        return {
+            **{key: each for key, each in found.items() if key in own},
+            "datasets": dict(self.data),
+        }
 
 
 @dataclass(frozen=True)
@@ -232,7 +255,9 @@ def round_number(value: float) -> float | None:
 
 def find_room(values: Iterable[float | None]) -> tuple[float, float]:
     """The range of the finite values with a margin, where intervals without an end stop."""
-    finite = [float(value) for value in values if value is not None and math.isfinite(value)] or [0.0]
+    finite = [float(value) for value in values if value is not None and math.isfinite(value)] or [
+        0.0
+    ]
     margin = 0.06 * ((max(finite) - min(finite)) or abs(finite[0]) or 1.0)
     return min(finite) - margin, max(finite) + margin
 
@@ -245,7 +270,11 @@ def wrap_name(name: str) -> str:
     """
     if len(name) <= 16:
         return name
-    places = [i + (letter != " ") for i, letter in enumerate(name) if letter in " _-:" and 0 < i < len(name) - 1]
+    places = [
+        i + (letter != " ")
+        for i, letter in enumerate(name)
+        if letter in " _-:" and 0 < i < len(name) - 1
+    ]
     if not places:
         return name
     cut = min(places, key=lambda i: abs(i - len(name) / 2))

@@ -40,12 +40,22 @@ def encode_values(channel: Literal["x", "y"], axis: Axis, field: str = "value") 
     """A field of numbers on an axis that need not include zero, with space for marks at its ends."""
     import altair
 
-    scale: dict[str, Any] = {"nice": False, "padding": 8, **({"type": "log"} if axis.log else {"zero": False})}
+    scale: dict[str, Any] = {
+        "nice": False,
+        "padding": 8,
+        **({"type": "log"} if axis.log else {"zero": False}),
+    }
     if axis.domain is not None:
         scale["domain"] = list(axis.domain)
     kind = altair.X if channel == "x" else altair.Y
     labels, title = label_values(axis, channel), title_axis(axis, channel)
-    return kind(field=field, type="quantitative", title=title, scale=altair.Scale(**scale), axis=altair.Axis(**labels))
+    return kind(
+        field=field,
+        type="quantitative",
+        title=title,
+        scale=altair.Scale(**scale),
+        axis=altair.Axis(**labels),
+    )
 
 
 def label_values(axis: Axis, channel: str = "x") -> dict[str, Any]:
@@ -58,7 +68,11 @@ def label_values(axis: Axis, channel: str = "x") -> dict[str, Any]:
     {}
     """
     if axis.ticks:
-        return {"values": [float(f"{tick:.6g}") for tick in axis.ticks], "format": ".6~g", "labelOverlap": True}
+        return {
+            "values": [float(f"{tick:.6g}") for tick in axis.ticks],
+            "format": ".6~g",
+            "labelOverlap": True,
+        }
     if not axis.probability:
         return {}
     chance = (
@@ -71,7 +85,12 @@ def label_values(axis: Axis, channel: str = "x") -> dict[str, Any]:
         return {**labels, "minExtent": round(12 * WIDE)}
     # below the axis each label needs its own width, whatever font the reader has
     count = {"expr": f"max(2, floor(width / {round(14 * WIDE)}))"}
-    return {**labels, "tickCount": count, "labelSeparation": round(2 * WIDE), "labelOverlap": "parity"}
+    return {
+        **labels,
+        "tickCount": count,
+        "labelSeparation": round(2 * WIDE),
+        "labelOverlap": "parity",
+    }
 
 
 def encode_rows(labels: Sequence[str]) -> altair.Y:
@@ -88,7 +107,10 @@ def encode_rows(labels: Sequence[str]) -> altair.Y:
         minExtent=round(min(WIDE * longest, _LIMIT)) + 6,
         labelExpr="split(datum.label, '\\n')",
         # the first of two lines stands above the middle of the row
-        labelOffset={"condition": {"test": "indexof(datum.label, '\\n') >= 0", "value": -7}, "value": 0},
+        labelOffset={
+            "condition": {"test": "indexof(datum.label, '\\n') >= 0", "value": -7},
+            "value": 0,
+        },
     )
     scale = altair.Scale(domain=list(labels))
     return altair.Y(field="row", type="nominal", title=None, sort=None, scale=scale, axis=axis)
@@ -98,7 +120,12 @@ def own(channel: str, field: str = "colour") -> Any:
     """A channel that takes its colour or shape from a field as it is."""
     import altair
 
-    kind = {"color": altair.Color, "fill": altair.Fill, "stroke": altair.Stroke, "shape": altair.Shape}[channel]
+    kind = {
+        "color": altair.Color,
+        "fill": altair.Fill,
+        "stroke": altair.Stroke,
+        "shape": altair.Shape,
+    }[channel]
     return kind(field=field, type="nominal", scale=None, legend=None)
 
 
@@ -106,8 +133,12 @@ def tooltip(**titles: str) -> list[altair.Tooltip]:
     """A tooltip of fields with their titles. Vega-Lite puts these into an expression, and escapes only their quotes."""
     import altair
 
-    safe = {field: " ".join(title.replace("\\", "\\\\").split("\n")) for field, title in titles.items()}
-    return [altair.Tooltip(field=field, type="nominal", title=title) for field, title in safe.items()]
+    safe = {
+        field: " ".join(title.replace("\\", "\\\\").split("\n")) for field, title in titles.items()
+    }
+    return [
+        altair.Tooltip(field=field, type="nominal", title=title) for field, title in safe.items()
+    ]
 
 
 def rule_at(channel: Literal["x", "y"], axis: Axis) -> Any:
@@ -130,4 +161,6 @@ def put_together(
 
     drawing = altair.layer(*layers, height=height)
     used = {name: rows for name, rows in data.items() if rows}
-    return Chart(drawing, used, alt, words.caption, words.name, words.heading, tuple((key or {}).items()))
+    return Chart(
+        drawing, used, alt, words.caption, words.name, words.heading, tuple((key or {}).items())
+    )

@@ -65,7 +65,9 @@ def is_logarithmic(values: Sequence[float]) -> bool:
 
 
 @without_checks
-def draw_lines(lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axis, words: Words) -> Chart | None:
+def draw_lines(
+    lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axis, words: Words
+) -> Chart | None:
     """A line for each explainer over one axis; None if no line has a point.
 
     Args:
@@ -79,13 +81,19 @@ def draw_lines(lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axi
     rows = _list_rows(lines, y)
     if not rows:
         return None
-    styles = {name: choose_style(explainers, name) for name in dict.fromkeys(row["line"] for row in rows)}
+    styles = {
+        name: choose_style(explainers, name) for name in dict.fromkeys(row["line"] for row in rows)
+    }
     along, up = encode_values("x", x, "x"), encode_values("y", y, "y")
-    seen = altair.OpacityValue(0.12, condition={"test": "pick === '' || datum.line === pick", "value": 1})
+    seen = altair.OpacityValue(
+        0.12, condition={"test": "pick === '' || datum.line === pick", "value": 1}
+    )
     coded = {
         "color": _code(altair.Color, styles, [style.colour for style in styles.values()]),
         "shape": _code(altair.Shape, styles, [style.shape for style in styles.values()]),
-        "strokeDash": _code(altair.StrokeDash, styles, [list(style.dash) for style in styles.values()]),
+        "strokeDash": _code(
+            altair.StrokeDash, styles, [list(style.dash) for style in styles.values()]
+        ),
     }
     own_lines = named("lines").encode(x=along, color=coded["color"], opacity=seen)
     layers = []
@@ -94,20 +102,34 @@ def draw_lines(lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axi
         layers.append(band.encode(y=encode_values("y", y, "low"), y2=altair.Y2(field="high")))
     layers += [rule_at("x", x)] if x.rules else []
     layers += [rule_at("y", y)] if y.rules else []
-    strokes = own_lines.mark_line(clip=True, strokeWidth=2).encode(y=up, strokeDash=coded["strokeDash"])
+    strokes = own_lines.mark_line(clip=True, strokeWidth=2).encode(
+        y=up, strokeDash=coded["strokeDash"]
+    )
     layers.append(strokes.add_params(altair.param(name="pick", value="")))
-    marked = own_lines.transform_filter("datum.marked && !datum.bound").mark_point(filled=True, clip=True, size=46)
+    marked = own_lines.transform_filter("datum.marked && !datum.bound").mark_point(
+        filled=True, clip=True, size=46
+    )
     layers.append(marked.encode(y=up, shape=coded["shape"]))
     if any("bound" in row for row in rows):
         triangle = "triangle-down" if y.side == "upper" else "triangle-up"
-        bound = own_lines.transform_filter("datum.bound").mark_point(filled=False, clip=True, size=80, shape=triangle)
+        bound = own_lines.transform_filter("datum.bound").mark_point(
+            filled=False, clip=True, size=80, shape=triangle
+        )
         layers.append(bound.encode(y=up))
     hidden = named("lines", HOVER).mark_point(filled=True, clip=True, size=160, opacity=0)
-    layers.append(hidden.encode(x=along, y=up, tooltip=tooltip(line="line", x=x.title, reads=y.title)))
-    data = {"lines": rows, "rules_x": [{"value": at} for at in x.rules], "rules_y": [{"value": at} for at in y.rules]}
+    layers.append(
+        hidden.encode(x=along, y=up, tooltip=tooltip(line="line", x=x.title, reads=y.title))
+    )
+    data = {
+        "lines": rows,
+        "rules_x": [{"value": at} for at in x.rules],
+        "rules_y": [{"value": at} for at in y.rules],
+    }
     if any("bound" in row for row in rows):
         below = "below" if y.side == "upper" else "above"
-        caption = f"{words.caption} Open triangles: only bounds, the true value lies there or {below}."
+        caption = (
+            f"{words.caption} Open triangles: only bounds, the true value lies there or {below}."
+        )
         words = dataclasses.replace(words, caption=caption.strip())
     shared = {name: style for name, style in styles.items() if name in explainers}
     return put_together(layers, data, 240, words, f"{words.title}. {_describe(rows)}.", shared)
@@ -116,7 +138,11 @@ def draw_lines(lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axi
 def _list_rows(lines: Sequence[Line], axis: Axis) -> Rows:
     """The points of all lines, of a long line only some."""
     room = find_room(
-        end for line in lines for ends in (line.y, line.low, line.high) if ends is not None for end in ends
+        end
+        for line in lines
+        for ends in (line.y, line.low, line.high)
+        if ends is not None
+        for end in ends
     )
     rows: Rows = []
     for line in lines:

@@ -77,7 +77,9 @@ class IntervalBar:
 
 
 @without_checks
-def draw_values(strips: Sequence[Strip], explainers: Sequence[str], axis: Axis, words: Words) -> Chart | None:
+def draw_values(
+    strips: Sequence[Strip], explainers: Sequence[str], axis: Axis, words: Words
+) -> Chart | None:
     """A box of the middle half, and a point for each value, a row for each explainer; None if there are no values.
 
     Args:
@@ -95,7 +97,11 @@ def draw_values(strips: Sequence[Strip], explainers: Sequence[str], axis: Axis, 
     boxes: Rows = []
     points: Rows = []
     for strip, label in zip(strips, labels, strict=True):
-        about = {"row": label, "explainer": strip.name, "colour": choose_style(explainers, strip.name).colour}
+        about = {
+            "row": label,
+            "explainer": strip.name,
+            "colour": choose_style(explainers, strip.name).colour,
+        }
         boxes.append({**about, **_summarise(strip.values)})
         points += [{**about, **point} for point in _list_points(strip, axis)]
     y = encode_rows(labels)
@@ -104,7 +110,10 @@ def draw_values(strips: Sequence[Strip], explainers: Sequence[str], axis: Axis, 
     median = box.mark_tick(clip=True, thickness=3, size=26)
     layers = [
         middle.encode(
-            x=encode_values("x", axis, "q1"), x2=altair.X2(field="q3"), fill=own("fill"), stroke=own("stroke")
+            x=encode_values("x", axis, "q1"),
+            x2=altair.X2(field="q3"),
+            fill=own("fill"),
+            stroke=own("stroke"),
         ),
         median.encode(x=encode_values("x", axis, "median"), color=own("color")),
     ]
@@ -115,11 +124,15 @@ def draw_values(strips: Sequence[Strip], explainers: Sequence[str], axis: Axis, 
     layers.append(points_of.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=shape))
     data = {"boxes": boxes, "points": points, "rules_x": [{"value": at} for at in axis.rules]}
     numbers = "; ".join(
-        f"{label}: median {axis.write(float(np.median(strip.values)))} of {len(strip.values)}".replace("\n", " ")
+        f"{label}: median {axis.write(float(np.median(strip.values)))} of {len(strip.values)}".replace(
+            "\n", " "
+        )
         for label, strip in zip(labels, strips, strict=True)
     )
     words = dataclasses.replace(words, caption=_caption(strips, axis, words))
-    return put_together(layers, data, 42 * len(strips), words, f"Distribution, {words.title}. {numbers}.")
+    return put_together(
+        layers, data, 42 * len(strips), words, f"Distribution, {words.title}. {numbers}."
+    )
 
 
 def _summarise(values: Array) -> dict[str, float | None]:
@@ -133,10 +146,15 @@ def _list_points(strip: Strip, axis: Axis) -> Rows:
     chosen: Sequence[int] = range(len(strip.values))
     if len(strip.values) > POINTS:
         order = np.argsort(strip.values, kind="stable")
-        chosen = sorted(int(i) for i in order[np.linspace(0, len(order) - 1, POINTS).round().astype(int)])
+        chosen = sorted(
+            int(i) for i in order[np.linspace(0, len(order) - 1, POINTS).round().astype(int)]
+        )
     rows: Rows = []
     for i in chosen:
-        row: dict[str, Any] = {"sample": strip.samples[i], "value": round_number(float(strip.values[i]))}
+        row: dict[str, Any] = {
+            "sample": strip.samples[i],
+            "value": round_number(float(strip.values[i])),
+        }
         row["reads"] = axis.write(float(strip.values[i]), bool(strip.bounds[i]))
         row["shift"] = round(((i * 0.618 + 0.5) % 1 - 0.5) * 18, 1)
         rows.append(row | ({"bound": True} if strip.bounds[i] else {}))
@@ -157,12 +175,18 @@ def _mark_points(data: str, size: int, shift: Any = 0) -> Any:
 
 
 def _caption(strips: Sequence[Strip], axis: Axis, words: Words) -> str:
-    texts = ["Each point is a sample. The box holds the middle half of them, and its thick line is the median."]
+    texts = [
+        "Each point is a sample. The box holds the middle half of them, and its thick line is the median."
+    ]
     if any(len(strip.values) > POINTS for strip in strips):
-        texts.append(f"At most {POINTS} points are drawn, evenly over their ranks; the boxes are of all.")
+        texts.append(
+            f"At most {POINTS} points are drawn, evenly over their ranks; the boxes are of all."
+        )
     if any(strip.bounds.any() for strip in strips):
         where = "at or below" if axis.side == "upper" else "at or above"
-        texts.append(f"Open triangles are only bounds: the value lies {where} them. So does a box that ends on them.")
+        texts.append(
+            f"Open triangles are only bounds: the value lies {where} them. So does a box that ends on them."
+        )
     return " ".join([*texts, words.caption]).strip()
 
 
@@ -184,8 +208,16 @@ def draw_intervals(
     known, stars = [entry for entry in entries if math.isfinite(entry.value)], stars or {}
     if not known:
         return None
-    room = find_room([*axis.rules, *(end for each in known for end in (each.value, each.low, each.high, each.zero))])
-    labels = {entry.name: f"{stars.get(entry.name, '')} {wrap_name(entry.name)}".lstrip() for entry in entries}
+    room = find_room(
+        [
+            *axis.rules,
+            *(end for each in known for end in (each.value, each.low, each.high, each.zero)),
+        ]
+    )
+    labels = {
+        entry.name: f"{stars.get(entry.name, '')} {wrap_name(entry.name)}".lstrip()
+        for entry in entries
+    }
     rows: Rows = []
     for entry in known:
         style = choose_style(explainers, entry.name)
@@ -206,17 +238,25 @@ def draw_intervals(
         )
     y = encode_rows(list(labels.values()))
     bars = named("intervals").mark_rule(clip=True, strokeWidth=2.5)
-    layers = [bars.encode(x=encode_values("x", axis, "low"), x2=altair.X2(field="high"), y=y, color=own("color"))]
+    layers = [
+        bars.encode(
+            x=encode_values("x", axis, "low"), x2=altair.X2(field="high"), y=y, color=own("color")
+        )
+    ]
     layers += [rule_at("x", axis)] if axis.rules else []
     zeros = [
-        {"row": labels[entry.name], "value": round_number(entry.zero)} for entry in known if entry.zero is not None
+        {"row": labels[entry.name], "value": round_number(entry.zero)}
+        for entry in known
+        if entry.zero is not None
     ]
     if zeros:
         ticks = named("zeros").mark_tick(clip=True, color=INK, opacity=0.6, thickness=3, size=18)
         layers.append(ticks.encode(x=encode_values("x", axis), y=y))
     told = tooltip(explainer="explainer", reads=axis.title)
     points = _mark_points("intervals", 80)
-    layers.append(points.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=own("shape", "shape")))
+    layers.append(
+        points.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=own("shape", "shape"))
+    )
     data = {"intervals": rows, "rules_x": [{"value": at} for at in axis.rules], "zeros": zeros}
     numbers = "; ".join(f"{row['explainer']}: {row['reads']}" for row in rows)
     star = f" Best, or not shown to be worse: {', '.join(stars)}." if stars else ""

@@ -111,7 +111,10 @@ def list_verdicts(results: StoredResults) -> list[dict[str, Any]]:
 def to_json(results: StoredResults) -> str:
     """`summary` and `list_verdicts` as one object of JSON; what is not finite is null."""
     rows = [
-        {key: value if not isinstance(value, float) or math.isfinite(value) else None for key, value in row.items()}
+        {
+            key: value if not isinstance(value, float) or math.isfinite(value) else None
+            for key, value in row.items()
+        }
         for row in summary(results).iter_rows(named=True)
     ]
     content = {"summary": rows, "verdicts": list_verdicts(results)}
@@ -131,7 +134,9 @@ def scalars(results: StoredResults) -> dict[str, float]:
     several_models = len({row.model for row in rows}) > 1
     named: dict[str, float] = {}
     for row in rows:
-        where = [row.data] * several_data + [row.model] * several_models + [row.label, row.explainer]
+        where = (
+            [row.data] * several_data + [row.model] * several_models + [row.label, row.explainer]
+        )
         # a slash would begin a group, and MLflow accepts no other signs
         name = "/".join(re.sub(r"[^A-Za-z0-9_\-. :]", "_", part) for part in where if part)
         named |= {f"{name}/{key}": value for key, value in _list_numbers(row).items()}
@@ -150,4 +155,8 @@ def _list_numbers(row: SummaryRow) -> dict[str, float]:
         "low": estimate.low,
         "high": estimate.high,
     }
-    return {name: number for name, number in numbers.items() if number is not None and math.isfinite(number)}
+    return {
+        name: number
+        for name, number in numbers.items()
+        if number is not None and math.isfinite(number)
+    }

@@ -46,7 +46,11 @@ def escape(text: str) -> str:
 
 
 def to_latex(
-    results: StoredResults, *, caption: str | None = None, label: str | None = None, intervals: bool = True
+    results: StoredResults,
+    *,
+    caption: str | None = None,
+    label: str | None = None,
+    intervals: bool = True,
 ) -> str:
     """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
 
@@ -72,7 +76,9 @@ def to_latex(
     specs = {row.label: row.spec for row in rows}
     groups = []
     for (data, model), group in groupby(rows, key=lambda row: (row.data, row.model)):
-        groups.append((escape(f"{data}, {model}"), _fill_group(list(group), list(specs), intervals)))
+        groups.append(
+            (escape(f"{data}, {model}"), _fill_group(list(group), list(specs), intervals))
+        )
     estimates = [row.estimate for row in rows if row.estimate is not None]
     coverages = [estimate.coverage for estimate in estimates if estimate.low is not None]
     environment = make_environment(autoescape=False).overlay("<%", "%>", "<<", ">>", "<#", "#>")
@@ -103,7 +109,9 @@ def _describe_counts(counts: Set[int]) -> str:
     return str(smallest) if smallest == largest else f"{smallest} to {largest}"
 
 
-def _fill_group(rows: Sequence[SummaryRow], labels: Sequence[str], intervals: bool) -> list[list[str]]:
+def _fill_group(
+    rows: Sequence[SummaryRow], labels: Sequence[str], intervals: bool
+) -> list[list[str]]:
     """The lines of the table for one data set and model: an explainer, and its cell for each label."""
     cells: dict[str, dict[str, str]] = {}
     doubtful = set()

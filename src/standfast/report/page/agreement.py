@@ -12,7 +12,11 @@ from standfast.results.agreement import MapAgreement, Measure, Pair
 from standfast.results.formatting import format_number
 
 #: what each measure is called
-TITLES: dict[Measure, str] = {"kendall": "Kendall's tau", "overlap": "Top-{top} overlap", "signs": "Same signs"}
+TITLES: dict[Measure, str] = {
+    "kendall": "Kendall's tau",
+    "overlap": "Top-{top} overlap",
+    "signs": "Same signs",
+}
 #: what the chance level of two models, or of two data sets, is that of
 _BY_CHANCE = {"model": "maps of different samples", "data": "features in a random order"}
 #: more sources than this make a table that nobody reads
@@ -48,7 +52,10 @@ def list_agreements(results: StoredResults) -> list[dict[str, Any]]:
         return []
     found = []
     models = dict.fromkeys(model for _, model in results.pairs)
-    asked = [*((results.agreement, name) for name in results.data), *((results.agreement_of_data, n) for n in models)]
+    asked = [
+        *((results.agreement, name) for name in results.data),
+        *((results.agreement_of_data, n) for n in models),
+    ]
     for ask, name in asked:
         try:
             agreement = ask(name)
@@ -56,17 +63,27 @@ def list_agreements(results: StoredResults) -> list[dict[str, Any]]:
             continue
         if 1 < len(agreement.sources) <= MOST:
             maps = [_make_map(agreement, measure, title) for measure, title in TITLES.items()]
-            found.append({"name": name, "of": agreement.of, "maps": maps, "trained": _tabulate(agreement)})
+            found.append(
+                {"name": name, "of": agreement.of, "maps": maps, "trained": _tabulate(agreement)}
+            )
     return found
 
 
 def _make_map(agreement: MapAgreement, measure: Measure, title: str) -> HeatMap:
     several = len({name for name, _ in agreement.sources}) > 1
-    names = tuple(f"{explainer}, {name}" if several else explainer for name, explainer in agreement.sources)
+    names = tuple(
+        f"{explainer}, {name}" if several else explainer for name, explainer in agreement.sources
+    )
     places = range(len(names))
     by_chance = _BY_CHANCE[agreement.of]
-    rows = tuple(tuple(_write(agreement.find(a, b, measure), by_chance) for b in places) for a in places)
-    apart = [pair.chance for pair in agreement.pairs if pair.measure == measure and pair.chance == pair.chance]
+    rows = tuple(
+        tuple(_write(agreement.find(a, b, measure), by_chance) for b in places) for a in places
+    )
+    apart = [
+        pair.chance
+        for pair in agreement.pairs
+        if pair.measure == measure and pair.chance == pair.chance
+    ]
     chance = format_number(sorted(apart)[len(apart) // 2]) if apart else "–"
     return HeatMap(title.format(top=agreement.top), names, rows, chance, by_chance)
 
@@ -95,6 +112,11 @@ def _tabulate(agreement: MapAgreement) -> Table | None:
         rows.append((f"{row['explainer']}, {row['model']} ({row['trained']} times)", cells))
     if not rows:
         return None
-    columns = [("Another seed", "of the explainer, the same model"), ("Another model", "trained again")]
+    columns = [
+        ("Another seed", "of the explainer, the same model"),
+        ("Another model", "trained again"),
+    ]
     caption = "Variance of the maps as a share of their mean squared length; medians over samples, 95% intervals."
-    return Table("What changes the map: the explainer's seed or the model's?", columns, rows, caption)
+    return Table(
+        "What changes the map: the explainer's seed or the model's?", columns, rows, caption
+    )

@@ -22,16 +22,29 @@ class Cell:
 def describe_row(results: StoredResults, row: SummaryRow) -> Cell:
     """The cell of a row of the summary, with what its metric says of the evaluated samples."""
     counts, estimate, decimals = row.counts, row.estimate, row.spec.decimals
-    broken = (f"{counts.failed_jobs} part{'s' if counts.failed_jobs > 1 else ''} failed",) if counts.failed_jobs else ()
+    broken = (
+        (f"{counts.failed_jobs} part{'s' if counts.failed_jobs > 1 else ''} failed",)
+        if counts.failed_jobs
+        else ()
+    )
     if not counts.rows:
         return Cell(main="failed", notes=broken)
     metric = results.metrics[row.label]
-    rows = results.metric_results(row.data, row.model, row.label).rows_for(row.explainer).filter(status="ok")
-    notes = [detail.text for detail in presentation_of(metric.metric, metric.task).details(rows, metric.options)]
+    rows = (
+        results.metric_results(row.data, row.model, row.label)
+        .rows_for(row.explainer)
+        .filter(status="ok")
+    )
+    notes = [
+        detail.text
+        for detail in presentation_of(metric.metric, metric.task).details(rows, metric.options)
+    ]
     if counts.bounds:
         unresolved = f" ({counts.unresolved} unresolved)" if counts.unresolved else ""
         notes.append(f"bounds: {counts.bounds} of {counts.counted}{unresolved}")
-    notes += [f"error not reached: {counts.imprecise} of {counts.counted}"] if counts.imprecise else []
+    notes += (
+        [f"error not reached: {counts.imprecise} of {counts.counted}"] if counts.imprecise else []
+    )
     notes += [f"{counts.without_number} {row.spec.empty}"] if counts.without_number else []
     skipped = sorted((each.status, each.rows) for each in counts.uncounted if each.status != "ok")
     notes += [f"skipped: {rows} {status}" for status, rows in skipped] + list(broken)

@@ -12,11 +12,27 @@ from itertools import chain, islice, product
 
 import numpy as np
 
-from standfast.report.charts import Axis, Chart, Figure, Line, Table, TableCell, Words, draw_lines, is_logarithmic
+from standfast.report.charts import (
+    Axis,
+    Chart,
+    Figure,
+    Line,
+    Table,
+    TableCell,
+    Words,
+    draw_lines,
+    is_logarithmic,
+)
 from standfast.report.facts import collect_facts, find_words
 from standfast.report.page.cells import describe_row
 from standfast.report.page.matrix import mark_leaders
-from standfast.report.page.options import Configuration, Member, find_groups, flatten_options, has_places
+from standfast.report.page.options import (
+    Configuration,
+    Member,
+    find_groups,
+    flatten_options,
+    has_places,
+)
 from standfast.report.presentation.drawing import make_axis
 from standfast.report.sentences import say
 from standfast.results import ConfiguredMetric, StoredResults, find_metric_class, find_owners
@@ -65,24 +81,38 @@ def _take(found: Iterable[Comparison]) -> list[Comparison]:
 def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
     groups = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
     for group, (data, model) in product(groups, results.pairs):
-        keys = {name: {each: (data, model, each.name, name) for each in group.members} for name in results.explainers}
+        keys = {
+            name: {each: (data, model, each.name, name) for each in group.members}
+            for name in results.explainers
+        }
         heading = f"{results.metrics[group.members[0].name].spec.axis}, by {group.option}"
         text = f"These configured metrics differ in {group.option}, and in nothing else."
         figures = _draw(results, group.option, group.members, keys, heading)
-        yield Comparison(f"{group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures)
+        yield Comparison(
+            f"{group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures
+        )
 
 
 def _compare_explainers(results: StoredResults) -> Iterator[Comparison]:
     """A chart and a table for each metric, with one line for the kind of explainer."""
-    groups = [group for group in find_groups(_configure_explainers(results)) if has_places(group.members)]
+    groups = [
+        group for group in find_groups(_configure_explainers(results)) if has_places(group.members)
+    ]
     for group, (data, model) in product(groups, results.pairs):
         figures: list[Figure] = []
         for label in results.metrics:
-            keys = {group.kind: {member: (data, model, label, member.name) for member in group.members}}
-            figures += _draw(results, group.option, group.members, keys, f"{label}, by {group.option}")
+            keys = {
+                group.kind: {member: (data, model, label, member.name) for member in group.members}
+            }
+            figures += _draw(
+                results, group.option, group.members, keys, f"{label}, by {group.option}"
+            )
         text = f"These explainers differ in {group.option}, and in nothing else."
         yield Comparison(
-            f"explainer {group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures
+            f"explainer {group.kind}: {group.option}",
+            results.summary.name_pair(data, model),
+            text,
+            figures,
         )
 
 
@@ -91,9 +121,14 @@ def _compare_models(results: StoredResults) -> Iterator[Comparison]:
         members = [Member(model, model) for where, model in results.pairs if where == data]
         figures: list[Figure] = []
         for label in results.metrics:
-            keys = {name: {each: (data, each.name, label, name) for each in members} for name in results.explainers}
+            keys = {
+                name: {each: (data, each.name, label, name) for each in members}
+                for name in results.explainers
+            }
             figures += _draw(results, "model", members, keys, f"{label}, by model")
-        yield Comparison(data, "", "The same data, explainers and options; only the model differs.", figures)
+        yield Comparison(
+            data, "", "The same data, explainers and options; only the model differs.", figures
+        )
 
 
 def _configure_metric(metric: ConfiguredMetric) -> Configuration:
@@ -101,7 +136,9 @@ def _configure_metric(metric: ConfiguredMetric) -> Configuration:
     spec, options, owners = metric.spec, metric.options, {}
     kind = find_metric_class(metric.metric)
     if kind is not None:
-        options = {option: value for option, value in options.items() if kind.has_effect(option, options)}
+        options = {
+            option: value for option, value in options.items() if kind.has_effect(option, options)
+        }
         owners = find_owners(kind)
     unit = (spec.column, spec.axis, spec.direction, spec.good, spec.censored, spec.censored_side)
     return Configuration(metric.name, metric.metric, flatten_options(options), owners, unit)
@@ -117,16 +154,30 @@ def _configure_explainers(results: StoredResults) -> list[Configuration]:
     return found
 
 
-def _draw(results: StoredResults, option: str, members: Sequence[Member], keys: Keys, heading: str) -> list[Figure]:
+def _draw(
+    results: StoredResults, option: str, members: Sequence[Member], keys: Keys, heading: str
+) -> list[Figure]:
     """Lines, where the members have places on an axis, and the table; nothing where fewer than two have a value."""
     known = {(row.data, row.model, row.label, row.explainer): row for row in results.summary.rows}
-    found = {line: {member: known[key] for member, key in own.items() if key in known} for line, own in keys.items()}
+    found = {
+        line: {member: known[key] for member, key in own.items() if key in known}
+        for line, own in keys.items()
+    }
     rows = {line: own for line, own in found.items() if own}
-    present = {member for own in rows.values() for member, row in own.items() if row.estimate is not None}
+    present = {
+        member for own in rows.values() for member, row in own.items() if row.estimate is not None
+    }
     if len(present) < 2:
         return []
-    counts = [{row.estimate.count for row in own.values() if row.estimate is not None} for own in rows.values()]
-    uneven = "Not the same samples at all values, so compare with care. " if any(len(own) > 1 for own in counts) else ""
+    counts = [
+        {row.estimate.count for row in own.values() if row.estimate is not None}
+        for own in rows.values()
+    ]
+    uneven = (
+        "Not the same samples at all values, so compare with care. "
+        if any(len(own) > 1 for own in counts)
+        else ""
+    )
     table = _make_table(results, members, rows, heading, uneven)
     chart = _draw_lines(results, option, rows, heading) if has_places(members) else None
     return [table] if chart is None else [chart, table]
@@ -136,11 +187,17 @@ def _draw_lines(results: StoredResults, option: str, rows: Rows, heading: str) -
     """The estimates against the values of the option, with their intervals."""
     lines = []
     for name, own in rows.items():
-        found = [(member.x, row.estimate) for member, row in own.items() if row.estimate is not None]
-        numbers = [(x, each.value, each.low, each.high) for x, each in found if math.isfinite(each.value)]
+        found = [
+            (member.x, row.estimate) for member, row in own.items() if row.estimate is not None
+        ]
+        numbers = [
+            (x, each.value, each.low, each.high) for x, each in found if math.isfinite(each.value)
+        ]
         if len(numbers) > 1:
             x, value, low, high = np.array(numbers, dtype=float).T  # None becomes NaN
-            bounds = np.array([each.bound is not None for _, each in found if math.isfinite(each.value)])
+            bounds = np.array(
+                [each.bound is not None for _, each in found if math.isfinite(each.value)]
+            )
             lines.append(Line(name, x, value, low, high, bounds))
     if not lines:
         return None
@@ -152,7 +209,9 @@ def _draw_lines(results: StoredResults, option: str, rows: Rows, heading: str) -
     return draw_lines(lines, results.explainers, along, make_axis(spec), words)
 
 
-def _make_table(results: StoredResults, members: Sequence[Member], rows: Rows, heading: str, caption: str) -> Table:
+def _make_table(
+    results: StoredResults, members: Sequence[Member], rows: Rows, heading: str, caption: str
+) -> Table:
     """A row for each line, a column for each value: the estimate, its interval, and two remarks of the metric."""
 
     def make_cell(row: SummaryRow | None) -> TableCell:
@@ -173,8 +232,13 @@ def _make_table(results: StoredResults, members: Sequence[Member], rows: Rows, h
             warning = find_words(found).caution(collect_facts(summary, found))
             caption += f"Beware, {member.text}: {warning} " if warning else ""
     caption += (
-        "Medians over samples. ★: the best mean rank in its column; ☆: not told apart from it (paired tests, 5%)."
+        "Medians over samples. ★: the best mean rank in its column; ☆: not told apart from"
+        " it (paired tests, 5%)."
     )
-    columns = [(member.text, member.name if member.name != member.text else "") for member in members]
-    cells = [(line, [make_cell(own.get(member)) for member in members]) for line, own in rows.items()]
+    columns = [
+        (member.text, member.name if member.name != member.text else "") for member in members
+    ]
+    cells = [
+        (line, [make_cell(own.get(member)) for member in members]) for line, own in rows.items()
+    ]
     return Table(heading, columns, cells, caption)

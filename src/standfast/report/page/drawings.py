@@ -112,7 +112,9 @@ class _Panel:
         self.faint = not found and place >= FIRST_FAINT
         self.array = np.nan_to_num(values)
         self.marks = marks
-        self.unseen = np.isnan(values).all(axis=0) if picture.moved_back and values.ndim == 2 else None
+        self.unseen = (
+            np.isnan(values).all(axis=0) if picture.moved_back and values.ndim == 2 else None
+        )
         self.limit = float(np.abs(self.array).max(initial=0.0)) or 1.0
         self.constant = self.is_map and bool(np.ptp(self.array) == 0)
         self.plain = not self.signed and self.marks is None
@@ -132,11 +134,15 @@ def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
         kind = _find_kind(picture, bool(row.tokens))
         if kind == "image":
             white = picture.signed or picture.change or picture.marks is not None
-            drawings.append(Drawing(kind, picture.title, picture.alt, white, draw_picture(picture, bounds)))
+            drawings.append(
+                Drawing(kind, picture.title, picture.alt, white, draw_picture(picture, bounds))
+            )
         else:
             panels.setdefault(kind, []).append(_Panel(picture, position, row.found))
     for kind, panels_of_kind in panels.items():
-        content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](panels_of_kind, row)
+        content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](
+            panels_of_kind, row
+        )
         alt = ". ".join(panel.picture.alt for panel in panels_of_kind)
         drawings.append(Drawing(kind, "", alt, True, content))
     return drawings
@@ -168,7 +174,9 @@ def lay_slices(picture: Picture) -> Picture:
     if marks is not None and np.ndim(marks) == 3:
         marks = np.concatenate([marks[index] for index in slices], axis=-1)
     image = np.concatenate([picture.array[:, index] for index in slices], axis=-1)
-    return replace(picture, title=picture.title + words, alt=picture.alt + words, array=image, marks=marks)
+    return replace(
+        picture, title=picture.title + words, alt=picture.alt + words, array=image, marks=marks
+    )
 
 
 def _draw_table(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
@@ -193,7 +201,9 @@ def _choose_features(panels: Sequence[_Panel]) -> list[int]:
     if maps:
         return list(rank_entries(maps, FEATURES).tolist())
     marks = [
-        np.where(panel.marks > 0, 1 / np.maximum(panel.marks, 1), 0) for panel in panels if panel.marks is not None
+        np.where(panel.marks > 0, 1 / np.maximum(panel.marks, 1), 0)
+        for panel in panels
+        if panel.marks is not None
     ]
     if marks:
         features = rank_entries(marks, FEATURES)
@@ -201,7 +211,9 @@ def _choose_features(panels: Sequence[_Panel]) -> list[int]:
     return list(rank_entries([panels[0].array], FEATURES).tolist())
 
 
-def _fill_cell(panel: _Panel, feature: int, first_input: Array | None, row: GalleryRow) -> tuple[str, Any]:
+def _fill_cell(
+    panel: _Panel, feature: int, first_input: Array | None, row: GalleryRow
+) -> tuple[str, Any]:
     """The cell of a feature: how it is drawn, and what.
 
     That is `("number", text)`, or `("number changed", text)` where it differs from the first input;
@@ -228,7 +240,8 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     values = np.concatenate(inputs or [np.zeros((channels, 1))], axis=1)
     lowest, highest = values.min(axis=1), values.max(axis=1)  # the same scale before and after
     for panel, line in pairs:
-        if panel.marks is not None and panel.marks.ndim == 1:  # the same for all channels: one strip
+        # the same for all channels: one strip
+        if panel.marks is not None and panel.marks.ndim == 1:
             panel.parts = [ChannelLane("", "", _colour_marks(panel, 0))]
             continue
         for channel in shown:
@@ -236,9 +249,15 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
             if panel.change:
                 low, high = -panel.limit, panel.limit
             points = _list_points(line[channel], low, high) if len(line) == channels else ""
-            name = name_entry(row.features, channel, "channel") if channels > 1 or row.features else ""
+            name = (
+                name_entry(row.features, channel, "channel") if channels > 1 or row.features else ""
+            )
             panel.parts.append(ChannelLane(name, points, _colour_ground(panel, channel, channels)))
-    return {"panels": [panel for panel, _ in pairs], "steps": steps, "left_out": channels - len(shown)}
+    return {
+        "panels": [panel for panel, _ in pairs],
+        "steps": steps,
+        "left_out": channels - len(shown),
+    }
 
 
 def _choose_channels(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[int]:
@@ -266,9 +285,13 @@ def _pair_with_inputs(panels: Sequence[_Panel]) -> list[tuple[_Panel, Array]]:
             drawn_on.add(explained.place)
             pairs.append((panel, explained.array))
     for panel in panels:
-        if panel.change or (not panel.signed and (panel.place not in drawn_on or panel.marks is not None)):
+        if panel.change or (
+            not panel.signed and (panel.place not in drawn_on or panel.marks is not None)
+        ):
             pairs.append((panel, panel.array))
-    return sorted(pairs, key=lambda pair: (pair[0].change, pair[0].marks is not None, pair[0].place))
+    return sorted(
+        pairs, key=lambda pair: (pair[0].change, pair[0].marks is not None, pair[0].place)
+    )
 
 
 def _find_input(panel: _Panel, inputs: Sequence[_Panel]) -> _Panel:
@@ -296,7 +319,9 @@ def _colour_ground(panel: _Panel, channel: int, channels: int) -> str | None:
     if panel.marks is not None:
         return _colour_marks(panel, channel)
     has_channels = len(panel.array) in (1, channels)
-    values = panel.array[min(channel, len(panel.array) - 1)] if has_channels else panel.array.sum(axis=0)
+    values = (
+        panel.array[min(channel, len(panel.array) - 1)] if has_channels else panel.array.sum(axis=0)
+    )
     colours = colour_signed(_cut(values).mean(axis=1) / panel.limit)
     if panel.unseen is not None:
         colours[_cut(panel.unseen).mean(axis=1) > 0.5] = _UNSEEN
@@ -306,7 +331,11 @@ def _colour_ground(panel: _Panel, channel: int, channels: int) -> str | None:
 def _colour_marks(panel: _Panel, channel: int) -> str:
     """The colours of marks, as a picture of one pixel for each step: of a block of steps the lowest mark, or white."""
     assert panel.marks is not None
-    marks = panel.marks if panel.marks.ndim == 1 else np.broadcast_to(panel.marks, panel.array.shape)[channel]
+    marks = (
+        panel.marks
+        if panel.marks.ndim == 1
+        else np.broadcast_to(panel.marks, panel.array.shape)[channel]
+    )
     no_mark = len(panel.picture.colours) + 1
     lowest = _cut(np.where(marks > 0, marks, no_mark)).min(axis=1).astype(int)
     palette = [list(bytes.fromhex(colour[1:])) for colour in (*panel.picture.colours, _WHITE)]
@@ -321,14 +350,20 @@ def _cut(values: Array) -> Array:
 
 def _draw_words(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     """The words of a text on coloured ground; an input without marks only where there is nothing else."""
-    shown = [panel for panel in panels if not panel.plain and not _says_nothing(panel, len(row.tokens))]
-    shown = sorted(shown or panels[:1], key=lambda panel: (panel.change, panel.marks is not None, panel.place))
+    shown = [
+        panel for panel in panels if not panel.plain and not _says_nothing(panel, len(row.tokens))
+    ]
+    shown = sorted(
+        shown or panels[:1], key=lambda panel: (panel.change, panel.marks is not None, panel.place)
+    )
     words = [str(token).strip() or "␣" for token in row.tokens]
     joined = _find_joined(row.tokens)
     folded = _choose_folded(shown, len(words))
     for panel in shown:
         new_words = {position: word.strip() for position, word in panel.picture.swapped.items()}
-        parts = _colour_words(panel, [new_words.get(position, word) for position, word in enumerate(words)])
+        parts = _colour_words(
+            panel, [new_words.get(position, word) for position, word in enumerate(words)]
+        )
         for position, word in enumerate(words[: len(parts)]):
             parts[position] = replace(
                 parts[position],
@@ -364,7 +399,9 @@ def _choose_folded(panels: Sequence[_Panel], count: int) -> set[int]:
     maps = [np.atleast_2d(panel.array).sum(axis=0)[:count] for panel in panels if panel.is_map]
     if maps:
         in_view += rank_entries(maps, FEATURES).tolist()
-    with_neighbours = {position + step for position in in_view for step in range(-NEIGHBOURS, NEIGHBOURS + 1)}
+    with_neighbours = {
+        position + step for position in in_view for step in range(-NEIGHBOURS, NEIGHBOURS + 1)
+    }
     return set(range(FIRST_WORDS, count)) - with_neighbours
 
 
@@ -376,7 +413,10 @@ def _colour_words(panel: _Panel, words: Sequence[str]) -> list[ColouredWord]:
         marks = np.where(panel.marks > 0, panel.marks, len(panel.picture.colours) + 1)
         lowest = marks if marks.ndim == 1 else marks.min(axis=0)
         colours = [*panel.picture.colours, _PLAIN]
-        return [ColouredWord(word, colours[mark - 1]) for word, mark in zip(words, lowest.tolist(), strict=False)]
+        return [
+            ColouredWord(word, colours[mark - 1])
+            for word, mark in zip(words, lowest.tolist(), strict=False)
+        ]
     if panel.plain:
         return [ColouredWord(word, _PLAIN) for word in words]
     values = np.abs(array).max(axis=0) if panel.change else array.sum(axis=0)
@@ -387,9 +427,13 @@ def _colour_words(panel: _Panel, words: Sequence[str]) -> list[ColouredWord]:
         values = np.append(values[: len(words) - 1], beyond.sum())
     shares = values[: len(words)] / limit
     rgb = _mix_green(shares) if panel.change else colour_signed(shares)
-    is_dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55  # by how bright red, green and blue are to the eye
+    # by how bright red, green and blue are to the eye
+    is_dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55
     codes = ["#" + bytes(colour).hex() for colour in np.rint(255 * rgb).astype(np.uint8)]
-    return [ColouredWord(word, code, dark) for word, code, dark in zip(words, codes, is_dark.tolist(), strict=True)]
+    return [
+        ColouredWord(word, code, dark)
+        for word, code, dark in zip(words, codes, is_dark.tolist(), strict=True)
+    ]
 
 
 def _mix_green(shares: Array) -> Array:

@@ -31,8 +31,14 @@ def render_charts(results: StoredResults) -> Iterator[tuple[str, bytes]]:
 
 def _draw_figures(results: StoredResults) -> Iterator[tuple[tuple[str, ...], Any]]:
     for metric in results.summary.metrics:
-        yield ("overview", metric.label, metric.data, metric.model), draw_medians(metric, results.explainers)
-    for place, comparisons in (("options", compare_options(results)), ("models", compare_models(results))):
+        yield (
+            ("overview", metric.label, metric.data, metric.model),
+            draw_medians(metric, results.explainers),
+        )
+    for place, comparisons in (
+        ("options", compare_options(results)),
+        ("models", compare_models(results)),
+    ):
         for comparison in comparisons:
             for figure in comparison.figures:
                 yield (place, comparison.title, comparison.where), figure

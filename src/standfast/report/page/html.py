@@ -18,13 +18,24 @@ from standfast.report.page.drawings import draw_row
 from standfast.report.page.matrix import mark_leaders, order_explainers, tabulate_references
 from standfast.report.page.names import allow_breaks, show_unsafe, with_safe_names
 from standfast.report.page.overview import draw_medians, tabulate_agreement, tabulate_pairs
-from standfast.report.page.render import RenderedChart, bundle_scripts, render_for_page, shared_config
+from standfast.report.page.render import (
+    RenderedChart,
+    bundle_scripts,
+    render_for_page,
+    shared_config,
+)
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.base import presentation_of
 from standfast.report.presentation.drawing import draw_figures
 from standfast.report.races import tabulate_race
-from standfast.report.sentences import MEANINGS, describe_failures, describe_misfits, list_cautions, say
+from standfast.report.sentences import (
+    MEANINGS,
+    describe_failures,
+    describe_misfits,
+    list_cautions,
+    say,
+)
 from standfast.report.wording import describe_changes
 from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, StoredResults, find_metric_class
@@ -110,19 +121,30 @@ class Page:
             "sanity": {name: results.summary.sanity.get((data, model, name)) for name, _ in order},
             "stars": {metric.label: mark_leaders(metric) for metric in metrics},
             "notes": [*(say("hollow", each) for each in verdict.hollow), *list_cautions(metrics)],
-            "references": {each.label: tabulate_references(each, [name for name, _ in order]) for each in metrics},
+            "references": {
+                each.label: tabulate_references(each, [name for name, _ in order])
+                for each in metrics
+            },
             "answers": [answer_question(results, metric.metric, data, model) for metric in metrics],
-            "example": example and {"pictures": draw_row(example[0], example[1].bounds), "row": example[0]},
+            "example": example
+            and {"pictures": draw_row(example[0], example[1].bounds), "row": example[0]},
             "example_label": example and example[1].label,
-            "columns": [shown[len(shown) * at // groups : len(shown) * (at + 1) // groups] for at in range(groups)],
+            "columns": [
+                shown[len(shown) * at // groups : len(shown) * (at + 1) // groups]
+                for at in range(groups)
+            ],
             "cells": {name: self._describe_cells(shown, name) for name, _ in order},
-            "medians": [(metric, self.render(chart)) for metric, chart in medians if chart is not None],
+            "medians": [
+                (metric, self.render(chart)) for metric, chart in medians if chart is not None
+            ],
             "pairs": [table for metric in metrics if (table := tabulate_pairs(metric)) is not None],
             "agreement": agreement,
             "correlations": None if agreement is None else tabulate_agreement(agreement),
         }
 
-    def _describe_cells(self, metrics: Sequence[MetricSummary], explainer: str) -> dict[str, tuple[SummaryRow, Cell]]:
+    def _describe_cells(
+        self, metrics: Sequence[MetricSummary], explainer: str
+    ) -> dict[str, tuple[SummaryRow, Cell]]:
         """The rows of an explainer by label, with their cells."""
         rows = [row for metric in metrics if (row := metric.find_row(explainer)) is not None]
         return {row.label: (row, describe_row(self.results, row)) for row in rows}
@@ -137,7 +159,11 @@ class Page:
                 presentation = presentation_of(each.metric, each.task)
                 others = [other for other in every if other is not each]
                 for one in presentation.contradictions(each, others):
-                    found.append(words_of(presentation).say(one.macro, one.facts) if len(found) < LISTED else "")
+                    found.append(
+                        words_of(presentation).say(one.macro, one.facts)
+                        if len(found) < LISTED
+                        else ""
+                    )
         return found
 
     def _link(self, found: MetricResults, row: GalleryRow) -> str:
@@ -148,11 +174,16 @@ class Page:
     def _draw_gallery(self, gallery: Gallery, found: MetricResults) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
-            drawn = {"id": self._link(found, row), "row": row, "pictures": draw_row(row, found.bounds)}
+            drawn = {
+                "id": self._link(found, row),
+                "row": row,
+                "pictures": draw_row(row, found.bounds),
+            }
             samples.setdefault(row.sample, []).append(drawn)
         for rows in samples.values():
             titles = [[each.title for each in row["pictures"]] for row in rows]
-            for place, drawn in enumerate(rows):  # titles that are the same in all rows stand above the first one
+            # titles that are the same in all rows stand above the first one
+            for place, drawn in enumerate(rows):
                 drawn["titled"] = place == 0 or any(other != titles[0] for other in titles)
         return {"about": gallery, "samples": samples}
 
@@ -178,7 +209,12 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
             "metric": metric,
             "installed": find_metric_class(metric.metric) is not None,
             "question": find_words(metric).question(metric.options, metric.spec),
-            "answers": [(each["where"], own) for each in overview for own in each["answers"] if own.label == label],
+            "answers": [
+                (each["where"], own)
+                for each in overview
+                for own in each["answers"]
+                if own.label == label
+            ],
             "guide": find_words(metric).guide(metric.options),
             "parts": page.make_metric_parts(metric),
         }

@@ -23,7 +23,10 @@ Standing = Literal["candidate", "undecided", "failed", "control"]
 
 def order_explainers(summary: Summary, data: str, model: str) -> list[tuple[str, Standing]]:
     """The explainers with their standing, in the order of the rows."""
-    return [(name, find_standing(summary, data, model, name)) for name in summary.sort_explainers(data, model)]
+    return [
+        (name, find_standing(summary, data, model, name))
+        for name in summary.sort_explainers(data, model)
+    ]
 
 
 def find_standing(summary: Summary, data: str, model: str, explainer: str) -> Standing:
@@ -44,7 +47,11 @@ def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | 
 
     None where the metric measures no stability.
     """
-    rows = [row for name in order if (row := metric.find_row(name)) is not None and row.references is not None]
+    rows = [
+        row
+        for name in order
+        if (row := metric.find_row(name)) is not None and row.references is not None
+    ]
     if not rows:
         return None
     task = metric.metric.task
@@ -67,7 +74,10 @@ def _write_references(row: SummaryRow) -> list[TableCell]:
     small = "" if row.quality is None else say("quality", row.quality)
     own = TableCell(format_value(row), small, quality=row.quality)
     values = (found.identical, found.same_class, found.scrambled, found.unrelated)
-    return [own, *(TableCell("–" if each is None else _write_reference(row, each)) for each in values)]
+    return [
+        own,
+        *(TableCell("–" if each is None else _write_reference(row, each)) for each in values),
+    ]
 
 
 def _write_reference(row: SummaryRow, value: float) -> str:

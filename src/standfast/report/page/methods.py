@@ -43,16 +43,33 @@ def list_facts(results: StoredResults) -> list[tuple[str, str]]:
     """What was evaluated, as pairs of a word and its meaning."""
     manifest, about = results.manifest, results.manifest.get("about") or {}
     environment = manifest.get("environment") or {}
-    computed = [f"{key} {environment[key]}" for key in ("standfast", "torch", "python") if environment.get(key)]
-    computed += [str(environment[key]) for key in ("gpu", "cpu", "machine") if environment.get(key)][:1]
-    facts = {key.capitalize(): value for key, value in about.items() if key not in ("title", "command")}
-    ways = "; ".join(f"{name}: {metric.removal}" for name, metric in results.metrics.items() if metric.removal)
+    computed = [
+        f"{key} {environment[key]}"
+        for key in ("standfast", "torch", "python")
+        if environment.get(key)
+    ]
+    computed += [
+        str(environment[key]) for key in ("gpu", "cpu", "machine") if environment.get(key)
+    ][:1]
+    facts = {
+        key.capitalize(): value for key, value in about.items() if key not in ("title", "command")
+    }
+    ways = "; ".join(
+        f"{name}: {metric.removal}" for name, metric in results.metrics.items() if metric.removal
+    )
     facts |= {"Removal": ways} if ways else {}
     facts |= {"Data sets": ", ".join(results.data), "Models": ", ".join(results.models)}
-    kept = dict.fromkeys(str(each["kept"]) for each in (manifest.get("models") or {}).values() if each.get("kept"))
+    kept = dict.fromkeys(
+        str(each["kept"]) for each in (manifest.get("models") or {}).values() if each.get("kept")
+    )
     facts |= {"An answer is kept if it is": "; ".join(kept)}
-    facts |= {"Explainers": ", ".join(results.explainers), "Inputs": "; ".join(list_changes(results))}
-    facts |= {"Accuracy": " ".join(say("accuracy", each) for each in results.summary.accuracies.values())}
+    facts |= {
+        "Explainers": ", ".join(results.explainers),
+        "Inputs": "; ".join(list_changes(results)),
+    }
+    facts |= {
+        "Accuracy": " ".join(say("accuracy", each) for each in results.summary.accuracies.values())
+    }
     facts |= {"Repeats": manifest.get("repeats"), "Random seed": manifest.get("seed")}
     facts |= {"Computed with": ", ".join(computed)}
     return [(word, str(meaning)) for word, meaning in facts.items() if meaning not in (None, "")]
@@ -62,7 +79,9 @@ def list_facts(results: StoredResults) -> list[tuple[str, str]]:
 _NO_OPTIONS = ("options", "bibtex", "citation", "values", "controls")
 
 
-def list_options(results: StoredResults) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
+def list_options(
+    results: StoredResults,
+) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
     """Headings, each with names and their options as pairs of a dotted name and a text."""
     manifest = results.manifest
     metrics = []
@@ -70,7 +89,11 @@ def list_options(results: StoredResults) -> list[tuple[str, list[tuple[str, list
         stored = {key: value for key, value in metric.stored.items() if key not in _NO_OPTIONS}
         metrics.append((name, flatten({"metric": metric.metric, **stored, **metric.options})))
     tables = [("Metrics", metrics)]
-    for heading, names in (("Explainers", results.explainers), ("Models", results.models), ("Data", results.data)):
+    for heading, names in (
+        ("Explainers", results.explainers),
+        ("Models", results.models),
+        ("Data", results.data),
+    ):
         entries = manifest.get(heading.lower()) or {}
         own = {name: _without_names(entries[name]) for name in names if entries.get(name)}
         tables.append((heading, [(name, flatten(options)) for name, options in own.items()]))
@@ -81,16 +104,29 @@ def list_options(results: StoredResults) -> list[tuple[str, list[tuple[str, list
             options.get(who, []).append(("chosen", f"{text} of {model}"))
     environment = flatten(manifest.get("environment") or {})
     environment = [(key, "none" if text == "default" else text) for key, text in environment]
-    run = flatten({key: manifest[key] for key in ("seed", "repeats", "samples_per_job", "device") if key in manifest})
+    run = flatten(
+        {
+            key: manifest[key]
+            for key in ("seed", "repeats", "samples_per_job", "device")
+            if key in manifest
+        }
+    )
     tables.append(("Environment and run", [("environment", environment), ("run", run)]))
-    return [(heading, [(name, pairs) for name, pairs in entries if pairs]) for heading, entries in tables]
+    return [
+        (heading, [(name, pairs) for name, pairs in entries if pairs])
+        for heading, entries in tables
+    ]
 
 
 def _without_names(options: Any) -> Any:
     """The options without the names of features and the words of samples and tasks, which are many."""
     if not isinstance(options, dict):
         return options
-    return {key: value for key, value in options.items() if key not in ("features", "tokens", "columns", "words")}
+    return {
+        key: value
+        for key, value in options.items()
+        if key not in ("features", "tokens", "columns", "words")
+    }
 
 
 def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:
@@ -119,9 +155,14 @@ def sum_costs(results: StoredResults) -> dict[tuple[str, str], tuple[int, float]
     queries = results.samples.group_by(place).agg(
         pl.col("model_evaluations").filter(pl.col("model_evaluations") > 0).sum()
     )
-    jobs = results.jobs.filter(pl.col("status") == "done").group_by(place).agg(pl.col("seconds").sum())
+    jobs = (
+        results.jobs.filter(pl.col("status") == "done").group_by(place).agg(pl.col("seconds").sum())
+    )
     found = queries.join(jobs, on=place, how="left")
-    return {(who, label): (int(count), float(seconds or 0)) for who, label, count, seconds in found.iter_rows()}
+    return {
+        (who, label): (int(count), float(seconds or 0))
+        for who, label, count, seconds in found.iter_rows()
+    }
 
 
 def list_publications(results: StoredResults) -> list[str]:

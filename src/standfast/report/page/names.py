@@ -14,7 +14,9 @@ from standfast.study.store import COORDINATES
 
 #: characters that end a line or a program elsewhere (a drawing with NUL ends the process), that are no text, or that
 #: turn the direction of what follows
-_UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 def show_unsafe(text: str) -> str:
@@ -40,10 +42,17 @@ def allow_breaks(name: str) -> str:
 def with_safe_names(results: StoredResults) -> StoredResults:
     """The same results, with names that can be drawn, whatever the data, models, explainers and metrics are called."""
     manifest = _show_all(results.manifest)
-    samples, jobs, checks = (_rename(frame) for frame in (results.samples, results.jobs, results.sanity_rows))
-    if manifest == results.manifest and samples.equals(results.samples) and jobs.equals(results.jobs):
+    samples, jobs, checks = (
+        _rename(frame) for frame in (results.samples, results.jobs, results.sanity_rows)
+    )
+    if (
+        manifest == results.manifest
+        and samples.equals(results.samples)
+        and jobs.equals(results.jobs)
+    ):
         return results
-    checks = checks.rename({name: show_unsafe(name) for name in checks.columns})  # some have the label of a metric
+    # some have the label of a metric
+    checks = checks.rename({name: show_unsafe(name) for name in checks.columns})
     return replace(results, manifest=manifest, samples=samples, jobs=jobs, sanity_rows=checks)
 
 

@@ -56,7 +56,11 @@ class Configuration:
         if path not in self.options:
             return None
         number, value = self.number(path), self.options[path]
-        return number if number is not None else (type(value).__name__, json.dumps(value, sort_keys=True, default=repr))
+        return (
+            number
+            if number is not None
+            else (type(value).__name__, json.dumps(value, sort_keys=True, default=repr))
+        )
 
     def belongs(self, path: str, option: str) -> bool:
         """Whether a path is this option or belongs to it."""
@@ -125,7 +129,11 @@ def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _find_extent(value: Any) -> Any:
     """The number r for a range from -r to r, so that several such ranges have places on an axis; else the value."""
-    pair = isinstance(value, list) and len(value) == 2 and all(isinstance(each, int | float) for each in value)
+    pair = (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(each, int | float) for each in value)
+    )
     return value[1] if pair and value[0] == -value[1] else value
 
 
@@ -150,9 +158,16 @@ def find_groups(configurations: Sequence[Configuration]) -> list[Group]:
     for (kind, _, option, _), own in alike.items():
         if len({each.key(option) for each in own}) > 1:
             members = [
-                Member(each.name, _in_words(each.options.get(option, "not set")), each.number(option)) for each in own
+                Member(
+                    each.name, _in_words(each.options.get(option, "not set")), each.number(option)
+                )
+                for each in own
             ]
-            in_order = sorted(members, key=lambda member: member.x or 0.0) if has_places(members) else members
+            in_order = (
+                sorted(members, key=lambda member: member.x or 0.0)
+                if has_places(members)
+                else members
+            )
             groups.append(Group(kind, option, tuple(in_order)))
     return groups
 
@@ -164,7 +179,11 @@ def has_places(members: Sequence[Member]) -> bool:
 
 def _in_words(value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:,}" if isinstance(value, int) and abs(value) >= 1e5 else f"{value:z.6g}".replace("-", "−")
+        return (
+            f"{value:,}"
+            if isinstance(value, int) and abs(value) >= 1e5
+            else f"{value:z.6g}".replace("-", "−")
+        )
     if value is None:
         return "default"
     if isinstance(value, _Given) and value.words:

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import math
 
-from standfast.report.charts import Chart, Explainers, IntervalBar, Table, TableCell, Words, draw_intervals
+from standfast.report.charts import (
+    Chart,
+    Explainers,
+    IntervalBar,
+    Table,
+    TableCell,
+    Words,
+    draw_intervals,
+)
 from standfast.report.page.matrix import mark_leaders
 from standfast.report.presentation.drawing import make_axis
 from standfast.report.sentences import say
@@ -28,13 +36,19 @@ def draw_medians(metric: MetricSummary, explainers: Explainers) -> Chart | None:
     for row in metric.rows:
         found, zero = row.estimate, _find_zero(row)
         if found is not None:
-            bars.append(IntervalBar(row.explainer, found.value, found.low, found.high, found.bound is not None, zero))
+            bars.append(
+                IntervalBar(
+                    row.explainer, found.value, found.low, found.high, found.bound is not None, zero
+                )
+            )
         elif not row.control:
             bars.append(IntervalBar(row.explainer, math.nan, None, None))
     sign = -1 if spec.direction == "higher" else 1
     bars.sort(key=lambda bar: math.inf if math.isnan(bar.value) else sign * bar.value)
     kind, line = _find_line(metric)
-    words = Words(spec.title, say("lines", kind, any(bar.zero is not None for bar in bars)), "medians")
+    words = Words(
+        spec.title, say("lines", kind, any(bar.zero is not None for bar in bars)), "medians"
+    )
     axis = make_axis(spec, *([] if line is None else [line]))
     return draw_intervals(bars, explainers, axis, words, mark_leaders(metric))
 
@@ -53,7 +67,9 @@ def _find_line(metric: MetricSummary) -> tuple[str, float | None]:
     spec = metric.metric.spec
     known = [row.references for row in metric.rows if row.references is not None]
     if known:
-        return ("rare", math.log(RARE)) if spec.log_probability else ("identical", known[0].identical)
+        return (
+            ("rare", math.log(RARE)) if spec.log_probability else ("identical", known[0].identical)
+        )
     values = [row.value for row in metric.rows if row.control and row.value is not None]
     if not values or spec.direction is None:
         return "", None
@@ -65,7 +81,11 @@ def tabulate_pairs(metric: MetricSummary) -> Table | None:
     three, or where there are too few samples for a test.
     """
     found = metric.comparison
-    if found is None or len(found.names) < 3 or found.count < count_needed(len(found.names), found.level):
+    if (
+        found is None
+        or len(found.names) < 3
+        or found.count < count_needed(len(found.names), found.level)
+    ):
         return None
     order = [int(place) for place in found.order]
     rows = []
@@ -74,9 +94,15 @@ def tabulate_pairs(metric: MetricSummary) -> Table | None:
         for b in order:
             p, better = float(found.p_values[a, b]), found.effects[a, b] > 0
             sign = "" if not found.significant[a, b] else "+" if better else "−"
-            cells.append(TableCell("") if a == b else TableCell(sign, f"p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"))
+            cells.append(
+                TableCell("")
+                if a == b
+                else TableCell(sign, f"p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}")
+            )
         rows.append((f"{found.names[a]} ({found.mean_ranks[a]:.2f})", cells))
-    caption = "Mean ranks in brackets. +: the row is significantly better than the column, −: worse."
+    caption = (
+        "Mean ranks in brackets. +: the row is significantly better than the column, −: worse."
+    )
     return Table(metric.label, [(found.names[place], "") for place in order], rows, caption)
 
 
@@ -87,4 +113,6 @@ def tabulate_agreement(agreement: Agreement) -> Table:
         (name, [TableCell(format_number(float(each))) for each in own])
         for name, own in zip(agreement.names, agreement.correlations, strict=True)
     ]
-    return Table("Rank correlations", [(name, "") for name in agreement.names], rows, caption, "Metric")
+    return Table(
+        "Rank correlations", [(name, "") for name in agreement.names], rows, caption, "Metric"
+    )

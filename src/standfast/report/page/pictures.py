@@ -91,7 +91,9 @@ def cut_into_blocks(array: Array) -> Array:
     channels, height, width = array.shape
     block = -(-max(height, width) // PIXELS)
     rows, columns = height // block, width // block  # what is left over at the edge is cut off
-    return array[:, : rows * block, : columns * block].reshape(channels, rows, block, columns, block)
+    return array[:, : rows * block, : columns * block].reshape(
+        channels, rows, block, columns, block
+    )
 
 
 def encode_image(rgb: Array, kind: str = "PNG") -> str:
@@ -102,7 +104,9 @@ def encode_image(rgb: Array, kind: str = "PNG") -> str:
     pixels = np.rint(rgb * 255).astype(np.uint8)
     image = Image.fromarray(pixels)
     if kind == "PNG":
-        codes, indices = np.unique(pixels.astype(int) @ np.array([65536, 256, 1]), return_inverse=True)
+        codes, indices = np.unique(
+            pixels.astype(int) @ np.array([65536, 256, 1]), return_inverse=True
+        )
         if len(codes) <= 256:
             image = Image.fromarray(indices.reshape(pixels.shape[:2]).astype(np.uint8))
             image.putpalette(b"".join(code.to_bytes(3, "big") for code in codes.tolist()))

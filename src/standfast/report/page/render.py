@@ -46,7 +46,8 @@ CONFIG: Mapping[str, Any] = {
         "labelFontSize": 12,
         "labelOpacity": 0.9,
         "symbolSize": 70,
-        "layout": {"bottom": {"anchor": "start", "bounds": "full"}},  # from the left end of the names, not of the plot
+        # from the left end of the names, not of the plot
+        "layout": {"bottom": {"anchor": "start", "bounds": "full"}},
         "orient": "bottom",
         "columns": 2,
         "labelLimit": 175,
@@ -80,16 +81,25 @@ def render_for_page(chart: Chart, number: int) -> RenderedChart:
     config = {**CONFIG, "legend": {**CONFIG["legend"], **legend}}
     static = _complete(_without_hover(chart.spec), WIDTH, config)
     svg = vl_convert.vegalite_to_svg(_themed(json.dumps(static)), allowed_base_urls=[])
-    spec = json.dumps(_complete(chart.spec, "container", {"legend": legend}), separators=(",", ":"), ensure_ascii=False)
+    spec = json.dumps(
+        _complete(chart.spec, "container", {"legend": legend}),
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
     colours = (*COLOURS, REFERENCE)
-    key = tuple((name, colours.index(style.colour), GLYPHS[SHAPES.index(style.shape)]) for name, style in chart.key)
+    key = tuple(
+        (name, colours.index(style.colour), GLYPHS[SHAPES.index(style.shape)])
+        for name, style in chart.key
+    )
     texts = (chart.alt, chart.caption, chart.heading)
     return RenderedChart(_slim(svg, number), escape_script(_themed(spec)), *texts, key)
 
 
 def shared_config() -> str:
     """The configuration that all interactive views share, as JSON for a script element."""
-    return escape_script(_themed(json.dumps({**CONFIG, "font": "system-ui, sans-serif"}, separators=(",", ":"))))
+    return escape_script(
+        _themed(json.dumps({**CONFIG, "font": "system-ui, sans-serif"}, separators=(",", ":")))
+    )
 
 
 def render_files(chart: Chart) -> dict[str, bytes]:
@@ -98,7 +108,10 @@ def render_files(chart: Chart) -> dict[str, bytes]:
 
     spec = _complete(_without_hover(chart.spec), 440, CONFIG)
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
-    return {"svg": _renumbered(svg, "").encode(), "pdf": vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])}
+    return {
+        "svg": _renumbered(svg, "").encode(),
+        "pdf": vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[]),
+    }
 
 
 @functools.cache
@@ -115,9 +128,16 @@ def escape_script(text: str) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _complete(spec: Mapping[str, Any], width: int | str, config: Mapping[str, Any]) -> dict[str, Any]:
+def _complete(
+    spec: Mapping[str, Any], width: int | str, config: Mapping[str, Any]
+) -> dict[str, Any]:
     size = {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-    return {**spec, **size, "padding": {"left": 4, "right": 10, "top": 6, "bottom": 4}, "config": config}
+    return {
+        **spec,
+        **size,
+        "padding": {"left": 4, "right": 10, "top": 6, "bottom": 4},
+        "config": config,
+    }
 
 
 def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +170,8 @@ def _renumbered(svg: str, start: str) -> str:
     places = {a or b: f"{start}clip{place}" for place, (a, b) in enumerate(names, 1)}
 
     def tag(found: re.Match[str]) -> str:
-        return re.sub(r'( id="|url\(#|href="#)([^)"]+)', lambda m: m[1] + places.get(m[2], m[2]), found[0])
+        return re.sub(
+            r'( id="|url\(#|href="#)([^)"]+)', lambda m: m[1] + places.get(m[2], m[2]), found[0]
+        )
 
     return re.sub(r"<[^>]+>", tag, svg)

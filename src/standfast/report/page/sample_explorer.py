@@ -16,7 +16,16 @@ from standfast.study.store import COORDINATES
 from standfast.value_spec import ValueSpec
 
 #: columns with a place of their own in the table
-_OWN = ("repeat", "sample", "targets", "answer", "predicted", "model_evaluations", "degenerate", "nonfinite")
+_OWN = (
+    "repeat",
+    "sample",
+    "targets",
+    "answer",
+    "predicted",
+    "model_evaluations",
+    "degenerate",
+    "nonfinite",
+)
 _KNOWN = {*COORDINATES, *_OWN, "status", "job"}
 
 #: rows with pictures: data, model, label, explainer, sample -> the id of the pictures in the page
@@ -25,17 +34,25 @@ Links = Mapping[tuple[str, str, str, str, int], str]
 
 def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
     """Encode all rows as JSON for a script element; return it with the number of rows."""
-    names = {"data": list(results.data), "model": list(results.models), "explainer": list(results.explainers)}
+    names = {
+        "data": list(results.data),
+        "model": list(results.models),
+        "explainer": list(results.explainers),
+    }
     names |= {"label": list(results.metrics), "status": ["ok"]}
     texts = _read_texts(results)
     blocks = []
     for metric in results.metrics.values():
-        frames = [metric_results.frame for metric_results in results.list_metric_results(metric.name)]
+        frames = [
+            metric_results.frame for metric_results in results.list_metric_results(metric.name)
+        ]
         if frames:
             frame = pl.concat(frames, how="diagonal_relaxed")
             statuses = frame["status"].unique(maintain_order=True)
             names["status"] += [status for status in statuses if status not in names["status"]]
-            blocks.append(_encode_block(frame, metric, names, links) | {"swaps": _list_swaps(frame, texts)})
+            blocks.append(
+                _encode_block(frame, metric, names, links) | {"swaps": _list_swaps(frame, texts)}
+            )
     names_by_place = {
         **names,
         "classes": [results.summary.classes[data] for data in results.data],
@@ -83,7 +100,10 @@ def _encode_block(
 ) -> dict[str, Any]:
     """The rows of a metric by column: places of names, the value, flags, and all other numbers of the metric."""
     spec = metric.spec
-    columns = {key: _shorten(_find_places(frame[key], names[key])) for key in ("data", "model", "explainer", "status")}
+    columns = {
+        key: _shorten(_find_places(frame[key], names[key]))
+        for key in ("data", "model", "explainer", "status")
+    }
     columns |= {key: _encode(frame, key) for key in _OWN}
     conditions = [*spec.only, *filter(None, [spec.varied])]
     flags = _choose_flags(frame, conditions)
@@ -100,7 +120,9 @@ def _encode_block(
         "columns": columns,
         "value": _encode(frame, spec.column),
         "interval": [_encode(frame, "low"), _encode(frame, "high")] if has_interval else None,
-        "flags": {name: _shorten(frame[name].fill_null(False).cast(pl.Int8).to_list()) for name in flags},
+        "flags": {
+            name: _shorten(frame[name].fill_null(False).cast(pl.Int8).to_list()) for name in flags
+        },
         "only": [name for name in conditions if name in flags],
         "extras": {name: _encode(frame, name) for name in extras},
         "links": _shorten(_list_links(frame, metric, links)),
@@ -122,7 +144,11 @@ def _choose_extras(frame: pl.DataFrame, spec: ValueSpec, shown: Set[str]) -> lis
     values = answered[spec.column].cast(pl.Float64) if spec.column in answered.columns else None
     extras = []
     for name, kind in frame.schema.items():
-        if not kind.is_numeric() or name in _KNOWN | shown or not frame[name].cast(pl.Float64).is_finite().any():
+        if (
+            not kind.is_numeric()
+            or name in _KNOWN | shown
+            or not frame[name].cast(pl.Float64).is_finite().any()
+        ):
             continue
         if values is None or not answered[name].cast(pl.Float64).equals(values):
             extras.append(name)
@@ -142,7 +168,11 @@ def _list_links(frame: pl.DataFrame, metric: ConfiguredMetric, links: Links) -> 
 
 
 def _find_places(column: pl.Series, names: list[str]) -> list[int]:
-    return column.cast(pl.String).replace_strict(names, range(len(names)), return_dtype=pl.Int64).to_list()
+    return (
+        column.cast(pl.String)
+        .replace_strict(names, range(len(names)), return_dtype=pl.Int64)
+        .to_list()
+    )
 
 
 def _encode(frame: pl.DataFrame, name: str) -> Any:
@@ -155,7 +185,9 @@ def _encode(frame: pl.DataFrame, name: str) -> Any:
     column = column.cast(pl.Float64).round_sig_figs(6).fill_nan(None)
     values: list[Any] = column.to_list()
     if column.is_infinite().any():
-        values = [value if value is None or math.isfinite(value) else str(value) for value in values]
+        values = [
+            value if value is None or math.isfinite(value) else str(value) for value in values
+        ]
     return _shorten(values)
 
 

@@ -30,7 +30,9 @@ class Answer:
     why: str
 
 
-def answer_question(results: StoredResults, label: ConfiguredMetric, data: str, model: str) -> Answer:
+def answer_question(
+    results: StoredResults, label: ConfiguredMetric, data: str, model: str
+) -> Answer:
     """The answer of a configured metric on one data set and model."""
     words = find_words(label)
     question = words.question(label.options, label.spec)
@@ -41,7 +43,9 @@ def answer_question(results: StoredResults, label: ConfiguredMetric, data: str, 
         return Answer(label.name, question, "", decision, why)
     facts = collect_facts(found, results.metric_results(data, model, label.name))
     warning = words.caution(facts)
-    controls = say("controls", found.control_tests, label.spec.decimals) if found.control_tests else ""
+    controls = (
+        say("controls", found.control_tests, label.spec.decimals) if found.control_tests else ""
+    )
     sentences = (warning, why, describe_leader(found), words.remark(facts), controls)
     if warning and found.decision.state == "decided":
         decision = "With a caveat"
@@ -49,7 +53,9 @@ def answer_question(results: StoredResults, label: ConfiguredMetric, data: str, 
     return Answer(label.name, question, words.verdict(facts), decision, why)
 
 
-def choose_example(results: StoredResults, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
+def choose_example(
+    results: StoredResults, data: str, model: str
+) -> tuple[GalleryRow, MetricResults] | None:
     """The pictures that open the report, of the first metric that has an example, with the view they are from."""
     for label in results.metrics.values():
         view = results.metric_results(data, model, label.name)

@@ -74,7 +74,9 @@ def _read_maps(maps: Maps, x: Array) -> dict[str, Array]:
     check(len(maps_by_name) > 0, "maps", "attributions, or a mapping from names to them", "none")
     for name, values in maps_by_name.items():
         argument = f"maps[{name!r}]" if name else "maps"
-        check(values.shape == x.shape, argument, f"the shape of the inputs, {x.shape}", values.shape)
+        check(
+            values.shape == x.shape, argument, f"the shape of the inputs, {x.shape}", values.shape
+        )
     return maps_by_name
 
 
@@ -91,18 +93,35 @@ def _is_single_sample(x: Array, tokens: Sequence[Sequence[str]] | None) -> bool:
 def _find_kind(x: Array, is_text: bool) -> str:
     """What the inputs are: an image, a series, a table or a text."""
     if is_text:
-        check(x.ndim in (2, 3), "tokens", "texts (N, W) or embedded texts (N, dim, T)", f"inputs of shape {x.shape}")
+        check(
+            x.ndim in (2, 3),
+            "tokens",
+            "texts (N, W) or embedded texts (N, dim, T)",
+            f"inputs of shape {x.shape}",
+        )
         return "text"
     kind = {2: "table", 3: "series", 4: "image"}.get(x.ndim, "")
-    check(bool(kind), "inputs", "images (N, C, H, W), series (N, C, T) or tables (N, F)", f"shape {x.shape}")
+    check(
+        bool(kind),
+        "inputs",
+        "images (N, C, H, W), series (N, C, T) or tables (N, F)",
+        f"shape {x.shape}",
+    )
     return kind
 
 
 def _to_array(values: Any, argument: str) -> Array:
-    check(isinstance(values, Tensor | np.ndarray), argument, "a tensor or an array", type(values).__name__)
+    check(
+        isinstance(values, Tensor | np.ndarray),
+        argument,
+        "a tensor or an array",
+        type(values).__name__,
+    )
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     # NaN in a map marks positions that it says nothing about
-    finite: Array = np.nan_to_num(np.asarray(array, dtype=float), nan=np.nan if argument == "maps" else 0.0)
+    finite: Array = np.nan_to_num(
+        np.asarray(array, dtype=float), nan=np.nan if argument == "maps" else 0.0
+    )
     return finite
 
 
@@ -115,7 +134,8 @@ def _draw_grid(
     titles: Sequence[str] | None,
 ) -> list[Axes]:
     plt = import_pyplot()
-    first = 1 if kind == "image" else 0  # the column of the first map; images have the input itself before it
+    # the column of the first map; images have the input itself before it
+    first = 1 if kind == "image" else 0
     columns, rows = len(maps) + first, len(x)
     size = (_WIDTHS[kind] * columns, _find_height(kind, x.shape[1]) * rows + 0.3)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
@@ -150,7 +170,12 @@ def _find_title(titles: Sequence[str] | None, row: int, rows: int) -> str:
 
 
 def _draw_map(
-    axes: Any, kind: str, x: Array, values: Array, features: Sequence[str] | None, words: Sequence[str]
+    axes: Any,
+    kind: str,
+    x: Array,
+    values: Array,
+    features: Sequence[str] | None,
+    words: Sequence[str],
 ) -> None:
     """A map over its input.
 
@@ -197,7 +222,9 @@ def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
     axes.imshow(1 - 0.45 * shades.mean(0), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     # where a map is weak the input shows through
     strength = np.clip(np.abs(flat) / limit, 0, 1) ** 0.7
-    axes.imshow(flat, cmap=_make_colours(), vmin=-limit, vmax=limit, alpha=strength, interpolation="nearest")
+    axes.imshow(
+        flat, cmap=_make_colours(), vmin=-limit, vmax=limit, alpha=strength, interpolation="nearest"
+    )
     if unseen.any():
         axes.contourf(unseen, levels=[0.5, 1.5], colors=[GROUND], hatches=["////"])
 
@@ -214,14 +241,25 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
     stride = -(-steps // POINTS)
     limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
     for channel, (line, relevance) in enumerate(zip(x, np.nan_to_num(values), strict=True)):
-        y = channel + 0.4 - 0.8 * scale_input(line)  # the axis points down, so that the first is on top
+        # the axis points down, so that the first is on top
+        y = channel + 0.4 - 0.8 * scale_input(line)
         extent = (-0.5, steps - 0.5, channel + 0.45, channel - 0.45)
-        axes.imshow(relevance[None], cmap=_make_colours(), vmin=-limit, vmax=limit, extent=extent, aspect="auto")
+        axes.imshow(
+            relevance[None],
+            cmap=_make_colours(),
+            vmin=-limit,
+            vmax=limit,
+            extent=extent,
+            aspect="auto",
+        )
         axes.plot(np.arange(steps)[::stride], y[::stride], color="0.25", lw=0.7)
     _, unseen = add_channels(values)
-    edges = np.flatnonzero(np.diff(unseen, prepend=False, append=False))  # where stretches begin and end, in turn
+    # where stretches begin and end, in turn
+    edges = np.flatnonzero(np.diff(unseen, prepend=False, append=False))
     for start, stop in edges.reshape(-1, 2):
-        axes.axvspan(start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=1)
+        axes.axvspan(
+            start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=1
+        )
     names = [escape_text(name_entry(features, channel, "channel")) for channel in range(channels)]
     axes.set_yticks(range(channels), names)
     axes.tick_params("y", labelsize=8)
@@ -241,7 +279,9 @@ def _draw_bars(axes: Any, values: Array, labels: Sequence[str]) -> None:
     if len(rest):
         names.append(f"{len(rest)} more, together")
         heights = np.append(heights, values[rest].sum())
-    axes.barh(range(len(heights)), heights, color=colour_signed(0.8 * np.sign(heights)), height=0.75)
+    axes.barh(
+        range(len(heights)), heights, color=colour_signed(0.8 * np.sign(heights)), height=0.75
+    )
     axes.axvline(0, color="0.3", lw=0.8)
     axes.set_yticks(range(len(heights)), [escape_text(name) for name in names], fontsize=8)
     axes.set_ylim(len(heights) - 0.4, -0.6)

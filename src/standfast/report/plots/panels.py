@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from standfast.errors import check
 from standfast.report.charts.base import find_room
-from standfast.report.plots.canvas import ESTIMATE, REFERENCE, escape_text, import_pyplot, label_ticks
+from standfast.report.plots.canvas import (
+    ESTIMATE,
+    REFERENCE,
+    escape_text,
+    import_pyplot,
+    label_ticks,
+)
 from standfast.results import StoredResults
 from standfast.results.controls import Explainers
 from standfast.results.summary import MetricSummary
@@ -23,15 +29,21 @@ _COLUMNS = 4
 _ARROWS = {"higher": "better →", "lower": "← better"}
 
 
-def plot_results(results: StoredResults, data: str | None = None, model: str | None = None) -> list[Axes]:
+def plot_results(
+    results: StoredResults, data: str | None = None, model: str | None = None
+) -> list[Axes]:
     """Draw a panel for each metric, in rows of data sets and models: `Results.plot`."""
     pairs = [pair for pair in results.pairs if data in (None, pair[0]) and model in (None, pair[1])]
     check(bool(pairs), "data, model", "names of the results", f"{data!r}, {model!r}")
     panels = [panel for pair in pairs for panel in results.summary.select(*pair)]
-    return plot_panels(panels, results.explainers, [results.summary.name_pair(*pair) for pair in pairs])
+    return plot_panels(
+        panels, results.explainers, [results.summary.name_pair(*pair) for pair in pairs]
+    )
 
 
-def plot_panels(panels: Sequence[MetricSummary], explainers: Explainers, rows: Sequence[str] = ("",)) -> list[Axes]:
+def plot_panels(
+    panels: Sequence[MetricSummary], explainers: Explainers, rows: Sequence[str] = ("",)
+) -> list[Axes]:
     """Draw the panels, at most four in a row; with several `rows`, which name them, one row for each of these.
 
     A filled point has the best mean rank, or is not shown to be worse; where nothing is decided none is
@@ -41,7 +53,9 @@ def plot_panels(panels: Sequence[MetricSummary], explainers: Explainers, rows: S
     lines = len(rows) if len(rows) > 1 else -(-len(panels) // _COLUMNS)
     columns = -(-len(panels) // lines)
     size = (min(3.2 * columns + 1.2, 16), (0.34 * len(explainers) + 1.5) * lines)
-    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, sharey=True, layout="constrained")
+    figure, grid = plt.subplots(
+        lines, columns, figsize=size, squeeze=False, sharey=True, layout="constrained"
+    )
     axes = list(grid.flat)
     for index, panel in enumerate(panels):
         _draw_panel(axes[index], panel, explainers)
@@ -63,7 +77,14 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
         is_control = name in explainers.controls
         if row is None or estimate is None:
             words = "-" if is_control else "no value"
-            axes.annotate(words, (0.5, line), xycoords=("axes fraction", "data"), ha="center", va="center", c="0.5")
+            axes.annotate(
+                words,
+                (0.5, line),
+                xycoords=("axes fraction", "data"),
+                ha="center",
+                va="center",
+                c="0.5",
+            )
             continue
         if estimate.low is not None or estimate.high is not None:
             ends = [_cut_end(estimate.low, left), _cut_end(estimate.high, right)]
@@ -89,7 +110,8 @@ def _cut_end(end: float | None, edge: float) -> float:
 def _label_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:
     axes.set_ylim(len(explainers) - 0.5, -0.5)
     axes.set_yticks(range(len(explainers)), [escape_text(name) for name in explainers])
-    for name, text in zip(explainers, axes.get_yticklabels(), strict=False):  # none beside the first panel of a row
+    # none beside the first panel of a row
+    for name, text in zip(explainers, axes.get_yticklabels(), strict=False):
         if name in explainers.controls:
             text.set_color(REFERENCE)
     spec = panel.metric.spec

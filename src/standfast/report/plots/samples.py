@@ -71,17 +71,27 @@ def show(
     >>> len(standfast.show(standfast.metrics.AOPC(steps=4)(model, "saliency", digits.inputs)))
     1
     """
-    from standfast.metrics.result import Result  # a report is drawn without metrics, and a result is one of them
+    # a report is drawn without metrics, and a result is one of them
+    from standfast.metrics.result import (
+        Result,
+    )
 
     if isinstance(subject, Result):
         check(maps is None, "maps", "none with a result, which brings its own", type(maps).__name__)
         return _draw_result(subject, features, tokens)
-    check(maps is not None, "maps", "attributions of the inputs, or a mapping from names to them", "none")
+    check(
+        maps is not None,
+        "maps",
+        "attributions of the inputs, or a mapping from names to them",
+        "none",
+    )
     assert maps is not None
     return draw_maps(subject, maps, features=features, tokens=tokens, titles=titles, most=most)
 
 
-def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequence[Sequence[str]] | None) -> list[Axes]:
+def _draw_result(
+    result: Result, features: Sequence[str] | None, tokens: Sequence[Sequence[str]] | None
+) -> list[Axes]:
     spec = registered_spec(result.metric, result.options)
     plt = import_pyplot()
     _, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
@@ -93,7 +103,9 @@ def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequenc
         return [axes]
     row = rows.filter(sample=worst).row(0, named=True)
     pictures = {
-        name: np.asarray(stored[name][worst].detach().cpu()) for name in (*PICTURES, ALIGNED[0]) if name in stored
+        name: np.asarray(stored[name][worst].detach().cpu())
+        for name in (*PICTURES, ALIGNED[0])
+        if name in stored
     }
     inputs, maps = [pictures["origins"]], [pictures["origin_maps"]]
     titles = [f"sample {worst}"]
@@ -108,11 +120,15 @@ def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequenc
     words = None if tokens is None else [tokens[worst]] * len(inputs)
     if words is not None and len(words) > 1:
         words[1] = _swap_words(words[0], row)
-    drawn = draw_maps(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
+    drawn = draw_maps(
+        np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles
+    )
     return [axes, *drawn]
 
 
-def _describe_change(result: Result, spec: ValueSpec, row: Mapping[str, Any], shape: Sequence[int]) -> str:
+def _describe_change(
+    result: Result, spec: ValueSpec, row: Mapping[str, Any], shape: Sequence[int]
+) -> str:
     """The title of a perturbed input: the value, and the parameters of the perturbation, one a line."""
     value = format_number(float(row[spec.column]), spec.decimals)
     parameters = describe_parameters(row, result.options, shape)
@@ -153,7 +169,15 @@ def _draw_values(axes: Any, result: Result, spec: ValueSpec, rows: Any) -> None:
     if is_bound.any():
         side, shape = ("at most", "v") if spec.censored_side == "upper" else ("at least", "^")
         label = f"{side} this value"
-        axes.plot(positions[is_bound], ordered[is_bound], shape, ms=6, mec=ESTIMATE, mfc="white", label=label)
+        axes.plot(
+            positions[is_bound],
+            ordered[is_bound],
+            shape,
+            ms=6,
+            mec=ESTIMATE,
+            mfc="white",
+            label=label,
+        )
     if len(ordered):
         middle = float(np.median(ordered))
         name = f"median {format_number(middle, spec.decimals)}"
@@ -165,5 +189,7 @@ def _draw_values(axes: Any, result: Result, spec: ValueSpec, rows: Any) -> None:
     label_ticks(axes.yaxis, spec)
     skipped = len(result) - len(rows)
     left_out = f", {skipped} left out" if skipped else ""
-    axes.set_title(escape_text(f"{result.metric}: {len(rows)} of {len(result)} samples{left_out}"), fontsize=10)
+    axes.set_title(
+        escape_text(f"{result.metric}: {len(rows)} of {len(result)} samples{left_out}"), fontsize=10
+    )
     axes.spines[["top", "right"]].set_visible(False)

@@ -4,13 +4,26 @@ Importing this registers ours. Those of other packages come through entry points
 """
 
 from standfast.report.presentation import reasons, seed_agreement
-from standfast.report.presentation.base import Contradiction, Detail, Presentation, presentation_of, presentations
+from standfast.report.presentation.base import (
+    Contradiction,
+    Detail,
+    Presentation,
+    presentation_of,
+    presentations,
+)
 from standfast.report.presentation.c_eval import c_eval
 from standfast.report.presentation.coarse_to_fine import corruption_curve
 from standfast.report.presentation.faithfulness import aopc, localisation, log_odds
 from standfast.report.presentation.lens import attribution_attack
-from standfast.report.presentation.safari import misinterpretation_probability, sensitivity, worst_case
-from standfast.report.presentation.senc import data_sensitivity_consistency, parameter_sensitivity_consistency
+from standfast.report.presentation.safari import (
+    misinterpretation_probability,
+    sensitivity,
+    worst_case,
+)
+from standfast.report.presentation.senc import (
+    data_sensitivity_consistency,
+    parameter_sensitivity_consistency,
+)
 
 __all__ = [
     "Contradiction",

@@ -90,7 +90,12 @@ class Presentation:
         super().__init_subclass__()
         moved = {"value_spec", "make_comparable"} & set(vars(cls))
         method = f"{cls.__qualname__}.{min(moved, default='')}"
-        check(not moved, method, "no such method: the metric says how its values are read (Metric.value_spec)", "one")
+        check(
+            not moved,
+            method,
+            "no such method: the metric says how its values are read (Metric.value_spec)",
+            "one",
+        )
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """Numbers and names of one data set and model that the metric's template needs; none by default.
@@ -117,7 +122,9 @@ class Presentation:
         """
         return None
 
-    def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
+    def contradictions(
+        self, view: MetricResults, others: Sequence[MetricResults]
+    ) -> list[Contradiction]:
         """Where numbers contradict each other; nowhere by default.
 
         Args:
@@ -128,7 +135,9 @@ class Presentation:
 
 
 presentations: Registry[type[Presentation]] = Registry(
-    "presentation", "standfast.presentations", lambda kind: isinstance(kind, type) and issubclass(kind, Presentation)
+    "presentation",
+    "standfast.presentations",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Presentation),
 )
 
 

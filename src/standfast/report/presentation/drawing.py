@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Strip, Words, draw_values
+from standfast.report.charts import (
+    Axis,
+    Chart,
+    Figure,
+    Gallery,
+    GalleryRow,
+    Picture,
+    Strip,
+    Words,
+    draw_values,
+)
 from standfast.report.presentation.base import Presentation, presentation_of
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import Options, words_of
@@ -24,13 +34,19 @@ ALIGNED = ("aligned_maps",)
 
 
 def make_row(
-    view: MetricResults, shown: StoredSample, pictures: Sequence[Picture], text: str, found: bool = True
+    view: MetricResults,
+    shown: StoredSample,
+    pictures: Sequence[Picture],
+    text: str,
+    found: bool = True,
 ) -> GalleryRow:
     """Pictures of an explainer on a sample, with the names of features and the words of the sample."""
     sample, features = shown.sample, tuple(view.features)
     tokens = tuple(view.tokens[sample]) if sample < len(view.tokens) else ()
     columns = tuple(view.columns)
-    return GalleryRow(shown.explainer, sample, tuple(pictures), text, found, features, tokens, columns)
+    return GalleryRow(
+        shown.explainer, sample, tuple(pictures), text, found, features, tokens, columns
+    )
 
 
 def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:
@@ -68,7 +84,11 @@ def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Figure]
     """The figures of a metric on one data set and model that show anything; by default the distribution."""
     figures = presentation_of(metric.metric, metric.task).figures(found)
     figures = [draw_distribution(found)] if figures is None else figures
-    return [each for each in figures if each is not None and not (isinstance(each, Gallery) and not each.rows)]
+    return [
+        each
+        for each in figures
+        if each is not None and not (isinstance(each, Gallery) and not each.rows)
+    ]
 
 
 def draw_distribution(view: MetricResults) -> Chart | None:
@@ -133,12 +153,20 @@ def show_change(shown: StoredSample) -> tuple[Picture, ...]:
     arrays, who, new = shown.arrays, shown.who, read_swaps(shown.row)
     back = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
     moved = [
-        Picture("moved back", arrays[name], back, signed=True, moved_back=True) for name in ALIGNED if name in arrays
+        Picture("moved back", arrays[name], back, signed=True, moved_back=True)
+        for name in ALIGNED
+        if name in arrays
     ]
     return (
         Picture("input", arrays["origins"], f"Input, sample {shown.sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new),
-        Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),
+        Picture(
+            "its map now",
+            arrays["maps"],
+            f"Explanation of the perturbed input: {who}",
+            True,
+            swapped=new,
+        ),
         *moved,
     )

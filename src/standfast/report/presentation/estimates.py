@@ -26,7 +26,9 @@ def stack_arrays(
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """The rows of an explainer's first samples, and the named arrays of all of them, `(n, ...)`; no rows if none."""
     found = list(results.lines(explainer, names, MOST_SAMPLES))
-    return [each.row for each in found], {name: np.array([each.arrays[name] for each in found]) for name in names}
+    return [each.row for each in found], {
+        name: np.array([each.arrays[name] for each in found]) for name in names
+    }
 
 
 def make_line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:
@@ -60,7 +62,9 @@ def make_median_line(name: str, x: Array, least: Array, most: Array | None = Non
     return Line(name, x[known], middle, low, high)
 
 
-def make_cell(value: float, low: float, high: float, faint: bool = False, share: bool = False) -> TableCell:
+def make_cell(
+    value: float, low: float, high: float, faint: bool = False, share: bool = False
+) -> TableCell:
     """A number, or a share in percent, with its interval, if it has one.
 
     >>> make_cell(0.5, 0.25, 0.75).small, make_cell(0.5, float("nan"), float("nan")).small
@@ -102,8 +106,15 @@ def describe_columns(
     >>> describe_columns(pl.DataFrame({"top1": [0.25, 0.75, None]}), {"top1": "agreement", "top3": "more"})[0].text
     'agreement: 0.50'
     """
-    known = {label: values for column, label in labels.items() if len(values := find_finite(frame, column))}
-    return [Detail(label, scale * float(middle(values)), decimals=decimals) for label, values in known.items()]
+    known = {
+        label: values
+        for column, label in labels.items()
+        if len(values := find_finite(frame, column))
+    }
+    return [
+        Detail(label, scale * float(middle(values)), decimals=decimals)
+        for label, values in known.items()
+    ]
 
 
 def measure_random_error(frame: pl.DataFrame) -> list[Detail]:

@@ -29,10 +29,16 @@ class ReasonsPresentation(Presentation):
 
     def _list_decisions(self, results: MetricResults, explainer: str) -> Table | None:
         """The decisions of an explainer whose reasons are named again least often and most often."""
-        rows = results.rows_for(explainer, repeat=0).filter(pl.col("value").is_not_null()).sort("value", "sample")
+        rows = (
+            results.rows_for(explainer, repeat=0)
+            .filter(pl.col("value").is_not_null())
+            .sort("value", "sample")
+        )
         if not len(rows):
             return None
-        shown = rows if len(rows) <= 2 * _SHOWN else pl.concat([rows.head(_SHOWN), rows.tail(_SHOWN)])
+        shown = (
+            rows if len(rows) <= 2 * _SHOWN else pl.concat([rows.head(_SHOWN), rows.tail(_SHOWN)])
+        )
         columns = [
             ("answer", "what is explained"),
             ("named again", "share of the draws"),
@@ -41,7 +47,8 @@ class ReasonsPresentation(Presentation):
             ("answer kept", "share of the draws"),
         ]
         lines = [
-            (f"sample {row['sample']}", _describe_row(results.name_classes(row))) for row in shown.iter_rows(named=True)
+            (f"sample {row['sample']}", _describe_row(results.name_classes(row)))
+            for row in shown.iter_rows(named=True)
         ]
         heading = f"The weakest and the strongest decisions of {explainer}"
         return Table(heading, columns, lines, words_of(self).say("decisions"), first="Decision")

@@ -25,5 +25,9 @@ class SeedAgreementPresentation(Presentation):
             "signs": "same signs",
         }
         found = {name: frame[name].drop_nans().median() for name in titles if name in frame.columns}
-        medians = [Detail(titles[name], float(value)) for name, value in found.items() if isinstance(value, float)]
+        medians = [
+            Detail(titles[name], float(value))
+            for name, value in found.items()
+            if isinstance(value, float)
+        ]
         return [*medians, *count_flag(frame, "split", "with two groups of seeds")]

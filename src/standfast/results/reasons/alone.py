@@ -45,7 +45,9 @@ def _share_variance(maps: Mapping[Source, Array], named: NamedReasons) -> dict[S
     return {source: variance / total for source, variance in variances.items()}
 
 
-def _describe_source(source: Source, maps: Array, wanted: Wanted, named: NamedReasons, variance: float) -> Alone:
+def _describe_source(
+    source: Source, maps: Array, wanted: Wanted, named: NamedReasons, variance: float
+) -> Alone:
     """What one source does, by its maps `(R, F)`."""
     count = len(maps)
     if not count:

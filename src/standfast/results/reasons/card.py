@@ -178,7 +178,12 @@ class Card:
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each feature that is a reason, or is named in a draw."""
-        keys = {"data": self.data, "model": self.model, "explainer": self.explainer, "sample": self.sample}
+        keys = {
+            "data": self.data,
+            "model": self.model,
+            "explainer": self.explainer,
+            "sample": self.sample,
+        }
         rows: list[dict[str, Any]] = []
         for reason in (*self.reasons, *self.others):
             plain = dataclasses.asdict(reason)

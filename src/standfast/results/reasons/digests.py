@@ -8,7 +8,17 @@ from typing import Any
 from standfast.study.store import digest
 
 #: what values of explanations may depend on, beside our own code, Python and torch
-_PACKAGES = ("numpy", "scipy", "captum", "shap", "lime", "scikit-learn", "lightgbm", "xgboost", "catboost")
+_PACKAGES = (
+    "numpy",
+    "scipy",
+    "captum",
+    "shap",
+    "lime",
+    "scikit-learn",
+    "lightgbm",
+    "xgboost",
+    "catboost",
+)
 
 
 def read_digests(

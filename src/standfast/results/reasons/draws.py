@@ -122,7 +122,9 @@ class AllDraws:
         for number, draws in enumerate(self.retrained, start=1):
             if draws is None:
                 continue
-            of_others = [of_models[number] for of_models in self.others.values() if number < len(of_models)]
+            of_others = [
+                of_models[number] for of_models in self.others.values() if number < len(of_models)
+            ]
             by_model.append([draws, *(other for other in of_others if other is not None)])
         return by_model
 
@@ -171,7 +173,10 @@ class Wanted:
         sizes = self.measure_sizes(maps)
         slack = ROUNDING * sizes.max(axis=1, keepdims=True)
         ordered = -np.sort(-np.pad(sizes, ((0, 0), (0, 1))), axis=1)
-        last_in, first_out = ordered[:, self.top - 1 : self.top], ordered[:, self.top : self.top + 1]
+        last_in, first_out = (
+            ordered[:, self.top - 1 : self.top],
+            ordered[:, self.top : self.top + 1],
+        )
         marked = sizes > first_out + slack
         if self.shares_places:
             marked = (sizes >= last_in - slack) & (sizes > slack)

@@ -31,11 +31,15 @@ def decide_each(
         return {}
     hits_of_reasons = hits[named.order]
     if tally.is_clustered:
-        decisions = decide_reasons(hits_of_reasons[:, drawn], tally.draws[drawn], wanted.demand, _LEVEL, look=None)
+        decisions = decide_reasons(
+            hits_of_reasons[:, drawn], tally.draws[drawn], wanted.demand, _LEVEL, look=None
+        )
     else:
         draws, look = int(tally.draws[0]), max(find_look(all_draws), 1)
         limits = _find_limits(all_draws, named)
-        decisions = decide_reasons(hits_of_reasons[:, 0], draws, wanted.demand, _LEVEL, look=look, earlier=limits)
+        decisions = decide_reasons(
+            hits_of_reasons[:, 0], draws, wanted.demand, _LEVEL, look=look, earlier=limits
+        )
     return dict(zip(named.order, decisions, strict=True))
 
 
@@ -51,7 +55,9 @@ def list_shown(named: NamedReasons, shares: Array, wanted: Wanted) -> list[int]:
     """The numbers of the features that a card has: the reasons, and the others that draws name, by how often."""
     if not wanted.decides_each:
         return []
-    others = [number for number in np.argsort(-shares, kind="stable").tolist() if shares[number] > 0]
+    others = [
+        number for number in np.argsort(-shares, kind="stable").tolist() if shares[number] > 0
+    ]
     return list(dict.fromkeys([*named.order, *others]))
 
 
@@ -68,7 +74,13 @@ class ReasonBuilder:
         hits: Array,
         shares: Array,
     ) -> None:
-        self.given, self.wanted, self.names, self.tally, self.shown = given, wanted, names, tally, shown
+        self.given, self.wanted, self.names, self.tally, self.shown = (
+            given,
+            wanted,
+            names,
+            tally,
+            shown,
+        )
         self.hits, self.shares = hits, shares
         self.is_reason = wanted.sign_first(given.origin[None])[0] != 0
 
@@ -82,7 +94,9 @@ class ReasonBuilder:
         ranges = self._find_ranges(numbers)
         reasons: list[Reason] = []
         for position, number in enumerate(numbers):
-            name, words = self.names[number] if number < len(self.names) else (f"feature {number}",) * 2
+            name, words = (
+                self.names[number] if number < len(self.names) else (f"feature {number}",) * 2
+            )
             decision = decisions.get(number)
             low, high = self._bound(number, decision)
             reasons.append(
@@ -135,7 +149,9 @@ class ReasonBuilder:
         clusters = self.tally.value_models if self.tally.is_clustered else None
         means = simultaneous_means(values.astype(float), _LEVEL, clusters)
         chosen = list(numbers)
-        return SimultaneousMeans(means.mean[chosen], means.low[chosen], means.high[chosen], means.few[chosen])
+        return SimultaneousMeans(
+            means.mean[chosen], means.low[chosen], means.high[chosen], means.few[chosen]
+        )
 
     def _find_ranges(self, numbers: Sequence[int]) -> Array:
         """What nine tenths of the draws lie between, `(2, n)`."""

@@ -23,7 +23,9 @@ class FeatureNames:
     columns: Mapping[str, str] | None = None
 
 
-def name_features(view: MetricResults, stored: StoredSample, units: Mapping[str, str]) -> FeatureNames:
+def name_features(
+    view: MetricResults, stored: StoredSample, units: Mapping[str, str]
+) -> FeatureNames:
     """The names of the features of a stored sample.
 
     Args:
@@ -54,7 +56,9 @@ def check_units(units: object, names: Sequence[str]) -> None:
     check(is_text, "units", "texts by names of columns, such as {'income': 'EUR'}", repr(units))
     assert isinstance(units, Mapping)
     unknown = [str(name) for name in units if name not in names]
-    known = f"columns of {', '.join(names)}" if names else "none, as these inputs have no named columns"
+    known = (
+        f"columns of {', '.join(names)}" if names else "none, as these inputs have no named columns"
+    )
     near = suggest_name(unknown[0], names) if unknown else ""
     check(not unknown, "units", known, f"{', '.join(unknown)}{near}")
 

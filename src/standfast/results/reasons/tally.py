@@ -74,13 +74,18 @@ class _Counts:
 
 
 def _tally_counts(
-    by_model: Sequence[Sequence[StoredDraws]], wanted: Wanted, named: NamedReasons, is_clustered: bool
+    by_model: Sequence[Sequence[StoredDraws]],
+    wanted: Wanted,
+    named: NamedReasons,
+    is_clustered: bool,
 ) -> Tally:
     """The counts of large maps, whose draws are not stored."""
     counted: list[_Counts] = []
     for of_explainers in by_model:
         is_given = not is_clustered and len(of_explainers) == 1
-        counted.append(_join_counts([_count_named(draws, wanted, named, is_given) for draws in of_explainers]))
+        counted.append(
+            _join_counts([_count_named(draws, wanted, named, is_given) for draws in of_explainers])
+        )
     if not is_clustered and not counted[0].varies and len(by_model[0]) == 1:
         counted = []  # nothing varied at all
     if not counted:
@@ -102,21 +107,28 @@ def _tally_nothing(named: NamedReasons, is_clustered: bool) -> Tally:
     return Tally(nothing, nothing, nothing[0], nothing[0], nothing[0], is_clustered)
 
 
-def _count_named(draws: StoredDraws, wanted: Wanted, named: NamedReasons, is_given: bool) -> _Counts:
+def _count_named(
+    draws: StoredDraws, wanted: Wanted, named: NamedReasons, is_given: bool
+) -> _Counts:
     """The counts of one model and explainer.
 
     How often all reasons are named is stored for the reasons of this job: of the given explainer alone, these are those
     of the card.
     """
     if draws.varied:
-        same, order = (math.nan if share is None else float(share) * draws.kept for share in _read_shares(draws))
+        same, order = (
+            math.nan if share is None else float(share) * draws.kept
+            for share in _read_shares(draws)
+        )
         if not is_given:
             same, order = math.nan, math.nan
         return _Counts(draws.named_for, draws.named_against, draws.kept, same, order, True)
     signed = wanted.sign_first(draws.origin[None])
     same = float(named.is_same(signed)[0])
     order = same * float(named.is_in_order(draws.origin[None])[0])
-    return _Counts((signed[0] > 0).astype(np.int64), (signed[0] < 0).astype(np.int64), 1, same, order, False)
+    return _Counts(
+        (signed[0] > 0).astype(np.int64), (signed[0] < 0).astype(np.int64), 1, same, order, False
+    )
 
 
 def _read_shares(draws: StoredDraws) -> tuple[Any, Any]:
@@ -135,7 +147,11 @@ def _join_counts(of_explainers: Sequence[_Counts]) -> _Counts:
     varying = [counts.draws for counts in of_explainers if counts.varies]
     draws = min(varying, default=len(of_explainers))
     joined = [
-        draws * np.mean([np.asarray(getattr(counts, name)) / max(counts.draws, 1) for counts in of_explainers], axis=0)
+        draws
+        * np.mean(
+            [np.asarray(getattr(counts, name)) / max(counts.draws, 1) for counts in of_explainers],
+            axis=0,
+        )
         for name in ("positive", "negative", "same", "in_order")
     ]
     positive, negative = (np.round(counts).astype(np.int64) for counts in joined[:2])
@@ -158,12 +174,17 @@ class _MixedDraws:
 
 
 def _tally_stored(
-    by_model: Sequence[Sequence[StoredDraws]], wanted: Wanted, named: NamedReasons, is_clustered: bool
+    by_model: Sequence[Sequence[StoredDraws]],
+    wanted: Wanted,
+    named: NamedReasons,
+    is_clustered: bool,
 ) -> Tally:
     """The counts of draws, each by an explainer that is drawn at random."""
     if not by_model:
         return _tally_nothing(named, is_clustered)
-    mixed = [_mix_explainers(of_explainers, number) for number, of_explainers in enumerate(by_model)]
+    mixed = [
+        _mix_explainers(of_explainers, number) for number, of_explainers in enumerate(by_model)
+    ]
     varies = is_clustered or len(by_model[0]) > 1 or bool(by_model[0][0].varied)
     if not varies:
         mixed = [_MixedDraws(mixed[0].maps[:0], mixed[0].explainers[:0])]
@@ -177,12 +198,19 @@ def _tally_stored(
         negative=np.stack([(of_model < 0).sum(0) for of_model in signed], axis=-1),
         draws=np.array([len(draws.maps) for draws in mixed]),
         same=np.array([of_model.sum() for of_model in same]),
-        in_order=np.array([(all_same & ordered).sum() for all_same, ordered in zip(same, in_order, strict=True)]),
+        in_order=np.array(
+            [(all_same & ordered).sum() for all_same, ordered in zip(same, in_order, strict=True)]
+        ),
         is_clustered=is_clustered,
         is_all=not is_clustered and all(draws.are_all for draws in mixed),
         values=np.concatenate([draws.maps[own] for draws, own in zip(mixed, is_own, strict=True)]),
-        value_models=np.concatenate([numbers[own] for numbers, own in zip(models, is_own, strict=True)]),
-        again=(np.concatenate([named.measure_again(of_model) for of_model in signed]), np.concatenate(models)),
+        value_models=np.concatenate(
+            [numbers[own] for numbers, own in zip(models, is_own, strict=True)]
+        ),
+        again=(
+            np.concatenate([named.measure_again(of_model) for of_model in signed]),
+            np.concatenate(models),
+        ),
     )
 
 

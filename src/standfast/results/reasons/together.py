@@ -24,7 +24,8 @@ def estimate_same(tally: Tally, all_draws: AllDraws, wanted: Wanted) -> tuple[fl
     if not drawn.any():
         return unknown
     share = float(tally.same.sum() / tally.draws.sum())
-    if math.isnan(share):  # of large maps it is not known whether draws of other models name the reasons together
+    # of large maps it is not known whether draws of other models name the reasons together
+    if math.isnan(share):
         return unknown
     if tally.is_all:
         return share, share, share

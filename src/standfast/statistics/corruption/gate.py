@@ -36,7 +36,9 @@ class Gate:
         return self.low > 0
 
 
-def apply_gate(curves: Curves, random: Curves, *, to_common: bool = True, resamples: int = 2000, seed: int = 0) -> Gate:
+def apply_gate(
+    curves: Curves, random: Curves, *, to_common: bool = True, resamples: int = 2000, seed: int = 0
+) -> Gate:
     """Whether an area is demonstrably larger than that of random maps, by an interval of the paired difference.
 
     Only positive positions are corrupted. So a map with more of them has a larger `auc_top` for that reason alone: its
@@ -68,9 +70,18 @@ def apply_gate(curves: Curves, random: Curves, *, to_common: bool = True, resamp
     >>> apply_gate(longer, shorter).passed, apply_gate(longer, shorter, to_common=False).passed
     (False, True)
     """
-    same_shares = random.share.shape == curves.share.shape and bool((random.fractions == curves.fractions).all())
-    expected = f"the same {len(curves)} samples and {len(curves.fractions)} shares as of the explainer"
-    check(same_shares, "random", expected, f"{len(random)} samples and shares {random.fractions.tolist()}")
+    same_shares = random.share.shape == curves.share.shape and bool(
+        (random.fractions == curves.fractions).all()
+    )
+    expected = (
+        f"the same {len(curves)} samples and {len(curves.fractions)} shares as of the explainer"
+    )
+    check(
+        same_shares,
+        "random",
+        expected,
+        f"{len(random)} samples and shares {random.fractions.tolist()}",
+    )
     for argument, top in (("curves", curves.top), ("random", random.top)):
         check(top is not None, argument, "drops with the most relevant positions first", "none")
     check_integer(resamples, "resamples")

@@ -58,7 +58,9 @@ def compute_centred_powers(drops: Array, centre: Array) -> tuple[Array, Array, A
     return deviations, deviations**2, deviations**3, deviations**4
 
 
-def compute_shape(first: Array, second: Array, third: Array, fourth: Array) -> tuple[Array, Array, Array]:
+def compute_shape(
+    first: Array, second: Array, third: Array, fourth: Array
+) -> tuple[Array, Array, Array]:
     """Skewness, excess kurtosis, and whether both are 0 for lack of spread; from mean powers about any point.
 
     NaN where the spread is so small, compared with the distance from that point, that rounding errors dominate.

@@ -78,17 +78,29 @@ class Curves:
     shares: bool = True
 
     def __post_init__(self) -> None:
-        check(self.top is not None or self.bottom is not None, "top", "drops in at least one order", None)
+        check(
+            self.top is not None or self.bottom is not None,
+            "top",
+            "drops in at least one order",
+            None,
+        )
         for name in ("top", "bottom", "share", "fractions"):
             value = getattr(self, name)
             if value is not None:
                 set_fields(self, **{name: np.asarray(value, dtype=float)})
         shape = self.share.shape
-        check(len(shape) == 2 and shape[1] > 0, "share", "an array of shape (n, K)", f"shape {shape}")
+        check(
+            len(shape) == 2 and shape[1] > 0, "share", "an array of shape (n, K)", f"shape {shape}"
+        )
         for name in ("top", "bottom"):
             value = getattr(self, name)
             if value is not None:
-                check(value.shape == shape, name, f"drops of shape {shape}, as the shares", f"shape {value.shape}")
+                check(
+                    value.shape == shape,
+                    name,
+                    f"drops of shape {shape}, as the shares",
+                    f"shape {value.shape}",
+                )
         has_shape = self.fractions.shape == shape[1:]
         increasing = has_shape and bool((np.diff(self.fractions) > 0).all())
         check(increasing, "fractions", f"{shape[1]} increasing numbers", self.fractions.tolist())
@@ -105,9 +117,15 @@ class Curves:
         """
         rows = list(samples)
         check(len(rows) > 0, "samples", "at least one", 0)
-        drops = {name: np.array([row[name] for row in rows]) for name in ("drop_top", "drop_bottom") if name in rows[0]}
+        drops = {
+            name: np.array([row[name] for row in rows])
+            for name in ("drop_top", "drop_bottom")
+            if name in rows[0]
+        }
         share = np.array([row["corrupted_share"] for row in rows])
-        return cls(drops.get("drop_top"), drops.get("drop_bottom"), share, np.asarray(rows[0]["fractions"]))
+        return cls(
+            drops.get("drop_top"), drops.get("drop_bottom"), share, np.asarray(rows[0]["fractions"])
+        )
 
     def find_complete(self) -> Array:
         """Which samples have all their drops, bool `(n,)`; not those that were skipped or not finite in the model."""
@@ -196,7 +214,9 @@ class Columns:
         above = np.where(np.isnan(self.top) | (not curves.shares), np.nan, self.top >= tau)
         # powers about the median: a resample without the few samples that react lies near it, so that its moments keep
         # their digits; about the mean they would be lost
-        self._centre = np.median(self.top, axis=0) if len(self.top) else np.full(self.top.shape[1], np.nan)
+        self._centre = (
+            np.median(self.top, axis=0) if len(self.top) else np.full(self.top.shape[1], np.nan)
+        )
         self._fractions, self._shares = curves.fractions, curves.shares
         powers = compute_centred_powers(self.top, self._centre)
         self.values = np.concatenate([*powers, above, bottom, curves.share], axis=1)
@@ -209,7 +229,8 @@ class Columns:
         single = {
             "auc_top": compute_area(share, top),
             "auc_bottom": compute_area(share, bottom),
-            "auc_skewness": 1 - integrate_over_fractions(rescale_skewness(skewness), self._fractions),
+            "auc_skewness": 1
+            - integrate_over_fractions(rescale_skewness(skewness), self._fractions),
             "auc_kurtosis": integrate_over_fractions(rescale_kurtosis(kurtosis), self._fractions),
             "auc_share_above": integrate_over_fractions(above, self._fractions),
         }
@@ -252,8 +273,15 @@ def summarise(
     >>> bool(low < found.auc_top < high)
     True
     """
-    check(isinstance(tau, int | float) and -np.inf < tau <= 1, "tau", "a drop, at most 1", repr(tau))
-    check(isinstance(q, int | float) and 0 < q < 1, "q", "a number between 0 and 1, exclusive", repr(q))
+    check(
+        isinstance(tau, int | float) and -np.inf < tau <= 1, "tau", "a drop, at most 1", repr(tau)
+    )
+    check(
+        isinstance(q, int | float) and 0 < q < 1,
+        "q",
+        "a number between 0 and 1, exclusive",
+        repr(q),
+    )
     check_integer(resamples, "resamples", 0)
     complete = curves.select(curves.find_complete())
     columns = Columns(complete, tau)
@@ -262,7 +290,9 @@ def summarise(
     if resamples:
         ends = _find_intervals(columns, numbers, resamples, seed)
         ends["quantile"] = compute_quantile_interval(columns.top, q)
-    shaped_numbers: dict[str, Any] = {name: _shape(name, values) for name, values in numbers.items()}
+    shaped_numbers: dict[str, Any] = {
+        name: _shape(name, values) for name, values in numbers.items()
+    }
     return CorruptionSummary(
         samples=len(complete),
         left_out=len(curves) - len(complete),

@@ -71,7 +71,9 @@ class Limits:
         for what in ("timeout", "memory_gb"):
             value = getattr(self, what)
             fits = value is None or (isinstance(value, int | float) and 0 < value < float("inf"))
-            check(fits and not isinstance(value, bool), what, "a number above 0, or None", repr(value))
+            check(
+                fits and not isinstance(value, bool), what, "a number above 0, or None", repr(value)
+            )
         check_integer(self.retries, "retries", least=0, also=(None,))
 
     @property
@@ -101,7 +103,9 @@ class Executor(ABC):
         return 1
 
     @abstractmethod
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(
+        self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None
+    ) -> Outcomes:
         """Do `jobs`, roughly in this order. Those whose workers can say so `tell` how far a job is."""
 
 
@@ -216,7 +220,11 @@ class Crew(ABC, Generic[M]):
             busy = {other.owner for other in self.members if other is not member}
             job = self.queue.take(member.owner, busy)
             if job is not None:
-                member.job, member.owner, member.began = job, self.queue.find_owner(job), time.monotonic()
+                member.job, member.owner, member.began = (
+                    job,
+                    self.queue.find_owner(job),
+                    time.monotonic(),
+                )
                 member.assign(job)
                 if tell is not None:
                     tell(job, 0.0)
@@ -307,7 +315,9 @@ def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:
 
 def store_failure(store: Store, grid: Grid, job: Job, error: str, hint: str = "") -> JobOutcome:
     """Store a job as failed, because its worker was lost. The hint stands in the place of a traceback."""
-    return store_result(store, job, pack_failure(record_of(grid, job), error, f"{error}\n{hint}".rstrip()))
+    return store_result(
+        store, job, pack_failure(record_of(grid, job), error, f"{error}\n{hint}".rstrip())
+    )
 
 
 def import_package(name: str, extra: str) -> Any:
@@ -336,7 +346,11 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
     modules = []
     for name, module in list(sys.modules.items()):
         file, beneath = getattr(module, "__file__", None), Path(*name.split("."))
-        possible_files = [Path(folder, end) for folder in folders for end in (f"{beneath}.py", beneath / "__init__.py")]
+        possible_files = [
+            Path(folder, end)
+            for folder in folders
+            for end in (f"{beneath}.py", beneath / "__init__.py")
+        ]
         if isinstance(file, str) and Path(file) in possible_files:
             modules.append(module)
     return modules

@@ -47,7 +47,9 @@ class JobQueue:
         Args:
             working: how many such workers belong to each explainer.
         """
-        return sum(max(0, len(jobs) - working.get(owner, 0)) for owner, jobs in self.waiting.items())
+        return sum(
+            max(0, len(jobs) - working.get(owner, 0)) for owner, jobs in self.waiting.items()
+        )
 
     def take(self, owner: Owner, busy: Collection[Owner]) -> Job | None:
         """The next job for a worker, which waits no more; None if it may do none of those that wait.

@@ -51,13 +51,17 @@ class InProcess(Executor):
 
     name = "local"
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(
+        self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None
+    ) -> Outcomes:
         """Do `jobs` in this order."""
         worker = Worker(grid)
         for job in jobs:
             if tell is not None:
                 tell(job, 0.0)
-            yield store_result(store, job, worker.run(job, None if tell is None else partial(tell, job)))
+            yield store_result(
+                store, job, worker.run(job, None if tell is None else partial(tell, job))
+            )
 
 
 class Processes(Executor):
@@ -82,7 +86,9 @@ class Processes(Executor):
     name = "local"
     isolates = True
 
-    def __init__(self, workers: int, threads: int | None = None, limits: Limits = UNLIMITED) -> None:
+    def __init__(
+        self, workers: int, threads: int | None = None, limits: Limits = UNLIMITED
+    ) -> None:
         check_integer(workers, "workers")
         check_integer(threads, "threads", also=(None,))
         self.workers = workers
@@ -97,7 +103,9 @@ class Processes(Executor):
     def at_once(self) -> int:
         return self.workers
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(
+        self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None
+    ) -> Outcomes:
         """Do `jobs`; each worker takes the next one when it is free."""
         return _ProcessCrew(self, grid, store).serve(jobs, tell)
 
@@ -122,12 +130,15 @@ class _Process(Member):
     def hear(self) -> Said:
         """What it says, or how it was lost."""
         try:
-            said: Said | StandfastError = self.connection.recv() if self.connection.poll() else self._describe_end()
+            said: Said | StandfastError = (
+                self.connection.recv() if self.connection.poll() else self._describe_end()
+            )
         except (EOFError, OSError):
             said = self._describe_end()
         if isinstance(said, StandfastError):
             raise said
-        if self.packed:  # it has come to read; earlier, whoever writes more than a pipe holds would have to wait
+        # it has come to read; earlier, whoever writes more than a pipe holds would have to wait
+        if self.packed:
             with suppress(OSError):
                 self.connection.send_bytes(self.packed)
             self.packed = b""
@@ -142,7 +153,11 @@ class _Process(Member):
                 f"workers: a worker process ended before it could start ({how}). A script that asks for workers needs"
                 ' `if __name__ == "__main__":` around what it does.'
             )
-        hint = "SIGKILL is what the system sends when memory runs out" if code == -signal.SIGKILL else ""
+        hint = (
+            "SIGKILL is what the system sends when memory runs out"
+            if code == -signal.SIGKILL
+            else ""
+        )
         return Lost(f"the worker process ended with {how}", hint)
 
     def memory(self) -> int:
@@ -190,17 +205,24 @@ class _ProcessCrew(Crew[_Process]):
 
     def poll(self, seconds: float | None) -> list[tuple[_Process, Said]]:
         ready = wait([end for member in self.members for end in member.ends], seconds)
-        heard = [(member, member.hear()) for member in self.members if any(end in ready for end in member.ends)]
+        heard = [
+            (member, member.hear())
+            for member in self.members
+            if any(end in ready for end in member.ends)
+        ]
         memory = Limits(memory_gb=self.limits.memory_gb)
         for member, said in heard:
             if said is None and (why := member.exceeds(memory)):
-                raise StandfastError(f"memory_gb: expected more than a worker takes before its first job, got: {why}")
+                raise StandfastError(
+                    f"memory_gb: expected more than a worker takes before its first job, got: {why}"
+                )
         return heard
 
 
 def _run_worker(connection: Connection, threads: int, device: str) -> None:
     """What a worker process does: jobs, until the connection is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process, which ends this one
+    # Ctrl-C is handled by the parent process, which ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # a group of its own, so that what the jobs start can be ended with it
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -215,7 +237,9 @@ def _run_worker(connection: Connection, threads: int, device: str) -> None:
         return
     except Exception:
         with suppress(OSError):  # nobody listens any more
-            connection.send(StandfastError(f"a worker process could not start:\n{traceback.format_exc()}"))
+            connection.send(
+                StandfastError(f"a worker process could not start:\n{traceback.format_exc()}")
+            )
 
 
 def _end_with_parent() -> None:
@@ -277,7 +301,9 @@ def _starting(threads: int) -> Iterator[None]:
     # another thread may get the signal all the same; Python would then interrupt a start that is half done
     came: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
-    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if in_main else None
+    handler = (
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if in_main else None
+    )
     try:
         yield
     finally:
@@ -293,7 +319,10 @@ def _starting(threads: int) -> Iterator[None]:
 
 
 def local(
-    workers: int | str = 1, threads: int | None = None, device: str = "auto", limits: Limits = UNLIMITED
+    workers: int | str = 1,
+    threads: int | None = None,
+    device: str = "auto",
+    limits: Limits = UNLIMITED,
 ) -> Executor:
     """The executor for so many workers on this computer; `"auto"` is one for each GPU, or else for each core.
 

@@ -77,13 +77,19 @@ class Ray(Executor):
     def at_once(self) -> int:
         return self.workers if isinstance(self.workers, int) else _USUAL
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(
+        self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None
+    ) -> Outcomes:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
         ray = import_package("ray", "ray")
         ours = not ray.is_initialized()
         try:
             if ours:
-                silent = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
+                silent = {
+                    "log_to_driver": False,
+                    "include_dashboard": False,
+                    "configure_logging": False,
+                }
                 ray.init(address=self.address, **silent)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise StandfastError(
@@ -101,7 +107,9 @@ class Ray(Executor):
         if isinstance(self.workers, int):
             return self.workers
         by_cpu = resources.get("CPU", 1.0) / self.cpus_per_worker
-        by_gpu = resources.get("GPU", 0.0) / self.gpus_per_worker if self.gpus_per_worker else by_cpu
+        by_gpu = (
+            resources.get("GPU", 0.0) / self.gpus_per_worker if self.gpus_per_worker else by_cpu
+        )
         return max(1, int(min(by_cpu, by_gpu)))
 
 
@@ -127,12 +135,19 @@ class _RayCrew(Crew[_Actor]):
         self.executor, self.ray = executor, ray
         #: when something was heard of a worker, or was said of their silence
         self.last_words = time.monotonic()
-        super().__init__(grid, store, executor.count_workers(ray.cluster_resources()), _LIVES, executor.limits)
+        super().__init__(
+            grid, store, executor.count_workers(ray.cluster_resources()), _LIVES, executor.limits
+        )
         # a worker sees only the GPUs that it was given
         automatic = "cuda" if executor.gpus_per_worker else "cpu"
         with pickle_modules_of(grid, ray.cloudpickle):
-            self.shared = ray.put(replace(grid, device=automatic if grid.device == "auto" else grid.device))
-        wanted: dict[str, Any] = {"num_cpus": executor.cpus_per_worker, "num_gpus": executor.gpus_per_worker}
+            self.shared = ray.put(
+                replace(grid, device=automatic if grid.device == "auto" else grid.device)
+            )
+        wanted: dict[str, Any] = {
+            "num_cpus": executor.cpus_per_worker,
+            "num_gpus": executor.gpus_per_worker,
+        }
         if executor.limits.memory_gb is not None:
             wanted["memory"] = int(executor.limits.memory_gb * 1e9)
         self.kind = ray.remote(**wanted)(_Remote)
@@ -142,7 +157,9 @@ class _RayCrew(Crew[_Actor]):
         if self.executor.cpus_per_worker > cluster_resources.get(
             "CPU", 0
         ) or self.executor.gpus_per_worker > cluster_resources.get("GPU", 0):
-            needed_resources = f"{self.executor.cpus_per_worker:g} CPUs and {self.executor.gpus_per_worker:g} GPUs"
+            needed_resources = (
+                f"{self.executor.cpus_per_worker:g} CPUs and {self.executor.gpus_per_worker:g} GPUs"
+            )
             _log.warning(
                 "ray: a worker wants %s, and waits for more than the cluster has: %s",
                 needed_resources,
@@ -174,7 +191,8 @@ class _RayCrew(Crew[_Actor]):
             said: Said = self.ray.get(sent)
         except self.ray.exceptions.RayTaskError:
             raise
-        except self.ray.exceptions.RayError as error:  # the worker is lost, or the node that had its result
+        except self.ray.exceptions.RayError as error:
+            # the worker is lost, or the node that had its result
             if "creation task" in str(error):
                 raise StandfastError(f"ray: a worker could not start: {error}") from error
             return Lost("the Ray worker was lost", str(error))

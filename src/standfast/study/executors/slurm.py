@@ -72,19 +72,28 @@ class Slurm(Executor):
     def at_once(self) -> int:
         return self.tasks if isinstance(self.tasks, int) else _USUAL
 
-    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
+    def run(
+        self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None
+    ) -> Outcomes:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
         submitit = import_package("submitit", "slurm")
         if store.folder.address.startswith("memory://"):
             raise ArgumentError("out", "a place that all machines reach", store.folder.address)
-        tasks = min(len(jobs), self.tasks if isinstance(self.tasks, int) else max(1, min(64, len(jobs) // 8)))
+        tasks = min(
+            len(jobs),
+            self.tasks if isinstance(self.tasks, int) else max(1, min(64, len(jobs) // 8)),
+        )
         executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
         try:
             executor.update_parameters(name="standfast", **self.options)
         except (NameError, TypeError, ValueError) as error:
-            raise ArgumentError("slurm", "options that submitit knows", str(error).split("\n")[0]) from error
+            raise ArgumentError(
+                "slurm", "options that submitit knows", str(error).split("\n")[0]
+            ) from error
         # every n-th job: jobs that follow each other cost about the same, so all tasks take about the same time
-        parts = [Task(grid, store, tuple(jobs[number::tasks]), self.limits) for number in range(tasks)]
+        parts = [
+            Task(grid, store, tuple(jobs[number::tasks]), self.limits) for number in range(tasks)
+        ]
         with pickle_modules_of(grid, import_package("cloudpickle", "slurm")):
             submitted = executor.map_array(Task.__call__, parts)
         try:
@@ -110,7 +119,9 @@ class Slurm(Executor):
             for job in part.jobs:
                 if job.identity in jobs_left:
                     text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
-                    yield store_failure(store, grid, job, text, f"{error}\nlogs: {task.paths.stderr}")
+                    yield store_failure(
+                        store, grid, job, text, f"{error}\nlogs: {task.paths.stderr}"
+                    )
 
 
 @dataclass

@@ -40,12 +40,18 @@ class StudyError(StandfastError):
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file, self.problems = file, tuple(problems)
         count = len(problems)
-        wrapper = textwrap.TextWrapper(_WIDTH, initial_indent="  ", subsequent_indent="      ", placeholder=" ...")
+        wrapper = textwrap.TextWrapper(
+            _WIDTH, initial_indent="  ", subsequent_indent="      ", placeholder=" ..."
+        )
         wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
         name = file if len(file) <= 150 else f"... {file[-146:]}"
         lines = [f"{name}: {count} problem{'s' if count > 1 else ''}"]
         lines += [line for problem in problems[:_PROBLEMS] for line in wrapper.wrap(str(problem))]
-        super().__init__("\n".join([*lines, *([f"  ... and {count - _PROBLEMS} more"] if count > _PROBLEMS else [])]))
+        super().__init__(
+            "\n".join(
+                [*lines, *([f"  ... and {count - _PROBLEMS} more"] if count > _PROBLEMS else [])]
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,9 @@ class Document:
             if isinstance(here, dict) and key not in here:
                 break
             here = here[key]  # type: ignore[index]
-        line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
+        line = next(
+            (self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None
+        )
         return replace(problem, path=path, line=line)
 
     def error(self, problems: Iterable[Problem]) -> StudyError:
@@ -109,7 +117,9 @@ def read_document(path: str | Path) -> Document:
             raise reject("a study: data, models, explainers and metrics", "an empty file")
     except UNREADABLE as error:
         (problem,) = error.problems if isinstance(error, StudyFieldError) else [_describe(error)]
-        raise StudyError(str(path), [replace(problem, line=problem.line or lines.get(problem.path))]) from error
+        raise StudyError(
+            str(path), [replace(problem, line=problem.line or lines.get(problem.path))]
+        ) from error
     return Document(str(path), path.resolve().parent, content, lines)
 
 
@@ -163,7 +173,9 @@ def read_content(path: Path, *place: str, largest: int | None = None) -> bytes:
         return read_file(path, largest)
     except OSError as error:
         raise reject(
-            "a file that can be read", f"{path.name!r}: {(error.strerror or str(error)).lower()}", *place
+            "a file that can be read",
+            f"{path.name!r}: {(error.strerror or str(error)).lower()}",
+            *place,
         ) from error
 
 
@@ -171,7 +183,9 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
     """Note the lines of all keys and items below a node."""
     if len(path) > _DEEP or len(lines) > _MANY:
         expected = "a file without an alias (*name) that leads to itself or to thousands of copies"
-        raise StudyFieldError([Problem(path[:3], expected, "such a file", line=node.start_mark.line + 1)])
+        raise StudyFieldError(
+            [Problem(path[:3], expected, "such a file", line=node.start_mark.line + 1)]
+        )
     if isinstance(node, SequenceNode):
         for index, item in enumerate(node.value):
             lines.setdefault((*path, index), item.start_mark.line + 1)

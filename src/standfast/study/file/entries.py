@@ -152,7 +152,11 @@ class SlurmJobsEntry(ExecutorEntry):
         return Slurm(self.workers, options=self.slurm.parameters(), limits=self.limits)
 
 
-EXECUTORS: dict[str, type[ExecutorEntry]] = {"local": LocalEntry, "ray": RayEntry, "slurm": SlurmJobsEntry}
+EXECUTORS: dict[str, type[ExecutorEntry]] = {
+    "local": LocalEntry,
+    "ray": RayEntry,
+    "slurm": SlurmJobsEntry,
+}
 
 
 def _read_executor(raw: object) -> object:
@@ -166,7 +170,9 @@ def _read_executor(raw: object) -> object:
     return EXECUTORS[name].model_validate(content)
 
 
-ExecutorField = Annotated[ExecutorEntry, PlainValidator(_read_executor), WithJsonSchema({"$reference": "executor"})]
+ExecutorField = Annotated[
+    ExecutorEntry, PlainValidator(_read_executor), WithJsonSchema({"$reference": "executor"})
+]
 
 
 # Requirements
@@ -176,7 +182,14 @@ Names = Annotated[
     tuple[Name, ...],
     Field(min_length=1),
     BeforeValidator(lambda raw: (raw,) if isinstance(raw, str) else as_tuple(raw)),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]
+        }
+    ),
 ]
 
 #: the keys of which a requirement has exactly one
@@ -253,9 +266,13 @@ class RequirementEntry(Entry):
             if wrong:
                 raise reject(f"no such key beside {kind}", key, key)
         if self.mean and self.share_of_samples is not None:
-            raise reject("the mean or a share of samples, not both", "mean and share_of_samples", "mean")
+            raise reject(
+                "the mean or a share of samples, not both", "mean and share_of_samples", "mean"
+            )
         if self.better_than is not None and self.better_than in (self.explainer or ()):
-            raise reject("explainers other than that of better_than", repr(self.better_than), "explainer")
+            raise reject(
+                "explainers other than that of better_than", repr(self.better_than), "explainer"
+            )
         if kind in _ON_VALUES and self.metric is None:
             raise reject("the metric that the limit is for", "none", "metric")
         return self

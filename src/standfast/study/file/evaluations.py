@@ -14,13 +14,25 @@ from pydantic import Field, ValidationInfo
 
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
-from standfast.metrics.base import Metric, find_neighbourhood_option, has_neighbourhood, set_neighbourhood
+from standfast.metrics.base import (
+    Metric,
+    find_neighbourhood_option,
+    has_neighbourhood,
+    set_neighbourhood,
+)
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import join_label
 from standfast.question.metric_labels import number_labels
 from standfast.study.file.entries import Count, OptionValues, Reference
 from standfast.study.file.imports import call_function, resolve
-from standfast.study.file.names import CONTROLS, EXPLAINERS, METRICS, CheckedEntry, NamedEntry, read_section
+from standfast.study.file.names import (
+    CONTROLS,
+    EXPLAINERS,
+    METRICS,
+    CheckedEntry,
+    NamedEntry,
+    read_section,
+)
 from standfast.study.file.options import (
     background_from,
     configure,
@@ -74,7 +86,9 @@ class UnplacedMetric:
             ArgumentError: it is none for this metric.
         """
         placed = set_neighbourhood(self.stand_in, neighbourhood)
-        open_options = {name: value for name, value in usual_options.items() if name not in self.given}
+        open_options = {
+            name: value for name, value in usual_options.items() if name not in self.given
+        }
         return dataclasses.replace(placed, **open_options)
 
     def write_plain(self) -> dict[str, Any]:
@@ -175,7 +189,14 @@ class ExplainerFunction(MetricFunction):
 Explained = CheckedEntry[Explainer | ExplainerFunction]
 Measured = CheckedEntry[Metric | MetricFunction | UnplacedMetric]
 #: what older versions of YAML take for true or false, and a study file for a text
-_TRUTH_IN_WORDS = {"yes": "true", "on": "true", "true": "true", "no": "false", "off": "false", "false": "false"}
+_TRUTH_IN_WORDS = {
+    "yes": "true",
+    "on": "true",
+    "true": "true",
+    "no": "false",
+    "off": "false",
+    "false": "false",
+}
 #: what is made of an entry, and its plain form; several of a metric that is evaluated in several neighbourhoods
 _Built = dict[str, tuple[Any, dict[str, Any]]]
 
@@ -211,12 +232,18 @@ def controls_from(raw: object) -> bool | dict[str, Explained]:
 def metrics_from(raw: object, info: ValidationInfo) -> dict[str, Measured]:
     """The section `metrics`, by label, with the study's own `neighbourhood` (or several) and `preset`."""
     # where the file's own neighbourhood is wrong, its absence needs no second error
-    common = {"neighbourhood": info.data.get("neighbourhood", LinfBall(0.1)), "preset": info.data.get("preset")}
+    common = {
+        "neighbourhood": info.data.get("neighbourhood", LinfBall(0.1)),
+        "preset": info.data.get("preset"),
+    }
     return read_section(raw, METRICS, partial(_build_metric, common=common), _labels_of_metrics)
 
 
 def load_evaluation(
-    entry: CheckedEntry[Any], label: str, references: ReferenceReader, common: Mapping[str, Any] | None = None
+    entry: CheckedEntry[Any],
+    label: str,
+    references: ReferenceReader,
+    common: Mapping[str, Any] | None = None,
 ) -> Any:
     """The explainer or metric of an entry: a function is imported, and reference inputs are read.
 

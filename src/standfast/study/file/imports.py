@@ -53,19 +53,25 @@ def resolve(reference: str, paths: Sequence[str], trust: bool = False, function:
     return named
 
 
-def call_function(reference: str, options: Mapping[str, Any], paths: Sequence[str], trust: bool, what: str) -> Any:
+def call_function(
+    reference: str, options: Mapping[str, Any], paths: Sequence[str], trust: bool, what: str
+) -> Any:
     """What the function returns for these options, with the global generators of torch, NumPy and Python seeded.
 
     Raises:
         StudyFieldError: as `resolve`; or it raises, its exception being the cause.
     """
-    function: Callable[..., Any] = resolve(reference, paths, trust, f"a function that returns {what}")
+    function: Callable[..., Any] = resolve(
+        reference, paths, trust, f"a function that returns {what}"
+    )
     try:
         # what is drawn from the global generators is the same in every worker, and when the study goes on tomorrow
         with importing_from(paths), seed_generators(0, torch.device("cpu")):
             return function(**options)
     except (Exception, SystemExit) as error:
-        raise reject(f"{what} from {reference}", describe_error(error, find_line(error, paths))) from error
+        raise reject(
+            f"{what} from {reference}", describe_error(error, find_line(error, paths))
+        ) from error
 
 
 def find_line(error: BaseException, paths: Sequence[str]) -> str:
@@ -75,7 +81,9 @@ def find_line(error: BaseException, paths: Sequence[str]) -> str:
     roots = [Path(path).resolve() for path in paths]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        if "site-packages" not in file.parts and any(file.resolve().is_relative_to(root) for root in roots):
+        if "site-packages" not in file.parts and any(
+            file.resolve().is_relative_to(root) for root in roots
+        ):
             return f"{file.name}, line {frame.lineno}"
     return ""
 
@@ -84,7 +92,9 @@ def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> Mod
     top = name.partition(".")[0]
     own = PathFinder.find_spec(top, list(paths)) is not None
     if not (own or trust) and (top in sys.modules or find_spec(top) is not None):
-        raise reject(f"trust: true beside it, because {name} lies outside of the study's folder", "no trust")
+        raise reject(
+            f"trust: true beside it, because {name} lies outside of the study's folder", "no trust"
+        )
     _forget_namesake(top, paths)
     try:
         return importlib.import_module(name)
@@ -94,7 +104,9 @@ def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> Mod
             beside = [p.stem for path in paths for p in sorted(Path(path).glob("*.py"))]
             words = "a module that is installed or lies beside the study file"
             raise reject(words, f"{show(reference)}{suggest_name(name, beside)}") from error
-        raise reject(f"{name} to be imported", describe_error(error, find_line(error, paths))) from error
+        raise reject(
+            f"{name} to be imported", describe_error(error, find_line(error, paths))
+        ) from error
 
 
 def _forget_namesake(top: str, paths: Sequence[str]) -> None:

@@ -79,11 +79,19 @@ class Names:
         if not isinstance(name, str):
             return False
         prefix, colon, _ = name.partition(":")
-        return name in self.registry or self.registry.is_from_package(name) or bool(colon and prefix in self.prefixes)
+        return (
+            name in self.registry
+            or self.registry.is_from_package(name)
+            or bool(colon and prefix in self.prefixes)
+        )
 
     def make_unknown_error(self, name: object, *path: str) -> StudyFieldError:
         """The error for a name that is not."""
-        note = "files stand under path:" if "path" in self.forms and re.search(r"[/.]", str(name)) else ""
+        note = (
+            "files stand under path:"
+            if "path" in self.forms and re.search(r"[/.]", str(name))
+            else ""
+        )
         got = f"{show(name)}{suggest_name(name, [*self.listed, *self.forms])}"
         return reject(f"{self.one} ({join_names(self.listed)})", got, *path, note=note)
 
@@ -91,7 +99,9 @@ class Names:
         """Whether a value is an entry, also one with something wrong in it, and no options without a name."""
         if not isinstance(raw, Mapping):
             return isinstance(raw, str)
-        return any(form in raw for form in self.forms) or (len(raw) == 1 and self.knows(next(iter(raw))))
+        return any(form in raw for form in self.forms) or (
+            len(raw) == 1 and self.knows(next(iter(raw)))
+        )
 
 
 _FORMS = ("path", "function", "architecture")
@@ -135,7 +145,10 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
     content = raw if isinstance(raw, Mapping) else {}
     given = [form for form in names.forms if content.get(form) is not None]
     if len(given) > 1:
-        raise reject(f"{names.one} with exactly one of {', '.join(names.forms)}", f"{' and '.join(given)} at once")
+        raise reject(
+            f"{names.one} with exactly one of {', '.join(names.forms)}",
+            f"{' and '.join(given)} at once",
+        )
     if given:
         return NamedEntry(names, str(content[given[0]]), content, form=given[0])
     if len(content) == 1:
@@ -148,9 +161,13 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
         if first is None:
             raise reject(f"options of {name}, each with its value", show(value), name)
         return NamedEntry(names, name, {first: value}, (name,))
-    hint = next(filter(None, (suggest_name(key, [*names.forms, *names.listed]) for key in content)), "")
+    hint = next(
+        filter(None, (suggest_name(key, [*names.forms, *names.listed]) for key in content)), ""
+    )
     forms = f", or one with {', '.join(names.forms)}" if names.forms else ""
-    raise reject(f"{names.one}: its name, or its options beneath its name{forms}", f"{show(raw)}{hint}")
+    raise reject(
+        f"{names.one}: its name, or its options beneath its name{forms}", f"{show(raw)}{hint}"
+    )
 
 
 def _read_text(text: str, names: Names) -> NamedEntry:
@@ -204,7 +221,9 @@ def read_section(
     errors: list[StudyFieldError] = []
     checked_entries: list[CheckedEntry[T]] = []
     for key, item in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
-        label, entry, path = (key, item, (key,)) if isinstance(raw, Mapping) else _split_label(item, key, names)
+        label, entry, path = (
+            (key, item, (key,)) if isinstance(raw, Mapping) else _split_label(item, key, names)
+        )
         with errors_at(*path, into=errors):
             if label is not None and (not isinstance(label, str) or not label):
                 raise reject("a label as text", show(label))
@@ -236,17 +255,23 @@ def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, K
     return None, item, (index,)
 
 
-def _by_label(found: Sequence[CheckedEntry[T]], own: Sequence[str], names: Names) -> dict[str, CheckedEntry[T]]:
+def _by_label(
+    found: Sequence[CheckedEntry[T]], own: Sequence[str], names: Names
+) -> dict[str, CheckedEntry[T]]:
     """The entries by label; no label and no entry without one may be there twice."""
     labelled: dict[str, CheckedEntry[T]] = {}
     for entry, name in zip(found, own, strict=True):
         label = entry.label or name
         others = (other for other in labelled.values() if entry.label is other.label is None)
-        twin = labelled.get(label) or next((other for other in others if other.plain == entry.plain), None)
+        twin = labelled.get(label) or next(
+            (other for other in others if other.plain == entry.plain), None
+        )
         if twin is not None:
             expected = f"{names.section} that differ, or a label of its own for each"
             raise reject(
-                expected, f"{entry.label or entry.name!r}, as {names.section}[{twin.path[1]}]", *entry.path[1:]
+                expected,
+                f"{entry.label or entry.name!r}, as {names.section}[{twin.path[1]}]",
+                *entry.path[1:],
             )
         labelled[label] = entry
     return labelled

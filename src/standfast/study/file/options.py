@@ -40,7 +40,14 @@ from standfast.neighbourhoods.naming import label_neighbourhoods
 from standfast.records import TensorOption
 from standfast.similarity import Similarity
 from standfast.study.file.entries import as_tuple
-from standfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, TASKS, Names, read_entry
+from standfast.study.file.names import (
+    EXPLAINERS,
+    NEIGHBOURHOODS,
+    SEARCHES,
+    TASKS,
+    Names,
+    read_entry,
+)
 from standfast.study.file.problems import (
     Entry,
     StudyFieldError,
@@ -65,7 +72,11 @@ class Options(Entry):
     def given(self) -> dict[str, Any]:
         """The options that the file has, converted."""
         fields = type(self).model_fields.items()
-        return {str(field.alias): getattr(self, name) for name, field in fields if name in self.model_fields_set}
+        return {
+            str(field.alias): getattr(self, name)
+            for name, field in fields
+            if name in self.model_fields_set
+        }
 
 
 @cache
@@ -81,7 +92,10 @@ def options_model(kind: type[Any], name: str) -> type[Options]:
         elif field.default_factory is not dataclasses.MISSING:
             default = {"default_factory": field.default_factory}
         value = _type_of_option(annotations.get(field.name, Any), field.default)
-        fields[f"option_{number}"] = (value, Field(alias=field.name, description=notes.get(field.name), **default))
+        fields[f"option_{number}"] = (
+            value,
+            Field(alias=field.name, description=notes.get(field.name), **default),
+        )
     about = (kind.__doc__ or "").strip().partition("\n")[0]
     return create_model(name, __base__=Options, __doc__=about, **fields)  # type: ignore[call-overload, no-any-return]
 
@@ -161,7 +175,14 @@ def _type_of_option(annotation: Any, default: object = None) -> Any:
 def _find_special(kinds: Kinds) -> _Special | None:
     """The first of the alternatives that has a form of its own in a file."""
     classes = [kind for kind in kinds if isinstance(kind, type)]
-    return next((special for special in _SPECIAL if any(issubclass(kind, special.kind) for kind in classes)), None)
+    return next(
+        (
+            special
+            for special in _SPECIAL
+            if any(issubclass(kind, special.kind) for kind in classes)
+        ),
+        None,
+    )
 
 
 class _Schemas(GenerateJsonSchema):
@@ -184,7 +205,9 @@ def _adapt(annotation: Any) -> TypeAdapter[Any] | None:
 def json_schema_of(annotation: Any) -> dict[str, Any] | None:
     """The JSON schema of what a study file can hold of an annotation; None if that is nothing."""
     kinds = _members(annotation)
-    kept = tuple(kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, TensorOption)))
+    kept = tuple(
+        kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, TensorOption))
+    )
     adapter = _adapt(annotation if kept == kinds else Union[kept])  # noqa: UP007
     try:
         return None if adapter is None else adapter.json_schema(schema_generator=_Schemas)
@@ -195,11 +218,15 @@ def json_schema_of(annotation: Any) -> dict[str, Any] | None:
 def _convert(annotation: Any, raw: object) -> Any:
     adapter = _adapt(annotation)
     if adapter is None:
-        raise reject(f"a {getattr(annotation, '__name__', annotation)}, which a study file cannot hold", show(raw))
+        raise reject(
+            f"a {getattr(annotation, '__name__', annotation)}, which a study file cannot hold",
+            show(raw),
+        )
     # as JSON, strict means: whole numbers may stand for floats and lists for tuples, and nothing else is converted
     value = adapter.validate_json(json.dumps(raw, default=str))
     lists = any(kind is list or get_origin(kind) is list for kind in _members(annotation))
-    return tuple(value) if isinstance(value, list) and not lists else value  # hashable, as configurations are
+    # hashable, as configurations are
+    return tuple(value) if isinstance(value, list) and not lists else value
 
 
 # Options that have a name or a form of their own in a file
@@ -216,7 +243,9 @@ def read_configured(raw: object, names: Names) -> Any:
         return configure(names.registry[named.name], named.name, named.options)
 
 
-def neighbourhood_from(raw: object, default: object = None, kinds: Kinds = (Neighbourhood,)) -> Neighbourhood:
+def neighbourhood_from(
+    raw: object, default: object = None, kinds: Kinds = (Neighbourhood,)
+) -> Neighbourhood:
     """`{linf: 0.3}` or `{l2: {radius: 2, distribution: uniform}}` as a neighbourhood of one of these kinds."""
     found: Any = raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
     if not isinstance(found, kinds):
@@ -237,7 +266,10 @@ def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
         with errors_at(index, into=errors):
             value = neighbourhood_from(each)
             if value in places:
-                raise reject("neighbourhoods that differ", f"the same as number {places[value] + 1} of the list")
+                raise reject(
+                    "neighbourhoods that differ",
+                    f"the same as number {places[value] + 1} of the list",
+                )
             places[value] = index
     raise_all(errors)
     if not places:
@@ -266,7 +298,9 @@ def similarity_from(raw: object, default: object = None, kinds: Kinds = ()) -> s
     return similarity.get(raw).name
 
 
-def background_from(raw: object, default: object = None, kinds: Kinds = ()) -> Background | Baseline:
+def background_from(
+    raw: object, default: object = None, kinds: Kinds = ()
+) -> Background | Baseline:
     """A number, one for each channel, or what names reference inputs: a path, `{data: NAME, samples: N}`.
 
     >>> background_from([0, 1]), background_from("references.npy").written
@@ -295,12 +329,21 @@ class _Special(NamedTuple):
 
 
 _SPECIAL = (
-    _Special(Neighbourhood, neighbourhood_from, "neighbourhood", "a neighbourhood such as {linf: 0.1}"),
+    _Special(
+        Neighbourhood, neighbourhood_from, "neighbourhood", "a neighbourhood such as {linf: 0.1}"
+    ),
     _Special(Search, search_from, "search", "a search"),
     _Special(Similarity, similarity_from, "similarity", "a similarity"),
-    _Special(Explainer, lambda raw, *_: read_configured(raw, EXPLAINERS), "explainer", "an explainer"),
+    _Special(
+        Explainer, lambda raw, *_: read_configured(raw, EXPLAINERS), "explainer", "an explainer"
+    ),
     _Special(Task, lambda raw, *_: read_configured(raw, TASKS), "task", "a task"),
-    _Special(Background, background_from, "background", "a number, one for each channel, or reference inputs"),
+    _Special(
+        Background,
+        background_from,
+        "background",
+        "a number, one for each channel, or reference inputs",
+    ),
 )
 
 
@@ -318,8 +361,14 @@ def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
     for base in reversed(getattr(kind, "__mro__", (kind,))):
         text = f"{base.__doc__ or ''}\n"
         section = re.search(r"^ *Args:\n((?:(?: {8,}.*)?\n)*)", text, re.MULTILINE)
-        entries = re.findall(r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", section[1] if section else "", re.MULTILINE)
-        found |= {name.strip(): " ".join(said.split()) for names, said in entries for name in names.split(",")}
+        entries = re.findall(
+            r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", section[1] if section else "", re.MULTILINE
+        )
+        found |= {
+            name.strip(): " ".join(said.split())
+            for names, said in entries
+            for name in names.split(",")
+        }
     elsewhere = re.search(r"Arguments are those of `(\w+)`", kind.__doc__ or "")
     if elsewhere:
         found |= describe_options(getattr(sys.modules[kind.__module__], elsewhere[1], object))

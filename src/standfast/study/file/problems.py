@@ -83,7 +83,10 @@ def reject(expected: str, got: object, *path: str | int, note: str = "") -> Stud
 
 @contextlib.contextmanager
 def errors_at(
-    *path: str | int, keys: Collection[str] = (), key: str = "", into: list[StudyFieldError] | None = None
+    *path: str | int,
+    keys: Collection[str] = (),
+    key: str = "",
+    into: list[StudyFieldError] | None = None,
 ) -> Iterator[None]:
     """Errors inside are a `StudyFieldError` beneath `path`.
 
@@ -107,7 +110,9 @@ def errors_at(
 def raise_all(errors: Sequence[StudyFieldError]) -> None:
     """Raise what was collected, if anything was."""
     if errors:
-        raise StudyFieldError(problem for error in errors for problem in error.problems) from errors[0].__cause__
+        raise StudyFieldError(
+            problem for error in errors for problem in error.problems
+        ) from errors[0].__cause__
 
 
 def _place_beneath(path: Keys, problems: Iterable[Problem]) -> list[Problem]:
@@ -124,7 +129,9 @@ def _problems_of(error: Exception, keys: Collection[str], key: str) -> list[Prob
         return list(reject("something that can be used", error, *([key] if key else [])).problems)
     faulty_key = error.argument if error.argument in keys else key
     if not faulty_key:
-        return list(reject(f"{shorten(error.argument, 60)} to be {error.expected}", error.got).problems)
+        return list(
+            reject(f"{shorten(error.argument, 60)} to be {error.expected}", error.got).problems
+        )
     return list(reject(error.expected, error.got, faulty_key).problems)
 
 
@@ -133,7 +140,11 @@ def _from_pydantic(error: ValidationError, keys: Collection[str]) -> list[Proble
     problems: dict[Keys, Problem] = {}
     every = error.errors(include_url=False)
     # tensors and objects, which a file cannot hold, are no alternatives
-    of_files = [details for details in every if details["type"] not in ("needs_python_object", "dataclass_type")]
+    of_files = [
+        details
+        for details in every
+        if details["type"] not in ("needs_python_object", "dataclass_type")
+    ]
     for details in of_files or every:
         for problem in _from_details(details, keys):
             earlier = problems.setdefault(problem.path, problem)
@@ -154,7 +165,9 @@ def _from_details(details: Any, keys: Collection[str]) -> Sequence[Problem]:
     if isinstance(context.get("error"), ArgumentError):
         return _place_beneath(path, _problems_of(context["error"], keys, ""))
     got = "nothing" if kind == "missing" else show(details["input"])
-    expected = _EXPECTED.get(kind, details["msg"]).format(**context).removeprefix("Input should be ")
+    expected = (
+        _EXPECTED.get(kind, details["msg"]).format(**context).removeprefix("Input should be ")
+    )
     if kind == "invalid_key":
         path, expected = (), "keys as text"
     elif kind == "extra_forbidden":
@@ -206,7 +219,12 @@ def make_unknown_error(
     explainers[0]: expected an explainer (lrp, saliency), got 'salience' (did you mean 'saliency'?)
     """
     known = list(known)
-    return reject(f"{what} ({join_names(known)})", f"{show(name)}{suggest_name(name, known)}", *path, note=note)
+    return reject(
+        f"{what} ({join_names(known)})",
+        f"{show(name)}{suggest_name(name, known)}",
+        *path,
+        note=note,
+    )
 
 
 def join_names(names: Iterable[object], width: int = 150) -> str:
@@ -214,7 +232,10 @@ def join_names(names: Iterable[object], width: int = 150) -> str:
     words = [str(name) for name in names]
     ends = accumulate(len(word) + 2 for word in words)
     kept = [word for word, end in zip(words, ends, strict=True) if end <= width + 2]
-    return ", ".join(kept + ([f"... {len(words)} in all"] if len(kept) < len(words) else [])) or "there are none"
+    return (
+        ", ".join(kept + ([f"... {len(words)} in all"] if len(kept) < len(words) else []))
+        or "there are none"
+    )
 
 
 def join_keys(path: Keys) -> str:

@@ -27,7 +27,12 @@ T = TypeVar("T")
 def read_data_at(path: Path, *how: Any) -> Content:
     """The data in a file or a folder, by `data.user_files.read_data`; pipes and devices are refused."""
     fits = path.is_file() or path.is_dir() or not path.exists()
-    check(fits, "path", "a file or a folder", f"{str(path)!r}: a pipe or a device, of which reading may never end")
+    check(
+        fits,
+        "path",
+        "a file or a folder",
+        f"{str(path)!r}: a pipe or a device, of which reading may never end",
+    )
     return read_data(path, *how)
 
 
@@ -53,7 +58,11 @@ class BackgroundEntry(Entry):
     @model_validator(mode="after")
     def _check_source(self) -> BackgroundEntry:
         if (self.path is None) == (self.data is None):
-            got = show(self.model_dump(exclude_none=True)) if self.path is None else "path and data at once"
+            got = (
+                show(self.model_dump(exclude_none=True))
+                if self.path is None
+                else "path and data at once"
+            )
             raise reject("a background with exactly one of path, data", got)
         if self.data is not None and self.samples is None:
             raise reject("a value beside data", "nothing", "samples")
@@ -87,9 +96,18 @@ class StoredBackground(Background):
         """The reference inputs themselves, with paths relative to `base`."""
         entry = self.entry
         with errors_at(keys=entry.known(), key="path"):
-            found = data.load(entry.data) if entry.data is not None else read_data_at(base / str(entry.path))
+            found = (
+                data.load(entry.data)
+                if entry.data is not None
+                else read_data_at(base / str(entry.path))
+            )
             least = f"at most the {len(found.inputs)} samples that there are"
-            check(entry.samples is None or entry.samples <= len(found.inputs), "samples", least, entry.samples)
+            check(
+                entry.samples is None or entry.samples <= len(found.inputs),
+                "samples",
+                least,
+                entry.samples,
+            )
             return Background(found.inputs[: entry.samples])
 
 
@@ -122,10 +140,18 @@ class ReferenceReader:
             return self._known[value]
         if isinstance(value, tuple):
             parts = tuple(self.read_in(each, index) for index, each in enumerate(value))
-            return value if all(one is other for one, other in zip(parts, value, strict=True)) else parts
+            return (
+                value
+                if all(one is other for one, other in zip(parts, value, strict=True))
+                else parts
+            )
         if not dataclasses.is_dataclass(value) or isinstance(value, type):
             return value
-        before = {option.name: getattr(value, option.name) for option in dataclasses.fields(value) if option.init}
+        before = {
+            option.name: getattr(value, option.name)
+            for option in dataclasses.fields(value)
+            if option.init
+        }
         after = {name: self.read_in(own, name) for name, own in before.items()}
         changed = {name: own for name, own in after.items() if own is not before[name]}
         with errors_at(keys=list(changed)):

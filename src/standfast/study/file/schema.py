@@ -12,7 +12,16 @@ from standfast import similarity
 from standfast.metrics.base import find_neighbourhood_option
 from standfast.study.file.entries import EXECUTORS
 from standfast.study.file.evaluations import ExplainerFunction, MetricFunction
-from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, TASKS, Names
+from standfast.study.file.names import (
+    DATA,
+    EXPLAINERS,
+    METRICS,
+    MODELS,
+    NEIGHBOURHOODS,
+    SEARCHES,
+    TASKS,
+    Names,
+)
 from standfast.study.file.options import describe_options, options_model
 from standfast.study.file.references import BackgroundEntry
 from standfast.study.file.sources import DataEntry, ModelEntry
@@ -47,7 +56,9 @@ def json_schema() -> Schema:
     similarities = similarity.names()
     definitions["similarity"] = {"anyOf": [{"enum": similarities}, _beginning_with(similarities)]}
     numbers = [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]
-    definitions["background"] = {"anyOf": [*numbers, {"type": "string"}, _model(definitions, BackgroundEntry)]}
+    definitions["background"] = {
+        "anyOf": [*numbers, {"type": "string"}, _model(definitions, BackgroundEntry)]
+    }
     kinds = [_model(definitions, kind) for kind in EXECUTORS.values()]
     definitions["executor"] = {"anyOf": [{"enum": list(EXECUTORS)}, *kinds]}
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "standfast study"}
@@ -59,7 +70,9 @@ def _define_kinds(definitions: Schema, names: Names, forms: Iterable[Schema] = (
     what = names.registry.kind
     by_name: Schema = {}
     for name in names.registry:
-        options = definitions[f"{what}.{name}"] = _model(definitions, options_model(names.registry[name], name))
+        options = definitions[f"{what}.{name}"] = _model(
+            definitions, options_model(names.registry[name], name)
+        )
         neighbourhood_option = find_neighbourhood_option(names.registry[name])
         if neighbourhood_option:
             # the file's own may stand for it, and a list is evaluated in turn
@@ -73,7 +86,9 @@ def _define_kinds(definitions: Schema, names: Names, forms: Iterable[Schema] = (
     _define_entry(definitions, what, names, by_name, forms)
 
 
-def _define_entry(definitions: Schema, what: str, names: Names, by_name: Schema, forms: Iterable[Schema] = ()) -> None:
+def _define_entry(
+    definitions: Schema, what: str, names: Names, by_name: Schema, forms: Iterable[Schema] = ()
+) -> None:
     """One entry: a name, options beneath a name, or a form without a name.
 
     Args:
@@ -85,11 +100,14 @@ def _define_entry(definitions: Schema, what: str, names: Names, by_name: Schema,
     """
 
     def must_have_options(options: Schema) -> bool:
-        model = definitions.get(str(options.get("anyOf", [{}])[0].get("$ref")).rpartition("/")[2], {})
+        model = definitions.get(
+            str(options.get("anyOf", [{}])[0].get("$ref")).rpartition("/")[2], {}
+        )
         return bool(model.get("required"))
 
     alone = [name for name, options in by_name.items() if not must_have_options(options)]
-    places = _beginning_with([*names.prefixes, *names.registry.packages])  # whose options are theirs
+    # whose options are theirs
+    places = _beginning_with([*names.prefixes, *names.registry.packages])
     texts = [places, *([_beginning_with(by_name)] if names.in_text else [])]
     none = {"type": "null"}
     beneath = {
@@ -105,7 +123,9 @@ def _define_section(definitions: Schema, names: Names, entry: str) -> None:
     """A list of entries, any of them under a label, or a mapping from labels to entries."""
     labelled = {"type": "object", "minProperties": 1, "additionalProperties": _refer(entry)}
     items = {"anyOf": [_refer(entry), {**labelled, **_ONE_KEY}]}
-    definitions[names.section] = {"anyOf": [{"type": "array", "minItems": 1, "items": items}, labelled]}
+    definitions[names.section] = {
+        "anyOf": [{"type": "array", "minItems": 1, "items": items}, labelled]
+    }
 
 
 def _refer(definition: str) -> Schema:
@@ -133,4 +153,7 @@ def _resolve(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     reference = _refer(value["$reference"]) if "$reference" in value else {}
-    return {**reference, **{key: _resolve(entry) for key, entry in value.items() if key != "$reference"}}
+    return {
+        **reference,
+        **{key: _resolve(entry) for key, entry in value.items() if key != "$reference"},
+    }

@@ -72,7 +72,14 @@ from standfast.tensors import describe_bounds
 from standfast.texts import TextModel
 from standfast.texts.model import Granularity, Removal
 from standfast.zoo import architectures
-from standfast.zoo.programs import as_module, check_program, fill, load_estimator, load_program, read_weights
+from standfast.zoo.programs import (
+    as_module,
+    check_program,
+    fill,
+    load_estimator,
+    load_program,
+    read_weights,
+)
 from standfast.zoo.text_folders import load_text_folder, pack_text_folder
 
 
@@ -80,7 +87,9 @@ def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
     lower, upper = ((b if isinstance(b, tuple) else (b,)) for b in bounds)
     size = max(len(lower), len(upper))
     fits = {len(lower), len(upper)} <= {1, size}
-    if not fits or not all(low < high for low, high in zip(lower * size, upper * size, strict=False)):
+    if not fits or not all(
+        low < high for low, high in zip(lower * size, upper * size, strict=False)
+    ):
         raise ValueError
     return bounds
 
@@ -102,14 +111,21 @@ Bounds = Annotated[
     AfterValidator(_check_order),
     in_words("a lower and a higher bound, [0, 1], or two lists with one for each channel"),
 ]
-Size = Annotated[tuple[Count, Count], BeforeValidator(as_tuple), in_words("[height, width] in pixels")]
+Size = Annotated[
+    tuple[Count, Count], BeforeValidator(as_tuple), in_words("[height, width] in pixels")
+]
 DataNames = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=1)]
 
 
 def per_channel(numbers: Numbers, inputs: Tensor, argument: str) -> Tensor:
     """One number, or one for each channel of `inputs` `(N, C, ...)`, as a tensor that broadcasts against an input."""
     values, channels = numbers if isinstance(numbers, tuple) else (numbers,), inputs.shape[1]
-    check(len(values) in (1, channels), argument, f"one number, or {channels} (one for each channel)", len(values))
+    check(
+        len(values) in (1, channels),
+        argument,
+        f"one number, or {channels} (one for each channel)",
+        len(values),
+    )
     return torch.tensor(values, dtype=inputs.dtype).reshape(-1, *[1] * (inputs.ndim - 2))
 
 
@@ -153,23 +169,37 @@ class DataEntry(Entry):
         """The samples with the bounds of the entry, within which they must lie."""
         bounds = getattr(self, "bounds", None)
         if bounds is not None:
-            lower, upper = (b if isinstance(b, float) else per_channel(b, samples.inputs, "bounds") for b in bounds)
+            lower, upper = (
+                b if isinstance(b, float) else per_channel(b, samples.inputs, "bounds")
+                for b in bounds
+            )
             samples = replace(samples, bounds=(lower, upper))
         _check_range(samples)
         return samples
 
     def _from_dataset(self, found: Dataset) -> Samples:
-        return self._as_samples(found, {"name": found.name, "classes": list(found.classes)}, **found.extras)
+        return self._as_samples(
+            found, {"name": found.name, "classes": list(found.classes)}, **found.extras
+        )
 
-    def _as_samples(self, found: Dataset | Content, about: Mapping[str, Any], **extras: Tensor) -> Samples:
+    def _as_samples(
+        self, found: Dataset | Content, about: Mapping[str, Any], **extras: Tensor
+    ) -> Samples:
         if found.labels is not None:
             rows, count = len(found.inputs), len(found.labels)
             check(count == rows, "path", f"as many labels as inputs ({rows})", f"{count} labels")
             extras = {"labels": found.labels, **extras}
             classes = not found.labels.is_floating_point()
-            check(classes or self.targets != "labels", "targets", "predicted, as the labels are no classes", "labels")
+            check(
+                classes or self.targets != "labels",
+                "targets",
+                "predicted, as the labels are no classes",
+                "labels",
+            )
         else:
-            check(self.targets != "labels", "targets", "predicted, as there are no labels", "labels")
+            check(
+                self.targets != "labels", "targets", "predicted, as there are no labels", "labels"
+            )
         labels = found.labels if self.targets == "labels" else None
         tokens = found.tokens if isinstance(found, Dataset) else None
         return Samples(found.inputs, labels, found.bounds, about, extras, found.features, tokens)
@@ -216,7 +246,9 @@ class DataFile(DataEntry):
         if self.text is not None:
             for key in ("bounds", "size", "grayscale"):
                 check(getattr(self, key) is None, key, f"no {key} for texts", "one")
-            return _give_texts(read_texts(base / self.path, self.text, self.label, count), self.targets)
+            return _give_texts(
+                read_texts(base / self.path, self.text, self.label, count), self.targets
+            )
         found = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
         return self._as_samples(found, found.about)
 
@@ -270,7 +302,12 @@ class DataFunction(DataEntry):
         """Samples of the user's with the targets that the entry asks for."""
         if self.targets == "predicted" and "targets" in self.model_fields_set:
             return replace(samples, targets=None)
-        check(self.targets != "labels" or samples.targets is not None, "targets", "Samples with targets", "none")
+        check(
+            self.targets != "labels" or samples.targets is not None,
+            "targets",
+            "Samples with targets",
+            "none",
+        )
         return samples
 
 
@@ -283,7 +320,9 @@ def _check_count(data: Any, count: int | None) -> None:
     """Raise `ArgumentError` if there are fewer samples than are to be taken."""
     if count is not None:
         about: Mapping[str, Any] = getattr(data, "about", {})
-        name = next((about[key] for key in ("name", "path", "function") if key in about), "the data")
+        name = next(
+            (about[key] for key in ("name", "path", "function") if key in about), "the data"
+        )
         check(count <= len(data), "samples", f"at most the {len(data)} samples of {name}", count)
 
 
@@ -397,7 +436,9 @@ class ModelEntry(Entry):
             StudyFieldError: the file is missing or of another kind; at the key of the entry.
         """
         named = {"name": self._name} if isinstance(self, NamedModel) else {}
-        about = named | self.model_dump(include={self.form, "options", "weights"}, exclude_none=True)
+        about = named | self.model_dump(
+            include={self.form, "options", "weights"}, exclude_none=True
+        )
         about |= self.model_dump(include=_OF_TEXTS, exclude_defaults=True)
         if not getattr(self, "pretrained", True):
             about["pretrained"] = False
@@ -408,7 +449,9 @@ class ModelEntry(Entry):
         if isinstance(self, ModelProgram):
             with errors_at(key=self.form):
                 check_program(content, self.path, self.trust)
-        return StudyModel(self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
+        return StudyModel(
+            self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()}
+        )
 
     def read(self, path: Path) -> bytes:
         """What is at the place of the entry's file."""
@@ -495,7 +538,9 @@ class ModelFunction(ModelEntry):
     weights: Name | None = None
 
     def spread(self, name: str) -> dict[str, ModelEntry]:
-        arguments: dict[str, dict[str, Any]] = {f"{name}@{window}": {"window": window} for window in self.windows}
+        arguments: dict[str, dict[str, Any]] = {
+            f"{name}@{window}": {"window": window} for window in self.windows
+        }
         if not arguments:
             arguments[name] = {}
         if self.seeds is not None:
@@ -506,7 +551,9 @@ class ModelFunction(ModelEntry):
         entries: dict[str, ModelEntry] = {}
         for entry_name, further in arguments.items():
             options = {**self.options, **further}
-            entries[entry_name] = self.model_copy(update={"options": options, "seeds": None, "windows": ()})
+            entries[entry_name] = self.model_copy(
+                update={"options": options, "seeds": None, "windows": ()}
+            )
         return entries
 
     def load(self, base: Path, content: bytes) -> Any:
@@ -515,7 +562,9 @@ class ModelFunction(ModelEntry):
             if isinstance(named, nn.Module | Model | TextModel) or is_estimator(named):
                 loaded = copy.deepcopy(named)
             else:
-                loaded = call_function(self.function, self.options, [str(base)], self.trust, "a model")
+                loaded = call_function(
+                    self.function, self.options, [str(base)], self.trust, "a model"
+                )
         if self.weights is not None and isinstance(loaded, TextModel):
             fill(loaded.model, read_weights(content))
         return loaded
@@ -532,7 +581,9 @@ class ModelFunction(ModelEntry):
                 module = as_module(loaded, "function", self.task)
             except ArgumentError as error:
                 expected = f"{error.expected}, or a standfast.Model"
-                raise reject(expected, f"{with_article(str(error.got))} from {self.function}") from error
+                raise reject(
+                    expected, f"{with_article(str(error.got))} from {self.function}"
+                ) from error
         if self.weights is not None:
             fill(module, read_weights(content))
         return module
@@ -556,7 +607,9 @@ class ModelFolder(ModelEntry):
     granularity: Granularity = "word"
     removal: Annotated[Removal | tuple[Removal, ...], BeforeValidator(as_tuple)] | None = None
     word: WholeNumber | None = None
-    labels: Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=2)] | None = None
+    labels: Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=2)] | None = (
+        None
+    )
     template: Name | None = None
 
     def read(self, path: Path) -> bytes:
@@ -564,7 +617,12 @@ class ModelFolder(ModelEntry):
             return pack_text_folder(path, self.trust)
 
     def load(self, base: Path, content: bytes) -> TextModel:
-        check(self.labels is not None or self.template is None, "labels", "some beside a template", "none")
+        check(
+            self.labels is not None or self.template is None,
+            "labels",
+            "some beside a template",
+            "none",
+        )
         options = self.model_dump(include=_OF_TEXTS, exclude_none=True)
         return load_text_folder(content, self.trust, **options)
 
@@ -701,15 +759,25 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
         raise
     except Exception as error:  # the user's module may raise anything
         own = isinstance(error, StandfastError)
-        got = _shorten_script_error(str(error)) if own else describe_error(error, find_line(error, paths))
+        got = (
+            _shorten_script_error(str(error))
+            if own
+            else describe_error(error, find_line(error, paths))
+        )
         raise reject(
             f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got, note=note
         ) from error
     labels = samples.extras.get("labels")
     if model.task.classes and labels is not None and labels.is_floating_point():
-        expected = "labels as whole numbers, as the model answers with classes (or another task of it)"
+        expected = (
+            "labels as whole numbers, as the model answers with classes (or another task of it)"
+        )
         raise reject(expected, f"{labels.dtype} of shape {tuple(labels.shape)}", note=note)
-    if samples.targets is not None and model.task.classes and int(samples.targets.max()) >= logits.shape[1]:
+    if (
+        samples.targets is not None
+        and model.task.classes
+        and int(samples.targets.max()) >= logits.shape[1]
+    ):
         got = f"{int(samples.targets.max())} among them"
         raise reject(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got, note=note)
     return model
@@ -728,7 +796,8 @@ def build_source(named: NamedEntry) -> dict[str, tuple[Any, dict[str, Any]]]:
     base = DataEntry if named.names is DATA else ModelEntry
     (kind,) = (kind for kind in base.__subclasses__() if kind.form == named.form)
     entry = kind.model_validate(named.options)
-    left_out = {"targets"} - entry.model_fields_set  # a function's Samples have targets of their own
+    # a function's Samples have targets of their own
+    left_out = {"targets"} - entry.model_fields_set
     plain = entry.model_dump(mode="json", exclude_none=True, exclude=left_out)
     if isinstance(entry, NamedData | NamedModel):
         entry._name, plain = named.name, {named.name: plain}

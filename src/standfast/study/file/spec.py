@@ -56,7 +56,12 @@ from standfast.study.file.evaluations import (
     metrics_from,
 )
 from standfast.study.file.names import DATA, MODELS, CheckedEntry, Names, read_section
-from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, plain_options, to_plain
+from standfast.study.file.options import (
+    neighbourhood_from,
+    neighbourhoods_from,
+    plain_options,
+    to_plain,
+)
 from standfast.study.file.problems import (
     Entry,
     Keys,
@@ -154,12 +159,19 @@ class Study(Entry):
     data: Annotated[dict[str, CheckedEntry[DataEntry]], _sources(DATA), _refer_to("data")]
     models: Annotated[dict[str, CheckedEntry[ModelEntry]], _sources(MODELS), _refer_to("models")]
     neighbourhood: Annotated[
-        Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods"), Field(validate_default=True)
+        Any,
+        PlainValidator(_neighbourhood),
+        _refer_to("neighbourhoods"),
+        Field(validate_default=True),
     ] = None
     preset: Preset = "standard"
-    explainers: Annotated[dict[str, Explained], PlainValidator(explainers_from), _refer_to("explainers")]
+    explainers: Annotated[
+        dict[str, Explained], PlainValidator(explainers_from), _refer_to("explainers")
+    ]
     metrics: Annotated[dict[str, Measured], PlainValidator(metrics_from), _refer_to("metrics")]
-    controls: Annotated[bool | dict[str, Explained], PlainValidator(controls_from), _refer_to("controls")] = True
+    controls: Annotated[
+        bool | dict[str, Explained], PlainValidator(controls_from), _refer_to("controls")
+    ] = True
     sanity: bool | Count = True
     minutes: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     executor: entries.ExecutorField = entries.LocalEntry()
@@ -253,7 +265,9 @@ class Study(Entry):
                     models[own_name] = single_entry.source(self.base)
         return models
 
-    def _read_common_options(self, places: FilePlaces, references: ReferenceReader) -> dict[str, Any]:
+    def _read_common_options(
+        self, places: FilePlaces, references: ReferenceReader
+    ) -> dict[str, Any]:
         """The study's own options, for metrics that have them."""
         common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
         with errors_at(into=places.errors):
@@ -265,8 +279,16 @@ class Study(Entry):
         if "preset" in self.model_fields_set:
             return {}
         by_name = Metric | UnplacedMetric
-        named = {label: entry for label, entry in self.metrics.items() if isinstance(entry.value, by_name)}
-        return {label: list_cheaper(metrics[label], named[label].given) for label in metrics if label in named}
+        named = {
+            label: entry
+            for label, entry in self.metrics.items()
+            if isinstance(entry.value, by_name)
+        }
+        return {
+            label: list_cheaper(metrics[label], named[label].given)
+            for label in metrics
+            if label in named
+        }
 
     def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
         """Where a part stands in the file, and the key of it that errors are about."""
@@ -283,11 +305,20 @@ class Study(Entry):
         for entry_name, model in self.models.items():
             for name in model.value.spread(entry_name):
                 data_of_models[name] = model.value.data or self.data
-        return [(data, name) for data in self.data for name, model_data in data_of_models.items() if data in model_data]
+        return [
+            (data, name)
+            for data in self.data
+            for name, model_data in data_of_models.items()
+            if data in model_data
+        ]
 
     def _find_entry(self, name: str) -> CheckedEntry[ModelEntry]:
         """The entry of a model, also of one of those with seeds."""
-        return next(model for entry_name, model in self.models.items() if name in model.value.spread(entry_name))
+        return next(
+            model
+            for entry_name, model in self.models.items()
+            if name in model.value.spread(entry_name)
+        )
 
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
@@ -302,7 +333,9 @@ class Study(Entry):
             with errors_at(*entry.path, into=errors):
                 if name not in met:
                     raise reject("data that a model meets", "none that does")
-        labels = dict.fromkeys([*self.metrics, *(measured.name for measured in self.metrics.values())])
+        labels = dict.fromkeys(
+            [*self.metrics, *(measured.name for measured in self.metrics.values())]
+        )
         if self.choose is not None:
             with errors_at("choose", into=errors):
                 _check_known("the label or the name of a metric", self.choose.by, labels, "by")
@@ -315,8 +348,12 @@ class Study(Entry):
                     _check_known("the name of data", name, self.data, "data")
                 for name in requirement.model or ():
                     _check_known("the name of a model", name, self.models, "model")
-                _check_known("the name of an explainer", requirement.better_than, compared, "better_than")
-                _check_known("the label or the name of a metric", requirement.metric, labels, "metric")
+                _check_known(
+                    "the name of an explainer", requirement.better_than, compared, "better_than"
+                )
+                _check_known(
+                    "the label or the name of a metric", requirement.metric, labels, "metric"
+                )
         raise_all(errors)
         return self
 
@@ -329,10 +366,17 @@ class Study(Entry):
         {'lrp': {'lrp': {'epsilon': 1e-09}}}
         """
         sections: dict[str, Mapping[str, CheckedEntry[Any]]]
-        sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
+        sections = {
+            "data": self.data,
+            "models": self.models,
+            "explainers": self.explainers,
+            "metrics": self.metrics,
+        }
         if self.named_controls:
             sections["controls"] = self.named_controls
-        content = self.model_dump(mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"})
+        content = self.model_dump(
+            mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"}
+        )
         if not self.requirements:
             del content["requirements"]
         if self.neighbourhood is not None:
@@ -404,13 +448,18 @@ def _fit_explainers(
 
 
 def _place_metrics(
-    metrics: Mapping[str, Metric | UnplacedMetric], inputs: Inputs, places: Places, about: dict[str, Any]
+    metrics: Mapping[str, Metric | UnplacedMetric],
+    inputs: Inputs,
+    places: Places,
+    about: dict[str, Any],
 ) -> dict[str, Metric]:
     """The metrics, of which those without a neighbourhood get the default one; `about` gets what the report says.
 
     As in `evaluate`, there is a default only where a metric needs one; then all have it.
     """
-    is_needed = any(isinstance(metric, UnplacedMetric) and metric.alone is None for metric in metrics.values())
+    is_needed = any(
+        isinstance(metric, UnplacedMetric) and metric.alone is None for metric in metrics.values()
+    )
     placed: dict[str, Metric] = {}
     default: Neighbourhood | None = None
     for label, metric in metrics.items():
@@ -450,7 +499,9 @@ def _list_extras(
         return again
 
     first = [NamedMetric(label, metric) for label, metric in placed.items()]
-    return list_extras(first, [neighbourhood for neighbourhood, _ in inputs.default_neighbourhoods()], place)
+    return list_extras(
+        first, [neighbourhood for neighbourhood, _ in inputs.default_neighbourhoods()], place
+    )
 
 
 def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, places: Places) -> None:

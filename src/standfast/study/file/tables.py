@@ -79,11 +79,18 @@ class DataTable(DataEntry):
         Raises:
             ArgumentError: it, or one to drop, is not there.
         """
-        usual = [name for name in columns if name.lower() in LABEL_COLUMNS and name not in self.drop]
+        usual = [
+            name for name in columns if name.lower() in LABEL_COLUMNS and name not in self.drop
+        ]
         label = self.label if self.label is not None else next(iter(usual), None)
         keys = {**({} if label is None else {label: "label"}), **dict.fromkeys(self.drop, "drop")}
         for name, key in keys.items():
-            check(name in columns, key, f"a column of {self.table}", f"{name!r}{suggest_name(name, columns)}")
+            check(
+                name in columns,
+                key,
+                f"a column of {self.table}",
+                f"{name!r}{suggest_name(name, columns)}",
+            )
         return label
 
     def _choose_targets(self, labels: Tensor | None) -> Tensor | None:

@@ -37,7 +37,9 @@ def find_texts(returned: Any, count: int | None, about: Mapping[str, Any]) -> Te
     if raw_labels is None:
         return TextContent(first_texts, None, about)
     as_many = len(raw_labels) == len(texts)
-    check(as_many, "function", f"as many labels as texts ({len(texts)})", f"{len(raw_labels)} labels")
+    check(
+        as_many, "function", f"as many labels as texts ({len(texts)})", f"{len(raw_labels)} labels"
+    )
     labels, classes = number_classes(pl.Series(np.asarray(raw_labels).tolist()))
     if classes:
         about = {**about, "classes": classes}
@@ -46,7 +48,11 @@ def find_texts(returned: Any, count: int | None, about: Mapping[str, Any]) -> Te
 
 def _are_strings(values: Any) -> bool:
     """Whether there are strings: a list, an array or a column of a frame; some may be missing."""
-    if isinstance(values, str | bytes | Tensor | Mapping) or not hasattr(values, "__len__") or len(values) == 0:
+    if (
+        isinstance(values, str | bytes | Tensor | Mapping)
+        or not hasattr(values, "__len__")
+        or len(values) == 0
+    ):
         return False
     if isinstance(values, np.ndarray) and values.dtype.kind not in "UO":
         return False

@@ -87,7 +87,11 @@ class Choice:
         return replace(
             grid,
             metrics=metrics,
-            explainers={name: explainer for name, explainer in grid.explainers.items() if name not in dropped},
+            explainers={
+                name: explainer
+                for name, explainer in grid.explainers.items()
+                if name not in dropped
+            },
             controls=tuple(name for name in grid.controls if name not in dropped),
             sanity=sanity,
         )
@@ -123,10 +127,18 @@ class Choice:
         has_more_controls = bool(set(self.controls) - set(earlier.get("controls") or ()))
         has_further_metrics = bool(set(self.extras) - set(earlier.get("extras") or ()))
         earlier_checked = earlier.get("checked")
-        has_more_checks = earlier_checked is not None and (self.checked is None or self.checked > earlier_checked)
+        has_more_checks = earlier_checked is not None and (
+            self.checked is None or self.checked > earlier_checked
+        )
         earlier_left_out = {tuple(pair) for pair in earlier.get(LEFT_OUT_PAIRS) or ()}
         has_more_pairs = bool(earlier_left_out - set(self.left_out))
-        return bool(self.raised) or has_more_controls or has_further_metrics or has_more_checks or has_more_pairs
+        return (
+            bool(self.raised)
+            or has_more_controls
+            or has_further_metrics
+            or has_more_checks
+            or has_more_pairs
+        )
 
 
 def choose(
@@ -208,12 +220,16 @@ class _Start:
     fewest: int
 
     @classmethod
-    def find(cls, costs: Costs, earlier: Mapping[str, Any] | None, seconds: float, must_add: bool) -> _Start:
+    def find(
+        cls, costs: Costs, earlier: Mapping[str, Any] | None, seconds: float, must_add: bool
+    ) -> _Start:
         """What is known at the beginning, and after an earlier choice (`choose`)."""
         planned = _PLANNED * seconds
         checked = costs.choose_checked(seconds, earlier)
         if earlier is None:
-            levels = costs.raise_levels(dict.fromkeys(costs.ladders, 0), checked, costs.grid.free.controls, planned)
+            levels = costs.raise_levels(
+                dict.fromkeys(costs.ladders, 0), checked, costs.grid.free.controls, planned
+            )
             return cls(costs, None, levels, checked, planned, 0.0, 1)
         pairs = [(label, explainer) for label, explainer in earlier.get(LEFT_OUT_PAIRS) or ()]
         others = costs.without(pairs)
@@ -228,7 +244,9 @@ class _Start:
             fewest = max(count_done(earlier), 1)
         if must_add and pairs and _sum_pairs(costs, pairs, levels) <= planned:
             others, fewest = costs, 1
-        return cls(others, earlier_levels, levels, checked, planned + done_seconds, done_seconds, fewest)
+        return cls(
+            others, earlier_levels, levels, checked, planned + done_seconds, done_seconds, fewest
+        )
 
 
 def _list_raised(levels: Levels, earlier_levels: Levels | None) -> tuple[str, ...]:
@@ -350,12 +368,19 @@ def limit_seconds(grid: Grid, estimate: Estimate, choice: Choice) -> dict[Line, 
         if is_left_out:
             seconds[line] = 0.0
         else:
-            seconds[line] = costs.forecast_line(line, levels, choice.checked, choice.samples[line.data])
+            seconds[line] = costs.forecast_line(
+                line, levels, choice.checked, choice.samples[line.data]
+            )
     return seconds
 
 
 def explain_nothing(
-    grid: Grid, estimate: Estimate, earlier: Mapping[str, Any], minutes: float, seconds: float, workers: int
+    grid: Grid,
+    estimate: Estimate,
+    earlier: Mapping[str, Any],
+    minutes: float,
+    seconds: float,
+    workers: int,
 ) -> str:
     """Why nothing is added to an earlier choice that is done, and what would do.
 

@@ -57,7 +57,9 @@ class Costs:
         left_out: the metrics that are not evaluated with some explainers.
     """
 
-    def __init__(self, grid: Grid, estimate: Estimate, workers: int, left_out: Collection[Pair] = ()) -> None:
+    def __init__(
+        self, grid: Grid, estimate: Estimate, workers: int, left_out: Collection[Pair] = ()
+    ) -> None:
         self.grid = grid
         self.estimate = estimate
         self.workers = workers
@@ -66,7 +68,9 @@ class Costs:
         checks = None if grid.sanity is None else grid.sanity.name
         self.check_lines = [line for line in estimate.lines if line.label == checks]
         evaluated = [line for line in estimate.lines if line.label != checks]
-        self.lines = [line for line in evaluated if (line.label, line.explainer) not in self.left_out]
+        self.lines = [
+            line for line in evaluated if (line.label, line.explainer) not in self.left_out
+        ]
         self.longest = max(len(samples) for samples in grid.data.values())
         self.checked = count_checked(grid)
         self.may_leave_out_checks = grid.free.sanity and self.checked > 0
@@ -122,7 +126,9 @@ class Costs:
         share = _count_beyond(cheaper, inputs) / max(_count_beyond(metric, inputs), 1)
         return line.start + share * (line.seconds - line.start)
 
-    def is_whole(self, levels: Levels, checked: int | None, controls: Sequence[str], samples: int) -> bool:
+    def is_whole(
+        self, levels: Levels, checked: int | None, controls: Sequence[str], samples: int
+    ) -> bool:
         """Whether nothing is left out."""
         if self.left_out:
             return False
@@ -136,11 +142,17 @@ class Costs:
         dropped = set(self.grid.free.controls) - set(controls)
         for extra in self.grid.free.extras.values():
             for line in self.lines:
-                if line.label == extra.twin and line.explainer not in dropped and not math.isnan(line.seconds):
+                if (
+                    line.label == extra.twin
+                    and line.explainer not in dropped
+                    and not math.isnan(line.seconds)
+                ):
                     total += line.seconds
         return total / self.workers
 
-    def count_samples(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> int:
+    def count_samples(
+        self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float
+    ) -> int:
         """How many samples of each data set fit into so many seconds."""
         few, many = 0, self.longest
         while few < many:
@@ -152,7 +164,12 @@ class Costs:
         return few
 
     def leave_out(
-        self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float, fewest: int
+        self,
+        levels: Levels,
+        checked: int | None,
+        controls: Sequence[str],
+        seconds: float,
+        fewest: int,
     ) -> tuple[int | None, Sequence[str], int] | None:
         """Which checks and controls stay, and how many samples fit; None if fewer than `fewest` do.
 
@@ -183,7 +200,9 @@ class Costs:
         whole = self.sum_seconds({}, None, (), 0)
         if whole <= _CHECKS * seconds:
             return None
-        return self._limit_checks(max(FEWEST_CHECKED, int(self.checked * _CHECKS * seconds / whole)))
+        return self._limit_checks(
+            max(FEWEST_CHECKED, int(self.checked * _CHECKS * seconds / whole))
+        )
 
     def reduce_checks(self, checked: int | None) -> int | None:
         """The fewest samples with which checks may pass something."""
@@ -244,7 +263,9 @@ class Costs:
         seconds, labels = min(rises)
         return labels, seconds
 
-    def raise_levels(self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float) -> Levels:
+    def raise_levels(
+        self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float
+    ) -> Levels:
         """Settings as high as they can be while enough samples fit; what costs least is raised first."""
         raised = dict(levels)
         while True:

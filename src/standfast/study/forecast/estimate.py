@@ -79,7 +79,10 @@ class Estimate:
         for line in self.lines:
             if line.error:
                 broken.setdefault(line.error, []).append(f"{line.label} with {line.explainer}")
-        more = {error: f", and {len(who) - 1} more" if len(who) > 1 else "" for error, who in broken.items()}
+        more = {
+            error: f", and {len(who) - 1} more" if len(who) > 1 else ""
+            for error, who in broken.items()
+        }
         begin = "trials failed, and their jobs will"
         return [f"{begin}: {who[0]}{more[error]}: {error}" for error, who in broken.items()]
 
@@ -102,7 +105,9 @@ class Estimate:
     @property
     def memory(self) -> float:
         """The largest of all lines, in bytes; NaN if it is not known."""
-        return max((line.memory for line in self.lines if not math.isnan(line.memory)), default=math.nan)
+        return max(
+            (line.memory for line in self.lines if not math.isnan(line.memory)), default=math.nan
+        )
 
     def frame(self) -> pl.DataFrame:
         """A row for each line."""

@@ -32,7 +32,9 @@ def is_rough(estimate: Estimate) -> bool:
     return any(line.basis in ("explanations", "model") for line in estimate.lines)
 
 
-def sort_jobs(jobs: Sequence[Job], unknown: Sequence[str], is_long: Callable[[Job], bool] | None = None) -> list[Job]:
+def sort_jobs(
+    jobs: Sequence[Job], unknown: Sequence[str], is_long: Callable[[Job], bool] | None = None
+) -> list[Job]:
     """Jobs in the order in which they are worth most if the time ends between two of them: the first samples first.
 
     Several models take turns, but not after each sample, since each turn builds a model: the first sample of each, then
@@ -58,7 +60,9 @@ def find_first_jobs(jobs: Sequence[Job], is_long: Callable[[Job], bool]) -> list
     return short or of_first_samples[:1]
 
 
-def learn(estimate: Estimate, jobs: Sequence[Job], spent: Mapping[str, float], forecast_job: ForecastJob) -> Estimate:
+def learn(
+    estimate: Estimate, jobs: Sequence[Job], spent: Mapping[str, float], forecast_job: ForecastJob
+) -> Estimate:
     """The estimate, corrected by what some jobs took.
 
     What is not known of a metric with an explainer is between the forecast and what other explainers of the metric
@@ -83,7 +87,9 @@ def learn(estimate: Estimate, jobs: Sequence[Job], spent: Mapping[str, float], f
     return replace(estimate, lines=tuple(corrected))
 
 
-def _compare(jobs: Sequence[Job], spent: Mapping[str, float], forecast_job: ForecastJob) -> dict[_Place, float]:
+def _compare(
+    jobs: Sequence[Job], spent: Mapping[str, float], forecast_job: ForecastJob
+) -> dict[_Place, float]:
     """How many times as long jobs took as was forecast, for each place that has some."""
     spent_at: dict[_Place, float] = {}
     forecast_at: dict[_Place, float] = {}

@@ -12,7 +12,14 @@ from standfast.study.executors import Executor
 from standfast.study.forecast.choice import Choice, choose, explain_nothing
 from standfast.study.forecast.costs import ENOUGH, Costs, Pair, forecast_job
 from standfast.study.forecast.estimate import Estimate
-from standfast.study.forecast.first_jobs import LONG, ForecastJob, find_first_jobs, is_rough, learn, sort_jobs
+from standfast.study.forecast.first_jobs import (
+    LONG,
+    ForecastJob,
+    find_first_jobs,
+    is_rough,
+    learn,
+    sort_jobs,
+)
 from standfast.study.forecast.left_out import KEY, MEASURED, NOT_BEGUN, describe_left_out
 from standfast.study.forecast.trials import estimate_plan, try_unknown
 from standfast.study.plan import Job, Plan, make_plan
@@ -105,7 +112,9 @@ class LimitedRun:
                 choice = self._choose(estimate, {**earlier, MEASURED: measured})
         return self._run_choices(choice, estimate, summary)
 
-    def _run_choices(self, choice: Choice | None, estimate: Estimate, summary: RunSummary | None) -> RunSummary:
+    def _run_choices(
+        self, choice: Choice | None, estimate: Estimate, summary: RunSummary | None
+    ) -> RunSummary:
         """Evaluate a choice, and then what more fits."""
         kept: Mapping[str, Any] = {}
         manifest: Mapping[str, Any] = {}
@@ -126,7 +135,9 @@ class LimitedRun:
             choice = self._choose(estimate, manifest[KEY], must_add=True)
         if describe_left_out(manifest[KEY]):
             limit, workers = self.limit, self.executor.at_once
-            why = explain_nothing(self.grid, estimate, manifest[KEY], limit.minutes, limit.left, workers)
+            why = explain_nothing(
+                self.grid, estimate, manifest[KEY], limit.minutes, limit.left, workers
+            )
             self._tell(estimate, why)
         assert summary is not None
         return summary
@@ -140,7 +151,9 @@ class LimitedRun:
 
         They are as long as those that will be done: a sample costs more in a job of few, whose batches are smaller.
         """
-        plan = plan.with_shorter_jobs(self._job_seconds, self.store.earlier_manifest(), self.executor.at_once)
+        plan = plan.with_shorter_jobs(
+            self._job_seconds, self.store.earlier_manifest(), self.executor.at_once
+        )
         seconds = min(MOST_SECONDS, _MOST_SHARE * self.limit.left)
         estimate = estimate_plan(plan, set(), seconds=max(seconds, 0.1))
         if estimate.unknown:
@@ -163,7 +176,9 @@ class LimitedRun:
             must_add=must_add,
         )
 
-    def _do_first_jobs(self, choice: Choice, estimate: Estimate) -> tuple[RunSummary | None, Estimate]:
+    def _do_first_jobs(
+        self, choice: Choice, estimate: Estimate
+    ) -> tuple[RunSummary | None, Estimate]:
         """Do the first jobs of a choice, unless an earlier run has, and learn from the time that they take."""
         plan = self._plan(choice, estimate)
         first_jobs = find_first_jobs(plan.jobs, self._is_long(choice, estimate))
@@ -192,7 +207,11 @@ class LimitedRun:
 
     def _run_jobs(self, choice: Choice, plan: Plan, jobs: Sequence[Job]) -> RunSummary:
         """Do jobs of a plan until the time is up, and note how many samples of all jobs of the plan are done."""
-        manifest = {**plan.manifest, KEY: choice.describe(self.grid), "jobs": [job.identity for job in jobs]}
+        manifest = {
+            **plan.manifest,
+            KEY: choice.describe(self.grid),
+            "jobs": [job.identity for job in jobs],
+        }
         summary = run_grid(
             plan.grid,
             self.store,
@@ -276,7 +295,10 @@ def _is_poorer(counts: Mapping[str, Sequence[int]], before: Mapping[str, Sequenc
 def _correct(estimate: Estimate, spent: float, forecast: float) -> Estimate:
     """The estimate, scaled to what a part of it took."""
     factor = spent / forecast if forecast > 0 else 1.0
-    lines = [replace(line, seconds=factor * line.seconds, start=factor * line.start) for line in estimate.lines]
+    lines = [
+        replace(line, seconds=factor * line.seconds, start=factor * line.start)
+        for line in estimate.lines
+    ]
     return Estimate(tuple(lines))
 
 

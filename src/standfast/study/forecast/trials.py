@@ -66,12 +66,19 @@ def estimate_plan(
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in plan.jobs:
         groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
-    jobs_left = {job_names: [job for job in jobs if job.identity not in done] for job_names, jobs in groups.items()}
+    jobs_left = {
+        job_names: [job for job in jobs if job.identity not in done]
+        for job_names, jobs in groups.items()
+    }
     ends = time.perf_counter() + seconds
     lines: dict[tuple[str, str, str, str], Line] = {}
     pairs = list(dict.fromkeys(job_names[:2] for job_names, jobs in jobs_left.items() if jobs))
     for number, pair in enumerate(pairs):
-        jobs_of_pair = {job_names: jobs for job_names, jobs in jobs_left.items() if jobs and job_names[:2] == pair}
+        jobs_of_pair = {
+            job_names: jobs
+            for job_names, jobs in jobs_left.items()
+            if jobs and job_names[:2] == pair
+        }
         share = (ends - time.perf_counter()) / (len(pairs) - number)
         lines.update(_estimate_pair(plan.grid, pair, jobs_of_pair, share, progress))
     for job_names, jobs in groups.items():
@@ -97,7 +104,9 @@ def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
             trials = _Trials(plan.grid, line.data, line.model)
             trials.measure_speeds([line.explainer for line in unknown], 0.0)
         job_names = (line.data, line.model, line.explainer, line.label)
-        jobs = [job for job in plan.jobs if (job.data, job.model, job.explainer, job.label) == job_names]
+        jobs = [
+            job for job in plan.jobs if (job.data, job.model, job.explainer, job.label) == job_names
+        ]
         share = (ends - time.perf_counter()) / (len(unknown) - number)
         tried[line] = trials.fill_in(line, jobs, max(share, 0.0), must_try=True)
     return replace(estimate, lines=tuple(tried.get(line, line) for line in estimate.lines))
@@ -116,7 +125,9 @@ def _estimate_pair(
     trials = _Trials(grid, data, model)
     if progress:
         progress(f"measuring the speed of {model} on {data}")
-    trials.measure_speeds(list(dict.fromkeys(job_names[2] for job_names in jobs_left)), _SPEEDS * seconds)
+    trials.measure_speeds(
+        list(dict.fromkeys(job_names[2] for job_names in jobs_left)), _SPEEDS * seconds
+    )
     lines: dict[tuple[str, str, str, str], Line] = {}
     by_work = sorted(jobs_left, key=lambda job_names: jobs_left[job_names][0].work)
     for number, job_names in enumerate(by_work):
@@ -199,11 +210,17 @@ class _Trials:
             self.prediction = self._time_predictions()
         # controls are cheap, and nobody has asked for them
         order = sorted(
-            explainers, key=lambda name: (name in self.grid.controls, self.grid.explainers[name].rows_per_input)
+            explainers,
+            key=lambda name: (
+                name in self.grid.controls,
+                self.grid.explainers[name].rows_per_input,
+            ),
         )
         for name in order:
             seconds_left = ends - time.perf_counter()
-            self.speeds[name] = self._time_explanations(self.grid.explainers[name], seconds_left / 2)
+            self.speeds[name] = self._time_explanations(
+                self.grid.explainers[name], seconds_left / 2
+            )
 
     def _time_predictions(self) -> float:
         """Seconds of a prediction. It also finds the batch sizes, so that no trial has to."""
@@ -239,11 +256,17 @@ class _Trials:
         try:
             if not run_within(_PATIENCE * limit, explain):
                 return _Speed(max(by_rows.seconds, _PATIENCE * limit / count), measured=False)
-        except (Exception, SystemExit):  # the trials of metrics say what fails; an explainer may call sys.exit
+        except (
+            Exception,
+            SystemExit,
+        ):
+            # the trials of metrics say what fails; an explainer may call sys.exit
             return by_rows
         return _Speed((time.perf_counter() - began) / max(count, _ROWS // rows), measured=True)
 
-    def fill_in(self, line: Line, jobs: Sequence[Job], limit: float, must_try: bool = False) -> Line:
+    def fill_in(
+        self, line: Line, jobs: Sequence[Job], limit: float, must_try: bool = False
+    ) -> Line:
         """The line with what its jobs cost, by trials with the samples of the first, or by the speed of explanations.
 
         Args:
@@ -254,7 +277,9 @@ class _Trials:
         """
         job = jobs[0]
         rows = self._choose(job).rows
-        metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
+        metric = self.grid.measured[job.label].bind(
+            extras=self.samples.extras, inputs=self.inputs, rows=rows
+        )
         line = replace(line, samples=sum(job.stop - job.start for job in jobs))
         explanation_speed = self.speeds[job.explainer]
         try:
@@ -265,16 +290,26 @@ class _Trials:
             if is_slow and not must_try:
                 return self._fill_in_by_speed(line, metric, explanation_speed)
             return self._fill_in_by_trials(line, metric, job, limit)
-        except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
+        except (
+            Exception,
+            SystemExit,
+        ) as failure:
+            # the other lines are still valid; an explainer may call sys.exit
             evaluations = line.samples * metric.cost(self.model.classes).evaluations
             error = f"{type(failure).__name__}: {failure}"
-            return replace(line, evaluations=evaluations, seconds=math.nan, error=error, basis="fails")
+            return replace(
+                line, evaluations=evaluations, seconds=math.nan, error=error, basis="fails"
+            )
 
     def _fill_in_by_speed(self, line: Line, metric: Metric, speed: _Speed) -> Line:
         """The line with what all explanations and predictions of the metric take, one after the other."""
         cost = metric.cost(self.model.classes)
-        seconds = line.samples * (cost.explanations * speed.seconds + cost.predictions * self.prediction)
-        line = replace(line, evaluations=line.samples * cost.evaluations, start=line.samples * speed.seconds)
+        seconds = line.samples * (
+            cost.explanations * speed.seconds + cost.predictions * self.prediction
+        )
+        line = replace(
+            line, evaluations=line.samples * cost.evaluations, start=line.samples * speed.seconds
+        )
         if metric.has_random_cost:
             return replace(line, seconds=math.nan, basis="unknown")
         return replace(line, seconds=seconds, basis="explanations" if speed.measured else "model")
@@ -334,7 +369,8 @@ class _Trials:
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
         seconds = math.sqrt(
-            (pilot_trial if pilot_trial.ended else own_trial).scaled_to(evaluations) * own_trial.scaled_to(evaluations)
+            (pilot_trial if pilot_trial.ended else own_trial).scaled_to(evaluations)
+            * own_trial.scaled_to(evaluations)
         )
         predicted = replace(own_trial, seconds=seconds, evaluations=evaluations)
         if metric.has_random_cost and not pilot_trial.ended:
@@ -344,7 +380,11 @@ class _Trials:
     def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
         first = self._run(metric, job, limit)
-        return self._run(metric, job, limit) if first.ended and first.seconds < min(_FIRST, limit) else first
+        return (
+            self._run(metric, job, limit)
+            if first.ended and first.seconds < min(_FIRST, limit)
+            else first
+        )
 
     def _run(self, metric: Metric, job: Job, limit: float) -> _Trial:
         part = self._choose(job)
@@ -363,18 +403,22 @@ class _Trials:
                 start = now if count >= len(inputs) else start
             elif not half[1]:
                 half = now if now[0] > limit / 2 else half
-            elif now[0] > limit:  # after half of the time there was at least one chunk, also of a slow model
+            elif now[0] > limit:
+                # after half of the time there was at least one chunk, also of a slow model
                 raise _EnoughSeen
 
         result = None
         generator = torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat))
-        model = copy.copy(model)  # metrics remember things of a model, which no trial must find ready
+        # metrics remember things of a model, which no trial must find ready
+        model = copy.copy(model)
         watched = model.watch(on_inputs)
 
         def evaluate() -> None:
             nonlocal result
             with show_nothing(), contextlib.suppress(_EnoughSeen), watched:
-                result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)
+                result = metric(
+                    model, self.grid.explainers[job.explainer], inputs, targets, generator=generator
+                )
 
         with measure_peak(self.model.device) as peak:
             # within a single explanation nothing is seen
@@ -386,7 +430,9 @@ class _Trials:
         elif count:
             seconds = seen_until  # what was begun after that is not counted either
         if result is None and start[1] < half[1] < count:
-            start = half  # a metric may prepare much before its first evaluations; its rate shows later
+            start = (
+                half  # a metric may prepare much before its first evaluations; its rate shows later
+            )
         return _Trial(seconds, count, *start, result is not None, peak[0])
 
 
@@ -408,4 +454,6 @@ def measure_peak(device: torch.device) -> Iterator[list[float]]:
     yield peak_bytes
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        peak_bytes[0] = 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+        peak_bytes[0] = 1024.0 * int(
+            next(line for line in lines if line.startswith("VmHWM")).split()[1]
+        )

@@ -37,7 +37,9 @@ class Tree(nn.Module):
     torch.Size([2, 16, 8, 8])
     """
 
-    def __init__(self, depth: int, in_channels: int, channels: int, stride: int = 1, outside: int = 0) -> None:
+    def __init__(
+        self, depth: int, in_channels: int, channels: int, stride: int = 1, outside: int = 0
+    ) -> None:
         super().__init__()
         self.depth = depth
         self.first: nn.Module
@@ -103,7 +105,8 @@ class DLA34(nn.Module):
         self.stem = make_conv_block(in_channels, width)
         self.stage1 = make_conv_block(width, width)
         self.stage2 = make_conv_block(width, 2 * width)
-        self.stage3 = Tree(1, 2 * width, 4 * width)  # the first tree has no stage before it to aggregate
+        # the first tree has no stage before it to aggregate
+        self.stage3 = Tree(1, 2 * width, 4 * width)
         self.stage4 = Stage(2, 4 * width, 8 * width)
         self.stage5 = Stage(2, 8 * width, 16 * width)
         self.stage6 = Stage(1, 16 * width, 32 * width)

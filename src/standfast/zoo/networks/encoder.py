@@ -34,10 +34,14 @@ class SelfAttention(nn.Module):
     def forward(self, tokens: Tensor, present: Tensor | None = None) -> Tensor:
         """Tokens (N, time, width) to tokens. Nothing attends to tokens that are not `present`, bool (N, time)."""
         count, time, width = tokens.shape
-        parts = self.queries_keys_values(tokens).reshape(count, time, 3, self.heads, width // self.heads)
-        queries, keys, values = parts.permute(2, 0, 3, 1, 4)  # (N, heads, time, width of a head) each
+        parts = self.queries_keys_values(tokens).reshape(
+            count, time, 3, self.heads, width // self.heads
+        )
+        # (N, heads, time, width of a head) each
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
         scores = queries @ keys.transpose(2, 3) / math.sqrt(width // self.heads)
-        if present is not None:  # a finite number, so that a text without any token has finite logits
+        # a finite number, so that a text without any token has finite logits
+        if present is not None:
             scores = scores.masked_fill(~present[:, None, None], -1e4)
         weights = scores.softmax(dim=3)
         mixed: Tensor = self.out((weights @ values).transpose(1, 2).reshape(count, time, width))

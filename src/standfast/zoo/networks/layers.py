@@ -55,7 +55,13 @@ def make_conv_block(
     return nn.Sequential(
         OrderedDict(
             conv=nn.Conv2d(
-                in_channels, channels, kernel_size, stride, padding=kernel_size // 2, groups=groups, bias=False
+                in_channels,
+                channels,
+                kernel_size,
+                stride,
+                padding=kernel_size // 2,
+                groups=groups,
+                bias=False,
             ),
             norm=nn.BatchNorm2d(channels),
             relu=activation(),
@@ -71,11 +77,17 @@ def make_mean_head(in_channels: int, num_classes: int) -> nn.Sequential:
     torch.Size([2, 3])
     """
     return nn.Sequential(
-        OrderedDict(pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), fc=nn.Linear(in_channels, num_classes))
+        OrderedDict(
+            pool=nn.AdaptiveAvgPool2d(1),
+            flatten=nn.Flatten(),
+            fc=nn.Linear(in_channels, num_classes),
+        )
     )
 
 
-def make_dense_head(features: int, hidden: int, num_classes: int, **before: nn.Module) -> nn.Sequential:
+def make_dense_head(
+    features: int, hidden: int, num_classes: int, **before: nn.Module
+) -> nn.Sequential:
     """Two linear layers, `fc1` and `fc2`, with `relu` between them: (N, features) to logits (N, num_classes).
 
     The modules `before`, by name, run first.
@@ -85,7 +97,12 @@ def make_dense_head(features: int, hidden: int, num_classes: int, **before: nn.M
     torch.Size([2, 3])
     """
     return nn.Sequential(
-        OrderedDict(**before, fc1=nn.Linear(features, hidden), relu=nn.ReLU(), fc2=nn.Linear(hidden, num_classes))
+        OrderedDict(
+            **before,
+            fc1=nn.Linear(features, hidden),
+            relu=nn.ReLU(),
+            fc2=nn.Linear(hidden, num_classes),
+        )
     )
 
 
@@ -111,8 +128,12 @@ def make_series_convolutions(
     torch.Size([5, 8, 20])
     """
     layers: OrderedDict[str, nn.Module] = OrderedDict()
-    for number, (count, kernel, stride) in enumerate(zip(channels, kernel_sizes, strides, strict=True), 1):
-        layers[f"conv{number}"] = nn.Conv1d(in_channels, count, kernel, stride=stride, padding=kernel // 2)
+    for number, (count, kernel, stride) in enumerate(
+        zip(channels, kernel_sizes, strides, strict=True), 1
+    ):
+        layers[f"conv{number}"] = nn.Conv1d(
+            in_channels, count, kernel, stride=stride, padding=kernel // 2
+        )
         layers[f"relu{number}"] = nn.ReLU()
         layers[f"drop{number}"] = nn.Dropout(dropout)
         in_channels = count

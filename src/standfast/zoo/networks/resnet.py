@@ -30,7 +30,11 @@ class BasicBlock(nn.Module):
     """
 
     def __init__(
-        self, in_channels: int, channels: int, stride: int = 1, activation: Callable[[], nn.Module] = nn.ReLU
+        self,
+        in_channels: int,
+        channels: int,
+        stride: int = 1,
+        activation: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
         super().__init__()
         self.shortcut: nn.Module = nn.Identity()
@@ -41,7 +45,9 @@ class BasicBlock(nn.Module):
                     norm=nn.BatchNorm2d(channels),
                 )
             )
-        self.conv1 = nn.Conv2d(in_channels, channels, kernel_size=3, stride=stride, padding=1, bias=False)
+        self.conv1 = nn.Conv2d(
+            in_channels, channels, kernel_size=3, stride=stride, padding=1, bias=False
+        )
         self.norm1 = nn.BatchNorm2d(channels)
         self.relu1 = activation()
         self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False)
@@ -89,12 +95,18 @@ class ResNet18(nn.Module):
 
 
 def make_stage(
-    in_channels: int, channels: int, stride: int, blocks: int, activation: Callable[[], nn.Module] = nn.ReLU
+    in_channels: int,
+    channels: int,
+    stride: int,
+    blocks: int,
+    activation: Callable[[], nn.Module] = nn.ReLU,
 ) -> nn.Sequential:
     """Blocks `block1`, `block2`, ... in series, of which the first has the stride."""
     stage: OrderedDict[str, nn.Module] = OrderedDict()
     for number in range(1, blocks + 1):
         is_first = number == 1
-        block = BasicBlock(in_channels if is_first else channels, channels, stride if is_first else 1, activation)
+        block = BasicBlock(
+            in_channels if is_first else channels, channels, stride if is_first else 1, activation
+        )
         stage[f"block{number}"] = block
     return nn.Sequential(stage)

@@ -14,7 +14,12 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from standfast.errors import check
-from standfast.zoo.networks.layers import Activation, find_activation, make_conv_block, make_mean_head
+from standfast.zoo.networks.layers import (
+    Activation,
+    find_activation,
+    make_conv_block,
+    make_mean_head,
+)
 from standfast.zoo.networks.resnet import make_stage
 
 
@@ -63,7 +68,9 @@ class ResNet20(nn.Module):
         return logits
 
 
-def _make_stage(in_channels: int, channels: int, stride: int, activate: Callable[[], nn.Module]) -> nn.Sequential:
+def _make_stage(
+    in_channels: int, channels: int, stride: int, activate: Callable[[], nn.Module]
+) -> nn.Sequential:
     stage = make_stage(in_channels, channels, stride, 3, activate)
     if stride != 1:
         stage.get_submodule("block1").shortcut = _make_shortcut(channels - in_channels, stride)

@@ -52,10 +52,17 @@ class SeriesCNN(nn.Module):
         super().__init__()
         for option, value in (("width", width), ("stride", stride), ("hidden", hidden)):
             check(value >= 1, option, "at least 1", value)
-        check(kernel_size >= 1 and kernel_size % 2 == 1, "kernel_size", "an odd number of at least 1", kernel_size)
+        check(
+            kernel_size >= 1 and kernel_size % 2 == 1,
+            "kernel_size",
+            "an odd number of at least 1",
+            kernel_size,
+        )
         check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
         kernels, strides = (kernel_size,) * 3, (stride, 1, 1)
-        self.features = make_series_convolutions(in_channels, (width,) * 3, kernels, strides, dropout=dropout)
+        self.features = make_series_convolutions(
+            in_channels, (width,) * 3, kernels, strides, dropout=dropout
+        )
         self.classifier = make_dense_head(
             width, hidden, num_classes, pool=nn.AdaptiveAvgPool1d(1), flatten=nn.Flatten()
         )

@@ -68,7 +68,9 @@ class SeriesTransformer(nn.Module):
         check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
         width = stem[-1]
         kernels = [4 * stride - 1 for stride in strides]
-        self.features = make_series_convolutions(in_channels, stem, kernels, strides, dropout=dropout)
+        self.features = make_series_convolutions(
+            in_channels, stem, kernels, strides, dropout=dropout
+        )
         self.layers = nn.Sequential(*(EncoderLayer(width, 4, feedforward) for _ in range(layers)))
         self.norm = nn.LayerNorm(width)
         self.classifier = make_dense_head(width, width, num_classes)
@@ -97,6 +99,9 @@ def encode_positions(tokens: Tensor) -> Tensor:
     """
     time, width = tokens.shape[1:]
     position = torch.arange(time, device=tokens.device, dtype=torch.float32)[:, None]
-    rate = torch.exp(torch.arange(0, width, 2, device=tokens.device, dtype=torch.float32) * (-math.log(1e4) / width))
+    rate = torch.exp(
+        torch.arange(0, width, 2, device=tokens.device, dtype=torch.float32)
+        * (-math.log(1e4) / width)
+    )
     angle = position * rate
     return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1).to(tokens.dtype)

@@ -39,7 +39,9 @@ class TextTransformer(nn.Module):
         width, dropout = 48, 0.3
         self.project = nn.Linear(in_channels, width)
         self.drop = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(EncoderLayer(width, 4, 2 * width, dropout, activation=nn.GELU) for _ in range(2))
+        self.blocks = nn.ModuleList(
+            EncoderLayer(width, 4, 2 * width, dropout, activation=nn.GELU) for _ in range(2)
+        )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_classes)
 
@@ -62,4 +64,6 @@ def make_sentence_classifier() -> EmbeddedText:
     """
     vectors = word_vectors().vectors
     embedding = nn.Embedding(len(vectors), vectors.shape[1], _weight=vectors, _freeze=True)
-    return EmbeddedText(TextTransformer(), embedding, TextTransformer.__call__, padding=0, radius=PADDING_RADIUS)
+    return EmbeddedText(
+        TextTransformer(), embedding, TextTransformer.__call__, padding=0, radius=PADDING_RADIUS
+    )

@@ -47,7 +47,9 @@ class VGG16(nn.Module):
         for group, (convolutions, multiple) in enumerate(_GROUPS, 1):
             for _ in range(convolutions):
                 number += 1
-                layers[f"conv{number}"] = nn.Conv2d(in_channels, multiple * width, kernel_size=3, padding=1)
+                layers[f"conv{number}"] = nn.Conv2d(
+                    in_channels, multiple * width, kernel_size=3, padding=1
+                )
                 layers[f"norm{number}"] = nn.BatchNorm2d(multiple * width)
                 layers[f"relu{number}"] = nn.ReLU()
                 in_channels = multiple * width

@@ -66,11 +66,18 @@ class VisionTransformer(nn.Module):
         check(side >= 1 and side % _PATCH == 0, "side", f"a multiple of {_PATCH}", side)
         check(heads >= 1 and width % heads == 0, "heads", f"a divisor of the width {width}", heads)
         fine = all(type(as_number(channels)) is int and channels >= 1 for channels in stem)
-        check(fine and len(stem) <= 2, "stem", "channels of at most 2 convolutions, each at least 1", stem)
+        check(
+            fine and len(stem) <= 2,
+            "stem",
+            "channels of at most 2 convolutions, each at least 1",
+            stem,
+        )
         self.patch_embed = _make_patch_embedding(in_channels, width, stem)
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
         self.pos_embed = nn.Parameter(torch.empty(1, 1 + (side // _PATCH) ** 2, width))
-        self.blocks = nn.ModuleList(EncoderLayer(width, heads, 2 * width, activation=nn.GELU) for _ in range(layers))
+        self.blocks = nn.ModuleList(
+            EncoderLayer(width, heads, 2 * width, activation=nn.GELU) for _ in range(layers)
+        )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, num_classes)
         self.side = side
@@ -84,7 +91,9 @@ class VisionTransformer(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (N, num_classes) of images (N, in_channels, side, side)."""
         patches = self.patch_embed(inputs).flatten(2).transpose(1, 2)  # (N, patches, width)
-        tokens = torch.cat([self.cls_token.expand(len(inputs), -1, -1), patches], dim=1) + self.pos_embed
+        tokens = (
+            torch.cat([self.cls_token.expand(len(inputs), -1, -1), patches], dim=1) + self.pos_embed
+        )
         for block in self.blocks:
             tokens = block(tokens)
         logits: Tensor = self.head(self.norm(tokens)[:, 0])

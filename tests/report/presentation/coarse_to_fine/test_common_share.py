@@ -46,7 +46,9 @@ def store(
     tensors |= {f"drop_{each}": torch.tensor(np.where(ok[:, None], drop, np.nan)) for each in order}
     tensors["fractions"] = torch.tensor(FRACTIONS).expand(len(last), -1).contiguous()
     options = CorruptionCurve(fractions=tuple(FRACTIONS), order=order).options()  # type: ignore[arg-type]
-    builder.job(name, "corruption_curve", "curve", options, frame, tensors if arrays else None, **where)
+    builder.job(
+        name, "corruption_curve", "curve", options, frame, tensors if arrays else None, **where
+    )
 
 
 def opened(builder: Builder) -> Results:
@@ -65,10 +67,14 @@ def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Res
     metric = CorruptionCurve(samples=1)
     quiet: dict[str, Any] = {"sanity": False, "progress": False}
     # the maps of `few` depend on how many inputs come at once
-    return standfast.evaluate(lenet, explainers, digits[:16], [metric], controls="random", samples_per_job=4, **quiet)
+    return standfast.evaluate(
+        lenet, explainers, digits[:16], [metric], controls="random", samples_per_job=4, **quiet
+    )
 
 
-def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: standfast.Results) -> None:
+def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(
+    run: standfast.Results,
+) -> None:
     label = "corruption_curve"
     metric = run.metrics[label]
     stored = CorruptionCurve.value_spec(metric.options)
@@ -93,7 +99,11 @@ def test_exports_with_verdicts_and_plots_have_the_same_values(run: standfast.Res
 
 def slow_mean_drop(last: float, slope: float, end: float) -> float:
     """The mean of `slope * share` from 0 to `end`, by many small steps."""
-    return float(np.mean(slope * np.minimum((np.arange(1000) + 0.5) / 1000 * end, last))) if end else 0.0
+    return (
+        float(np.mean(slope * np.minimum((np.arange(1000) + 0.5) / 1000 * end, last)))
+        if end
+        else 0.0
+    )
 
 
 @pytest.mark.parametrize("order", [("top", "bottom"), ("bottom",)])
@@ -109,22 +119,40 @@ def test_each_sample_and_repeat_has_its_own_share(tmp_path: Path, order: tuple[s
             for rows in (slice(0, 4), slice(4, count)):
                 own = status[rows] if (repeat, name) == (0, "a") else None
                 lengths, slopes = last[repeat, place, rows], slope[repeat, place, rows]
-                store(builder, name, lengths, slopes, status=own, order=order, repeat=repeat, start=rows.start)
+                store(
+                    builder,
+                    name,
+                    lengths,
+                    slopes,
+                    status=own,
+                    order=order,
+                    repeat=repeat,
+                    start=rows.start,
+                )
     findings = opened(builder)
     frame = findings.frame("curve").sort("repeat", "sample")
     for repeat, place in ((r, p) for r in range(2) for p in range(3)):
         rows = frame.filter(repeat=repeat, explainer=names[place])
         for sample in range(count):
-            counts = [(r, p, s) != (0, 0, 5) for r, p, s in ((repeat, other, sample) for other in range(3))]
-            ends = [x for x, here in zip(last[repeat, :, sample], counts, strict=True) if here and x > 0]
+            counts = [
+                (r, p, s) != (0, 0, 5)
+                for r, p, s in ((repeat, other, sample) for other in range(3))
+            ]
+            ends = [
+                x for x, here in zip(last[repeat, :, sample], counts, strict=True) if here and x > 0
+            ]
             if not counts[place]:
                 assert rows["common_drop"][sample] is None
                 continue
             end = min(ends, default=0.0)
-            expected = slow_mean_drop(last[repeat, place, sample], slope[repeat, place, sample], end)
+            expected = slow_mean_drop(
+                last[repeat, place, sample], slope[repeat, place, sample], end
+            )
             assert rows["common_drop"][sample] == pytest.approx(expected, rel=1e-6)
             assert rows["common_share"][sample] == pytest.approx(end)
-    assert {entry["better"] for entry in findings.table().to_dicts()} == {"higher" if "top" in order else "lower"}
+    assert {entry["better"] for entry in findings.table().to_dicts()} == {
+        "higher" if "top" in order else "lower"
+    }
 
 
 def test_length_alone_ties(tmp_path: Path) -> None:
@@ -165,7 +193,9 @@ def test_without_the_drops_of_one_explainer_whole_areas_are_compared(
     assert "common_drop" not in findings.frame("curve").columns
     assert (text.count(FALLBACK), COMPARED in text) == (2, False)
     assert "More positive positions make the area larger." in text
-    verdicts = dict(findings.table().filter(data="two").select("explainer", "against_controls").iter_rows())
+    verdicts = dict(
+        findings.table().filter(data="two").select("explainer", "against_controls").iter_rows()
+    )
     assert verdicts == {"short": "worse", "long": "beats", "random": None}
 
 
@@ -184,7 +214,11 @@ def test_each_file_of_arrays_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
             store(builder, name, np.full(2, 0.4), np.ones(2), start=start)
     results, reads = builder.results(), []
     read = type(results.store).read_artefacts
-    monkeypatch.setattr(type(results.store), "read_artefacts", lambda store, job: reads.append(job) or read(store, job))
+    monkeypatch.setattr(
+        type(results.store),
+        "read_artefacts",
+        lambda store, job: reads.append(job) or read(store, job),
+    )
     findings = results
     assert repr(findings).startswith("Results(2 explainers and 1 control x 1 metric")
     assert reads == []

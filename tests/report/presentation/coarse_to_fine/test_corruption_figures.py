@@ -122,14 +122,18 @@ def test_a_table_has_an_entry_for_each_column() -> None:
 
 @pytest.mark.parametrize("positions", ["entry", "pixel"])
 def test_turns_are_the_first_share_that_a_position_is_among(positions: Any) -> None:
-    maps = torch.randn(6, 2, 9, generator=torch.Generator().manual_seed(1)).round(decimals=1)  # with ties
+    # with ties
+    maps = torch.randn(6, 2, 9, generator=torch.Generator().manual_seed(1)).round(decimals=1)
     maps[3] = -maps[3].abs()
     relevance = maps.reshape(6, 18) if positions == "entry" else maps.double().sum(1).float()
     positive = (relevance > 0).sum(1)
     counts = torch.tensor([[int(n * k) for k in (0.2, 0.6)] for n in positive.tolist()])
     found = find_levels(maps, counts, positions).flatten(1)
     for row, values in enumerate(relevance.tolist()):
-        order = sorted((place for place in range(len(values)) if values[place] > 0), key=lambda place: -values[place])
+        order = sorted(
+            (place for place in range(len(values)) if values[place] > 0),
+            key=lambda place: -values[place],
+        )
         expected = [0] * len(values)
         for turn, place in enumerate(order):
             expected[place] = 1 + sum(turn >= count for count in counts[row].tolist())
@@ -155,8 +159,13 @@ def test_drops_are_aligned_by_sample(folder: Path) -> None:
     assert (found.absolute["good"].samples, found.fewest) == (COUNT - 1, 10)
 
 
-def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, drops: Drops, folder: Path) -> None:
-    assert {name: gate.passed for name, gate in drops.gates.items()} == {"good": True, "zero": False}
+def test_the_gate_is_applied_where_there_are_random_maps(
+    view: MetricResults, drops: Drops, folder: Path
+) -> None:
+    assert {name: gate.passed for name, gate in drops.gates.items()} == {
+        "good": True,
+        "zero": False,
+    }
     assert [drops.may_be_read(name) for name in EXPLAINERS] == [True, False, False]
     builder = Builder(folder / "ungated")
     for name in ("good", "zero"):
@@ -164,20 +173,26 @@ def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, dr
     alone = load_drops(views(builder)[0])
     assert (alone.gates, alone.may_be_read("zero")) == ({}, True)
     shown_tables = draw_tables(alone, SAY)
-    assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
+    assert not any(
+        cell.faint for table in shown_tables for _, cells in table.rows for cell in cells
+    )
 
 
 # charts
 
 
-def test_drop_curves_run_from_the_origin_over_the_mean_share(view: MetricResults, drops: Drops) -> None:
+def test_drop_curves_run_from_the_origin_over_the_mean_share(
+    view: MetricResults, drops: Drops
+) -> None:
     for factor, order in ((1.0, "top"), (0.5, "bottom")):
         chart = draw_drops(view, drops, order, "")
         assert chart is not None
         for name in EXPLAINERS:
             expected = factor * made(name).mean(0)
             np.testing.assert_allclose(lines(chart, name), [0, *expected], rtol=1e-4, atol=1e-9)
-            np.testing.assert_allclose(lines(chart, name, "x"), [0, *0.4 * np.array(FRACTIONS)], rtol=1e-4)
+            np.testing.assert_allclose(
+                lines(chart, name, "x"), [0, *0.4 * np.array(FRACTIONS)], rtol=1e-4
+            )
             low, high = drops.absolute[name].interval(f"mean_{order}")
             np.testing.assert_allclose(lines(chart, name, "low")[1:], low, rtol=1e-4, atol=1e-9)
             np.testing.assert_allclose(lines(chart, name, "high")[1:], high, rtol=1e-4, atol=1e-9)
@@ -213,7 +228,11 @@ def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
         low, high = (float(end) for end in re.findall(r"0\.\d+", cells["good"][title].small))
         assert low < value < high
     assert cells["good"]["drop ≥ 0.5"].text == f"{above:.3f}"
-    assert [cells[name]["gate"].text for name in EXPLAINERS] == ["passed", "not passed", "reference"]
+    assert [cells[name]["gate"].text for name in EXPLAINERS] == [
+        "passed",
+        "not passed",
+        "reference",
+    ]
     assert not any(cell.faint for _, row in coarse.rows for cell in row)
     faint = {name: [cell.faint for cell in row] for name, row in fine.rows}
     assert faint == {"good": [False] * 2, "zero": [True] * 2, "random": [True] * 2}
@@ -226,16 +245,23 @@ def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
 
 def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: MetricResults) -> None:
     gallery = draw_gallery(view, SAY)
-    values = [view.rows_for(name)["common_drop"].to_numpy() for name in EXPLAINERS[:2]]  # random left out
+    # random left out
+    values = [view.rows_for(name)["common_drop"].to_numpy() for name in EXPLAINERS[:2]]
     order = np.argsort(np.mean(values, axis=0), kind="stable")
-    assert list(dict.fromkeys(row.sample for row in gallery.rows)) == [order[0], order[COUNT // 2], order[-1]]
+    assert list(dict.fromkeys(row.sample for row in gallery.rows)) == [
+        order[0],
+        order[COUNT // 2],
+        order[-1],
+    ]
     assert [row.explainer for row in gallery.rows[:3]] == list(EXPLAINERS)
     for row in gallery.rows:
         shown = view.load_sample(row.explainer, row.sample, ("replaced_at", "origins"))
         assert shown is not None
         arrays = shown.arrays
         _, picture = row.pictures
-        np.testing.assert_array_equal(picture.marks, (arrays["replaced_at"] == 1) | (arrays["replaced_at"] == 2))
+        np.testing.assert_array_equal(
+            picture.marks, (arrays["replaced_at"] == 1) | (arrays["replaced_at"] == 2)
+        )
         np.testing.assert_array_equal(picture.array, arrays["origins"])
         drop = made(row.explainer)[row.sample, 1]
         assert picture.title == f"drop {drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
@@ -260,7 +286,9 @@ def test_a_real_study_stores_what_the_section_needs(
     curves = drops.curves["input_x_gradient"]
     assert curves.top is not None
     rows = view.rows_for("input_x_gradient")
-    np.testing.assert_allclose(compute_area(curves.share, curves.top), rows["area_top"].to_numpy(), rtol=1e-12)
+    np.testing.assert_allclose(
+        compute_area(curves.share, curves.top), rows["area_top"].to_numpy(), rtol=1e-12
+    )
     np.testing.assert_array_equal(curves.share, result.corrupted_share.numpy())
     shown = view.load_sample("input_x_gradient", 5, ("replaced_at", "origins"))
     assert shown is not None

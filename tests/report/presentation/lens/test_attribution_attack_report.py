@@ -25,7 +25,11 @@ from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Picture,
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.pictures import DARKEST, PALEST, draw_picture
 from standfast.report.presentation import presentation_of
-from standfast.report.presentation.lens.attribution_attack import draw_means, per_sample, shares_of_loss
+from standfast.report.presentation.lens.attribution_attack import (
+    draw_means,
+    per_sample,
+    shares_of_loss,
+)
 from standfast.report.presentation.lens.curves import load_curves, overlap_by_chance
 from standfast.report.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
 from standfast.results import MetricResults
@@ -42,7 +46,9 @@ PRESENTATION = presentation_of("attribution_attack")
 
 
 @pytest.fixture(scope="module")
-def found(lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(
+    lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory
+) -> Any:
     out = tmp_path_factory.mktemp("attack")
     return standfast.evaluate(
         lenet,
@@ -94,7 +100,9 @@ def distance(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 
 def near(chosen: set[tuple[int, ...]], w: int, shape: tuple[int, ...]) -> set[tuple[int, ...]]:
-    return {place for place in np.ndindex(shape) if any(distance(place, other) <= w for other in chosen)}
+    return {
+        place for place in np.ndindex(shape) if any(distance(place, other) <= w for other in chosen)
+    }
 
 
 def where(mask: Array) -> set[tuple[int, ...]]:
@@ -121,10 +129,19 @@ def named(row: GalleryRow) -> dict[str, Picture]:
 
 def test_top_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None:
     gallery = galleries_of(PRESENTATION.figures(view))[0]
-    assert [(row.sample, row.explainer) for row in gallery.rows] == [(s, e) for s in range(4) for e in EXPLAINERS]
+    assert [(row.sample, row.explainer) for row in gallery.rows] == [
+        (s, e) for s in range(4) for e in EXPLAINERS
+    ]
     for row in gallery.rows[:3]:
         shown = named(row)
-        assert list(shown) == ["its map", "top k", "overlap", "top k after", "changed", "its map now"]
+        assert list(shown) == [
+            "its map",
+            "top k",
+            "overlap",
+            "top k after",
+            "changed",
+            "its map now",
+        ]
         before, after = maps_of(view, row)
         sets = [largest(map_, 40) for map_ in (before, after)]
         for title, chosen in zip(("top k", "top k after"), sets, strict=True):
@@ -146,7 +163,11 @@ def test_top_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None:
 
 def test_signs_count_where_the_metric_counts_them(view: MetricResults) -> None:
     arrays = {key: np.zeros((2, 6, 6)) for key in ("origins", "inputs", "origin_maps", "maps")}
-    arrays["origin_maps"][:, 2, :3] = [[5.0, -9.0, 1.0], [-5.0, 2.0, 1.0]]  # sums 0, -7, 2; absolute 10, 11, 2
+    # sums 0, -7, 2; absolute 10, 11, 2
+    arrays["origin_maps"][:, 2, :3] = [
+        [5.0, -9.0, 1.0],
+        [-5.0, 2.0, 1.0],
+    ]
     for absolute, expected in ((True, {(2, 0), (2, 1)}), (False, {(2, 2), (0, 0)})):
         changed = stored(view, arrays, k=2, absolute=absolute)
         row = galleries_of(PRESENTATION.figures(changed))[0].rows[0]
@@ -159,7 +180,12 @@ def stored(view: MetricResults, arrays: dict[str, Array], **options: Any) -> Met
     rows = view.frame.filter((pl.col("explainer") == EXPLAINERS[0]) & (pl.col("sample") == 0))
     jobs = view.jobs.filter(pl.col("explainer") == EXPLAINERS[0]).head(1)
     return dataclasses.replace(
-        view, options={**view.options, **options}, frame=rows, jobs=jobs, load=lambda job: given, explainers=EXPLAINERS
+        view,
+        options={**view.options, **options},
+        frame=rows,
+        jobs=jobs,
+        load=lambda job: given,
+        explainers=EXPLAINERS,
     )
 
 
@@ -170,7 +196,11 @@ def test_marks_are_told_apart_by_the_colour_blind(sight: str) -> None:
         "full": np.eye(3),
         "protan": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
         "deutan": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
-        "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+        "tritan": [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ],
     }[sight]
 
     def seen(colour: str) -> Array:
@@ -233,17 +263,26 @@ def test_means_are_corrected_for_chance(view: MetricResults, level: float, above
     name = "lens_recall:k=5,w=1"
     spread = np.linspace(-0.1, 0.1, 9)
     values = {name: 0.6 + spread, f"{name} chance": level + spread / 10}
-    frame = rows_of(np.full((9, 3), 0.5), value=0.6 + spread, **values).with_columns(explainer=pl.lit("saliency"))
-    made = dataclasses.replace(view, frame=frame, options={"similarities": [name], "k": 5}, explainers=["saliency"])
+    frame = rows_of(np.full((9, 3), 0.5), value=0.6 + spread, **values).with_columns(
+        explainer=pl.lit("saliency")
+    )
+    made = dataclasses.replace(
+        view, frame=frame, options={"similarities": [name], "k": 5}, explainers=["saliency"]
+    )
     ((_, cells),) = draw_means(made, None, "").rows
     expected = bootstrap_interval(0.6 + spread, "mean")
-    assert (cells[0].text, cells[0].small.partition("\n")[0]) == ("0.600", f"[{expected.low:.3f}, {expected.high:.3f}]")
+    assert (cells[0].text, cells[0].small.partition("\n")[0]) == (
+        "0.600",
+        f"[{expected.low:.3f}, {expected.high:.3f}]",
+    )
     assert cells[0].small.partition("\n")[2].startswith(above)
     assert bool(cells[0].small.partition("\n")[2]) == bool(above)
 
 
 def test_repeats_of_a_sample_are_averaged_first() -> None:
-    frame = pl.DataFrame({"sample": [7, 3, 7, 3, 9], "a": [1.0, 0.0, 0.5, 1.0, None], "b": [0.0, 2.0, 4.0, 2.0, 1.0]})
+    frame = pl.DataFrame(
+        {"sample": [7, 3, 7, 3, 9], "a": [1.0, 0.0, 0.5, 1.0, None], "b": [0.0, 2.0, 4.0, 2.0, 1.0]}
+    )
     np.testing.assert_allclose(per_sample(frame, ("a", "b")), [[0.5, 2.0], [0.75, 2.0]])
     assert len(per_sample(frame.clear(), ("a",))) == 0
 
@@ -270,13 +309,17 @@ def test_curves_are_means_over_samples(view: MetricResults) -> None:
     assert [*charts] == ["distribution", *windowed, "k-0", "k-1"]
     for explainer in EXPLAINERS:
         each = view.lines(explainer, ("origin_maps", "maps"), 4)
-        maps = [[np.abs(a.arrays[key]).sum(axis=0) for key in ("origin_maps", "maps")] for a in each]
+        maps = [
+            [np.abs(a.arrays[key]).sum(axis=0) for key in ("origin_maps", "maps")] for a in each
+        ]
         k = 39  # the nearest to 40 among 16, 39, 78, 157 and 314
         for w in (0, 1, 2):
             pairs = [[largest(map_, k) for map_ in pair] for pair in maps]
             precision = np.mean([len(s & near(t, w, (28, 28))) / k for s, t in pairs])
             recall = np.mean([len(t & near(s, w, (28, 28))) / k for s, t in pairs])
-            assert point(charts["curve_precision"], explainer, w) == pytest.approx(precision, abs=1e-5)
+            assert point(charts["curve_precision"], explainer, w) == pytest.approx(
+                precision, abs=1e-5
+            )
             assert point(charts["curve_recall"], explainer, w) == pytest.approx(recall, abs=1e-5)
             if w <= 1:
                 assert point(charts[f"k-{w}"], explainer, k) == pytest.approx(precision, abs=1e-5)
@@ -305,13 +348,16 @@ def test_the_table_has_means_and_what_became_of_the_top(view: MetricResults) -> 
     assert rows["two random sets"][4:7] == [f"{100 * share:.0f}%" for share in chance]
 
 
-@pytest.mark.parametrize(("shape", "k"), [((1, 2, 3), 2), ((2, 3, 3), 3), ((3, 6), 2), ((5,), 4)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "k"), [((1, 2, 3), 2), ((2, 3, 3), 3), ((3, 6), 2), ((5,), 4)], ids=str
+)
 def test_chance_is_what_all_pairs_of_sets_reach(shape: tuple[int, ...], k: int) -> None:
     sides = shape[1:] if len(shape) > 1 else shape
     places = list(np.ndindex(sides))
     for w in (0, 1, 2):
         reached = [
-            sum(any(max(abs(i - j) for i, j in zip(a, b, strict=True)) <= w for b in t) for a in s) / k
+            sum(any(max(abs(i - j) for i, j in zip(a, b, strict=True)) <= w for b in t) for a in s)
+            / k
             for s in itertools.combinations(places, k)
             for t in itertools.combinations(places, k)
         ]
@@ -322,11 +368,15 @@ def test_chance_is_what_all_pairs_of_sets_reach(shape: tuple[int, ...], k: int) 
 
 
 @pytest.fixture(scope="module", params=["series", "flat"])
-def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+def other(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Any]:
     shape = SHAPES[request.param]
     model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(5, *shape, generator=torch.Generator().manual_seed(0))
-    attack = AttributionAttack(BALL, "top_k", steps=3, restarts=1, k=4, curve_k=(2, 4), curve_w=(0, 2))
+    attack = AttributionAttack(
+        BALL, "top_k", steps=3, restarts=1, k=4, curve_k=(2, 4), curve_w=(0, 2)
+    )
     out = tmp_path_factory.mktemp(request.param)
     return request.param, standfast.evaluate(
         model, ["saliency"], inputs, [attack], out=out, controls=False, sanity=False, progress=False
@@ -355,7 +405,8 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
         assert marks is not None
         assert set(np.flatnonzero(marks == 1).tolist()) == chosen
         expected = [
-            min((w for w in (0, 1, 2) if any(abs(t - c) <= w for c in chosen)), default=-1) + 1 for t in range(16)
+            min((w for w in (0, 1, 2) if any(abs(t - c) <= w for c in chosen)), default=-1) + 1
+            for t in range(16)
         ]
         assert marks.tolist() == expected
         assert len(draw_row(row, view.bounds)) == 1

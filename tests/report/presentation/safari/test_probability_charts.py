@@ -11,10 +11,16 @@ from report_builder import Builder
 
 from standfast.report.charts import Chart
 from standfast.report.presentation.safari.contradictions import find_contradictions
-from standfast.report.presentation.safari.misinterpretation_probability import ProbabilityPresentation
+from standfast.report.presentation.safari.misinterpretation_probability import (
+    ProbabilityPresentation,
+)
 from standfast.results import MetricResults, ValueSpec
 
-LOW, HIGH = [-3.4, -5.6], [-2.6, -4.4]  # of the levels that the builder stores, without that of the class
+# of the levels that the builder stores, without that of the class
+LOW, HIGH = (
+    [-3.4, -5.6],
+    [-2.6, -4.4],
+)
 
 
 def find_bands(view: MetricResults) -> list[tuple[float, float]]:
@@ -28,9 +34,15 @@ def find_bands(view: MetricResults) -> list[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("resolved", [True, False])
-def test_the_band_of_an_unresolved_run_reaches_the_upper_end_of_its_interval(tmp_path: Path, resolved: bool) -> None:
+def test_the_band_of_an_unresolved_run_reaches_the_upper_end_of_its_interval(
+    tmp_path: Path, resolved: bool
+) -> None:
     builder = Builder(tmp_path / "results")
-    more: dict[str, Any] = {"resolved": [resolved], "bound": [not resolved], "high": [-4.4 if resolved else -2.5]}
+    more: dict[str, Any] = {
+        "resolved": [resolved],
+        "bound": [not resolved],
+        "high": [-4.4 if resolved else -2.5],
+    }
     builder.probability("a", [-5.0], more=more)
     (label,) = builder.names["metrics"]
     bands = find_bands(builder.results().metric_results("digits", "lenet", label))
@@ -49,17 +61,26 @@ def make_both_directions(tmp_path: Path) -> MetricResults:
         "from_event_error": [0.5, 1.0, 2.0],
         "witnessed": [True, False, True],
     }
-    builder.probability("a", [-5.0, -9.0, -30.0], censored=[False, False, True], width=0.98, more=more)
+    builder.probability(
+        "a", [-5.0, -9.0, -30.0], censored=[False, False, True], width=0.98, more=more
+    )
     (label,) = builder.names["metrics"]
     return builder.results().metric_results("digits", "lenet", label)
 
 
 def test_events_that_only_a_search_found_are_counted(tmp_path: Path) -> None:
-    view, presentation = make_both_directions(tmp_path), ProbabilityPresentation("misinterpretation_probability")
+    view, presentation = (
+        make_both_directions(tmp_path),
+        ProbabilityPresentation("misinterpretation_probability"),
+    )
 
     def count(frame: pl.DataFrame) -> list[tuple[float, int | None]]:
         found = presentation.details(frame, view.options)
-        return [(detail.value, detail.total) for detail in found if detail.label == "found by a search only"]
+        return [
+            (detail.value, detail.total)
+            for detail in found
+            if detail.label == "found by a search only"
+        ]
 
     assert count(view.frame) == [(1, 3)]
     assert count(view.frame.with_columns(witnessed=False)) == []
@@ -79,10 +100,14 @@ def test_what_a_search_finds_contradicts_a_run_that_ended_early_and_no_independe
         "explain": "predicted",
     }
     keys = {"explainer": ["a", "a"], "repeat": [0, 0], "sample": [0, 1], "status": ["ok", "ok"]}
-    probabilities = pl.DataFrame({**keys, "log_probability": [-3.0, -5.1], "censored": [False, True]})
+    probabilities = pl.DataFrame(
+        {**keys, "log_probability": [-3.0, -5.1], "censored": [False, True]}
+    )
     searched = pl.DataFrame({**keys, "margin": [-1.0, -1.0], "similarity": [0.1, 0.1]})
     spec = ValueSpec("x", "x", "lower")
     metric = "misinterpretation_probability"
-    estimate = MetricResults("p", metric, {**options, "method": method}, spec, "d", "m", ["a"], probabilities)
+    estimate = MetricResults(
+        "p", metric, {**options, "method": method}, spec, "d", "m", ["a"], probabilities
+    )
     worst = MetricResults("w", "worst_case", options, spec, "d", "m", ["a"], searched)
     assert len(find_contradictions(estimate, [worst])) == count

@@ -43,12 +43,22 @@ def worst(
         "predicted": [3] * n,
         **(parameters or {}),
     }
-    tensors = {key: torch.full((n, 1, 4, 4), fill) for key in ("origins", "inputs", "origin_maps", "maps")}
+    tensors = {
+        key: torch.full((n, 1, 4, 4), fill) for key in ("origins", "inputs", "origin_maps", "maps")
+    }
     if getattr(place, "aligns", False):
         tensors["aligned_maps"] = tensors["origin_maps"].clone()
         tensors["aligned_maps"][..., 0] = torch.nan
-    options = {"absolute": True, **COMMON, "event": "changed_explanation", "search": "block", "budget": 50}
-    builder.job(explainer, "worst_case", label, {**options, "neighbourhood": plain(place)}, frame, tensors)
+    options = {
+        "absolute": True,
+        **COMMON,
+        "event": "changed_explanation",
+        "search": "block",
+        "budget": 50,
+    }
+    builder.job(
+        explainer, "worst_case", label, {**options, "neighbourhood": plain(place)}, frame, tensors
+    )
 
 
 def view_of(builder: Builder, label: str = "worst") -> MetricResults:
@@ -56,7 +66,9 @@ def view_of(builder: Builder, label: str = "worst") -> MetricResults:
 
 
 def gallery_of(view: MetricResults) -> Gallery:
-    (found,) = [f for f in WorstCasePresentation("worst_case").figures(view) if isinstance(f, Gallery)]
+    (found,) = [
+        f for f in WorstCasePresentation("worst_case").figures(view) if isinstance(f, Gallery)
+    ]
     return found
 
 
@@ -67,7 +79,8 @@ def test_a_row_has_the_map_moved_back(builder: Builder) -> None:
     gallery = gallery_of(view)
     first = gallery.rows[0]
     titles = ["input", "its map", "changed", "its map now", "moved back"]
-    assert [picture.title for picture in first.pictures] == titles  # the difference of moved inputs says little
+    # the difference of moved inputs says little
+    assert [picture.title for picture in first.pictures] == titles
     back = first.pictures[-1]
     assert back.signed
     assert back.moved_back
@@ -80,7 +93,13 @@ def test_what_the_metric_stores_is_what_the_report_draws(
 ) -> None:
     metric = standfast.metrics.WorstCase(ROTATION, budget=6, search="random")
     found = standfast.evaluate(
-        lenet, {"a": "saliency"}, digits[:2], metrics={"worst": metric}, progress=False, controls=False, sanity=False
+        lenet,
+        {"a": "saliency"},
+        digits[:2],
+        metrics={"worst": metric},
+        progress=False,
+        controls=False,
+        sanity=False,
     )
     view = found.metric_results(*found.pairs[0], "worst")
     gallery = gallery_of(view)
@@ -96,11 +115,15 @@ def test_top_positions_of_an_attack_are_those_of_the_map_moved_back(builder: Bui
     worst(builder, "a", ROTATION, [0.3])
     maps = np.arange(16.0).reshape(1, 4, 4)
     back = np.where(np.arange(4) == 0, np.nan, maps)
-    before, after = sum_channels(view_of(builder), {"origin_maps": maps, "maps": maps, "aligned_maps": back})
+    before, after = sum_channels(
+        view_of(builder), {"origin_maps": maps, "maps": maps, "aligned_maps": back}
+    )
     assert before.shape == after.shape == (1, 4, 4)
     assert torch.equal(before[..., 1:], after[..., 1:])
     assert not after[..., 0].any()  # not seen
-    _, plain_after = sum_channels(view_of(builder), {"origin_maps": maps, "maps": maps[:, ::-1].copy()})
+    _, plain_after = sum_channels(
+        view_of(builder), {"origin_maps": maps, "maps": maps[:, ::-1].copy()}
+    )
     assert torch.equal(plain_after, before.flip(1))
 
 
@@ -110,7 +133,11 @@ def test_top_positions_of_an_attack_are_those_of_the_map_moved_back(builder: Bui
 def fill(builder: Builder, places: dict[str, Neighbourhood], samples: int = 8) -> None:
     """Explainer b is better than a under each change but the last, where a is; `random` is the control."""
     generator = np.random.default_rng(0)
-    kept = {"class_kept": [0.96] * samples, "class_kept_low": [0.9] * samples, "class_kept_high": [0.99] * samples}
+    kept = {
+        "class_kept": [0.96] * samples,
+        "class_kept_low": [0.9] * samples,
+        "class_kept_high": [0.99] * samples,
+    }
     for number, (label, place) in enumerate(places.items()):
         for name, level in (("a", 0.3), ("b", 0.5), ("random", 0.1)):
             level = 0.8 - level if number == len(places) - 1 and name != "random" else level
@@ -137,7 +164,8 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
     assert [cell.star for cell in cells["a"]] == ["", "", "", "★"]
     assert not any(cell.star for cell in cells["random"])
     assert re.search(
-        r"\[0\.\d+, 0\.\d+\], n = 8\nanswer kept: 96% \[90%, 99%\]\nmisinterpreted: 8 of 8$", cells["a"][0].small
+        r"\[0\.\d+, 0\.\d+\], n = 8\nanswer kept: 96% \[90%, 99%\]\nmisinterpreted: 8 of 8$",
+        cells["a"][0].small,
     )
     assert "misinterpreted: 0 of 8" in cells["b"][0].small
 
@@ -147,15 +175,24 @@ def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
     flags = {"found": [True, False, True], "misinterpreted": [True, False, False]}
     frame = pl.DataFrame({"sample": [0, 1, 2], "status": ["ok"] * 3, **flags})
     presentation, options = WorstCasePresentation("worst_case"), {"event": "changed_explanation"}
-    counts = {detail.label: (detail.value, detail.total) for detail in presentation.details(frame, options)}
+    counts = {
+        detail.label: (detail.value, detail.total)
+        for detail in presentation.details(frame, options)
+    }
     assert counts == {"no input that keeps the answer": (1, 3), "misinterpreted": (1, 2)}
     every = frame.with_columns(found=pl.lit(True))
     assert [detail.label for detail in presentation.details(every, options)] == ["misinterpreted"]
 
 
 def test_exact_samples_are_counted_and_have_no_estimated_gap() -> None:
-    flags = {"found": [True] * 4, "misinterpreted": [True, True, False, True], "exact": [True, True, True, False]}
-    frame = pl.DataFrame({"sample": [0, 1, 2, 3], "status": ["ok"] * 4, **flags, "gap": [0.0, 0.0, 0.0, 0.25]})
+    flags = {
+        "found": [True] * 4,
+        "misinterpreted": [True, True, False, True],
+        "exact": [True, True, True, False],
+    }
+    frame = pl.DataFrame(
+        {"sample": [0, 1, 2, 3], "status": ["ok"] * 4, **flags, "gap": [0.0, 0.0, 0.0, 0.25]}
+    )
     presentation, options = WorstCasePresentation("worst_case"), {"event": "changed_explanation"}
     details = {detail.label: detail for detail in presentation.details(frame, options)}
     exact, misinterpreted, gap = (

@@ -10,7 +10,9 @@ from standfast.report.presentation.safari.worst_case import WorstCasePresentatio
 OPTIONS = {"event": "changed_explanation", "similarity": "pearson"}
 
 
-@pytest.mark.parametrize(("drafts", "expected"), [([140, 140], (2, 2)), ([140, None], (1, 2)), (None, None)])
+@pytest.mark.parametrize(
+    ("drafts", "expected"), [([140, 140], (2, 2)), ([140, None], (1, 2)), (None, None)]
+)
 def test_samples_that_were_searched_with_drafts_are_counted(
     drafts: list[int | None] | None, expected: tuple[int, int] | None
 ) -> None:
@@ -19,4 +21,6 @@ def test_samples_that_were_searched_with_drafts_are_counted(
         frame = frame.with_columns(drafts=pl.Series(drafts, dtype=pl.Int64))
     details = WorstCasePresentation("worst_case").details(frame, OPTIONS)
     counted = [detail for detail in details if "rough maps" in detail.label]
-    assert [(detail.value, detail.total) for detail in counted] == ([] if expected is None else [expected])
+    assert [(detail.value, detail.total) for detail in counted] == (
+        [] if expected is None else [expected]
+    )

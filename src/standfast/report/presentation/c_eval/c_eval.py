@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
+from standfast.report.charts import (
+    Axis,
+    Chart,
+    Figure,
+    Gallery,
+    GalleryRow,
+    Line,
+    Picture,
+    Words,
+    draw_lines,
+)
 from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import describe_maps, draw_distribution, make_row
 from standfast.report.presentation.estimates import describe_columns, make_median_line, stack_arrays
@@ -77,7 +87,13 @@ class CEvalPresentation(Presentation):
             Picture("input", origin, f"Input, sample {shown.sample}"),
             Picture("its map", arrays["origin_maps"], f"Explanation: {who}", signed=True),
             Picture("fixed", origin, f"Fixed features: {who}", marks=fixed, colours=(FIXED,)),
-            Picture("least change", changed - origin, f"Least change found, scaled: {who}", signed=True, change=True),
+            Picture(
+                "least change",
+                changed - origin,
+                f"Least change found, scaled: {who}",
+                signed=True,
+                change=True,
+            ),
             Picture("changed", changed, f"Changed input: {who}"),
         )
         text = words_of(self).say("row", shown.row)
@@ -91,7 +107,10 @@ def draw_sizes(results: MetricResults, caption: str) -> Chart | None:
     """The ratio against the size of the explanation (c-Eval, Fig. 9): the median over samples and the quartiles."""
     traces = [_trace(results, name) for name in results.present]
     lines = [line for line in traces if line is not None]
-    title, heading = "c(e) / c(empty) against the size of the explanation", "How much the fixed features matter"
+    title, heading = (
+        "c(e) / c(empty) against the size of the explanation",
+        "How much the fixed features matter",
+    )
     words = Words(title, caption, "c-eval-plot", heading)
     ratio = Axis("c(e) / c(empty)", "higher", rules=(1.0,))
     return draw_lines(lines, results.explainers, Axis("share of features fixed"), ratio, words)
@@ -137,7 +156,10 @@ class NearAffinityPresentation(Presentation):
                 shares = arrays["estimate"] / empty[:, None]
                 known = np.where(np.isfinite(shares), shares, np.nan)
                 lines.append(make_median_line(name, arrays["fractions"][0], known))
-        title, heading = "Estimated c(empty) over the one found", "How far is the decision surface from a plane?"
+        title, heading = (
+            "Estimated c(empty) over the one found",
+            "How far is the decision surface from a plane?",
+        )
         words = Words(title, words_of(self).say("sizes"), "near-affinity", heading)
         ratio = Axis("estimated c(empty) / c(empty)", rules=(1.0,))
         chart = draw_lines(lines, results.explainers, Axis("share of features fixed"), ratio, words)

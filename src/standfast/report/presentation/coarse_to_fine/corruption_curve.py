@@ -48,8 +48,12 @@ class CorruptionCurvePresentation(Presentation):
         distribution = draw_distribution(results)
         if drops is None:
             return [distribution]
-        top, bottom = (draw_drops(results, drops, order, say("drops")) for order in ("top", "bottom"))
-        pictures = draw_gallery(results, say) if "top" in (results.options.get("order") or ()) else None
+        top, bottom = (
+            draw_drops(results, drops, order, say("drops")) for order in ("top", "bottom")
+        )
+        pictures = (
+            draw_gallery(results, say) if "top" in (results.options.get("order") or ()) else None
+        )
         return [top, distribution, bottom, pictures, *draw_tables(drops, say, not self.task.fall)]
 
 

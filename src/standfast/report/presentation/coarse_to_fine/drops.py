@@ -48,7 +48,11 @@ class Drops:
         if self.random is None or self.curves[self.random].top is None:
             return {}
         reference = self.curves[self.random]
-        return {name: apply_gate(each, reference) for name, each in self.curves.items() if name != self.random}
+        return {
+            name: apply_gate(each, reference)
+            for name, each in self.curves.items()
+            if name != self.random
+        }
 
     def may_be_read(self, name: str) -> bool:
         """Whether the fine numbers of an explainer may be read: its gate is passed, or there are no gates."""
@@ -68,7 +72,11 @@ class Drops:
 
 def load_drops(results: MetricResults) -> Drops | None:
     """The stored drops; None if no explainer has any."""
-    names = ("corrupted_share", "fractions", *(f"drop_{order}" for order in results.options.get("order") or ()))
+    names = (
+        "corrupted_share",
+        "fractions",
+        *(f"drop_{order}" for order in results.options.get("order") or ()),
+    )
     rows: dict[str, dict[int, dict[str, Array]]] = {}
     for explainer in results.present:
         found = {each.sample: each.arrays for each in results.lines(explainer, names, MOST_SAMPLES)}
@@ -78,7 +86,10 @@ def load_drops(results: MetricResults) -> Drops | None:
         return None
     samples = np.array(sorted(set().union(*rows.values())), dtype=int)
     like = next(iter(next(iter(rows.values())).values()))
-    missing = {name: array if name == "fractions" else np.full(array.shape, np.nan) for name, array in like.items()}
+    missing = {
+        name: array if name == "fractions" else np.full(array.shape, np.nan)
+        for name, array in like.items()
+    }
     curves = {
         explainer: Curves.from_stored(found.get(int(sample), missing) for sample in samples)
         for explainer, found in rows.items()

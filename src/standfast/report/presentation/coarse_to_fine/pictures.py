@@ -31,10 +31,20 @@ def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
 
 def choose_samples(results: MetricResults) -> list[int]:
     """The samples with the smallest, the middle and the largest mean value over the explainers without controls."""
-    rows = results.spec.select_valid(results.frame).filter(pl.col("explainer").is_in(results.candidates))
-    means = rows.group_by("sample").agg(pl.col(results.spec.column).mean()).sort(results.spec.column, "sample")
+    rows = results.spec.select_valid(results.frame).filter(
+        pl.col("explainer").is_in(results.candidates)
+    )
+    means = (
+        rows.group_by("sample")
+        .agg(pl.col(results.spec.column).mean())
+        .sort(results.spec.column, "sample")
+    )
     samples = means["sample"].to_list()
-    return list(dict.fromkeys([samples[0], samples[len(samples) // 2], samples[-1]])) if samples else []
+    return (
+        list(dict.fromkeys([samples[0], samples[len(samples) // 2], samples[-1]]))
+        if samples
+        else []
+    )
 
 
 def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., str]) -> GalleryRow:
@@ -47,4 +57,6 @@ def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., st
     words = f"The most relevant positions: {shown.who}"
     picture = Picture(f"drop {drop}", input_, words, marks=marks, colours=(MARKED,))
     text = say("row", shown.row, drop, int(marked.sum()), marked.size)
-    return make_row(results, shown, (Picture("input", input_, f"Input, sample {shown.sample}"), picture), text)
+    return make_row(
+        results, shown, (Picture("input", input_, f"Input, sample {shown.sample}"), picture), text
+    )

@@ -33,11 +33,19 @@ def draw_tables(drops: Drops, say: Callable[..., str], shares: bool = True) -> l
     if not shares:
         return found
     has_top = any(curves.top is not None for curves in drops.curves.values())
-    return [*found, _draw("Fine numbers", _FINE, drops, say("fine"))] if has_top and drops.fewest >= FINE else found
+    return (
+        [*found, _draw("Fine numbers", _FINE, drops, say("fine"))]
+        if has_top and drops.fewest >= FINE
+        else found
+    )
 
 
-def _draw(heading: str, columns: Sequence[tuple[str, str, str]], drops: Drops, caption: str) -> Table:
-    rows = [(name, [_make_cell(drops, name, key) for key, _, _ in columns]) for name in drops.absolute]
+def _draw(
+    heading: str, columns: Sequence[tuple[str, str, str]], drops: Drops, caption: str
+) -> Table:
+    rows = [
+        (name, [_make_cell(drops, name, key) for key, _, _ in columns]) for name in drops.absolute
+    ]
     return Table(heading, [(title, note) for _, title, note in columns], rows, caption)
 
 

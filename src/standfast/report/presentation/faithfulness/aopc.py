@@ -11,7 +11,12 @@ import polars as pl
 from standfast.report.charts import Axis, Chart, Words, draw_lines
 from standfast.report.presentation.base import Detail, Presentation, presentations
 from standfast.report.presentation.drawing import draw_distribution
-from standfast.report.presentation.estimates import MOST_SAMPLES, count_flag, make_mean_line, measure_random_error
+from standfast.report.presentation.estimates import (
+    MOST_SAMPLES,
+    count_flag,
+    make_mean_line,
+    measure_random_error,
+)
 from standfast.report.words import words_of
 from standfast.results import MetricResults
 from standfast.tensors import Array
@@ -28,19 +33,33 @@ class AOPCPresentation(Presentation):
         """The fall of the score after each replacement, and the distribution over samples."""
         lines = []
         for name in results.present:
-            curves = [each.arrays["curve"] for each in results.lines(name, ("curve",), MOST_SAMPLES)]
+            curves = [
+                each.arrays["curve"] for each in results.lines(name, ("curve",), MOST_SAMPLES)
+            ]
             if curves:
                 steps = max(len(curve) for curve in curves)
-                lines.append(make_mean_line(name, np.arange(steps), np.stack([_extend(c, steps) for c in curves])))
+                lines.append(
+                    make_mean_line(
+                        name, np.arange(steps), np.stack([_extend(c, steps) for c in curves])
+                    )
+                )
         fall = Axis(f"fall of the {self._name_score(results.options)}", results.spec.direction)
         caption = words_of(self).say("curves", MOST_SAMPLES)
-        words = Words("Perturbation curves", caption, "perturbation-curve", "What happens when regions are replaced?")
+        words = Words(
+            "Perturbation curves",
+            caption,
+            "perturbation-curve",
+            "What happens when regions are replaced?",
+        )
         chart = draw_lines(lines, results.explainers, Axis("regions replaced"), fall, words)
         return [chart, draw_distribution(results)]
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The standard error due to the random draws, and samples for which a grid was used."""
-        return [*measure_random_error(frame), *count_flag(frame, "grid_fallback", "no superpixels, so a grid")]
+        return [
+            *measure_random_error(frame),
+            *count_flag(frame, "grid_fallback", "no superpixels, so a grid"),
+        ]
 
 
 def _extend(curve: Array, steps: int) -> Array:

@@ -24,14 +24,23 @@ class RelevanceLocalisationPresentation(Presentation):
         if not len(chance):
             return {}
         mean = float(chance.mean())
-        return {"chance": mean, "low": float(chance.min()), "high": float(chance.max()), "rules": (mean,)}
+        return {
+            "chance": mean,
+            "low": float(chance.min()),
+            "high": float(chance.max()),
+            "rules": (mean,),
+        }
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Rank accuracy, hits of the most relevant position, chance, and maps without positive relevance."""
         if not len(frame):
             return []
-        rank, chance = (float(np.nanmean(read_numbers(frame, name))) for name in ("rank_accuracy", "chance"))
-        hits, without = (int(read_flags(frame, name).sum()) for name in ("pointing_hit", "no_positive"))
+        rank, chance = (
+            float(np.nanmean(read_numbers(frame, name))) for name in ("rank_accuracy", "chance")
+        )
+        hits, without = (
+            int(read_flags(frame, name).sum()) for name in ("pointing_hit", "no_positive")
+        )
         return [
             Detail("rank accuracy, mean", rank, decimals=3),
             Detail("most relevant position inside", hits, len(frame)),

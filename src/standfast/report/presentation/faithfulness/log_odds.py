@@ -22,6 +22,10 @@ class LogOddsPresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How many samples turned into the other class, and how much was erased."""
-        converted = describe_columns(frame, {"converted": "turned into the other class, %"}, scale=100, decimals=0)
-        erased = describe_columns(frame, {"erased": "pixels erased, mean, %"}, scale=100, decimals=1)
+        converted = describe_columns(
+            frame, {"converted": "turned into the other class, %"}, scale=100, decimals=0
+        )
+        erased = describe_columns(
+            frame, {"erased": "pixels erased, mean, %"}, scale=100, decimals=1
+        )
         return converted + erased

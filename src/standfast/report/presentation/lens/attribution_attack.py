@@ -117,7 +117,8 @@ def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: s
         if len(kept):
             cells += [TableCell(f"{share:.0%}") for share in kept.mean(axis=0)]
             cells += [
-                make_cell(*ends, share=True) for ends in zip(*intervals_of_means(kept, shares_of_loss), strict=True)
+                make_cell(*ends, share=True)
+                for ends in zip(*intervals_of_means(kept, shares_of_loss), strict=True)
             ]
         missing = len(asked) + len(_COLUMNS) - len(cells)
         rows.append((name, [*cells, *[TableCell("–")] * missing]))

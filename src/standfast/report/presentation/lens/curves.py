@@ -53,7 +53,9 @@ def load_curves(results: MetricResults, explainer: str) -> Curves | None:
     for name in _WINDOWED:
         own = arrays[name][kept][:, :, w > 0][:, :, places]
         values[name] = np.concatenate([same, own], axis=2).astype(float)
-    return Curves(arrays["curve_k"][0], np.array([0, *windows]), values, arrays["origin_maps"].shape[1:])
+    return Curves(
+        arrays["curve_k"][0], np.array([0, *windows]), values, arrays["origin_maps"].shape[1:]
+    )
 
 
 def draw_curves(
@@ -75,10 +77,24 @@ def draw_curves(
     k = int(first.k[place])
     charts: list[Chart | None] = []
     for name, title in _WINDOWED.items() if len(first.shape) > 1 else ():
-        lines = [make_mean_line(each, found.w, found.values[name][:, place]) for each, found in curves.items()]
-        chance = [] if name.endswith("diverse") else [overlap_by_chance(first.shape, k, int(w)) for w in first.w]
-        words = Words(f"Mean {title} by window, k = {k}", captions["by_window"], name, f"{title}, k = {k}, by window")
-        charts.append(_draw(results, lines, f"window w ({unit}s to each side)", title, chance, words))
+        lines = [
+            make_mean_line(each, found.w, found.values[name][:, place])
+            for each, found in curves.items()
+        ]
+        chance = (
+            []
+            if name.endswith("diverse")
+            else [overlap_by_chance(first.shape, k, int(w)) for w in first.w]
+        )
+        words = Words(
+            f"Mean {title} by window, k = {k}",
+            captions["by_window"],
+            name,
+            f"{title}, k = {k}, by window",
+        )
+        charts.append(
+            _draw(results, lines, f"window w ({unit}s to each side)", title, chance, words)
+        )
     for column, w in enumerate(first.w[: 2 if len(first.shape) > 1 else 1].tolist()):
         title = f"{w}-LENS-precision" if w else "Top-k intersection"
         order = np.argsort(first.k)
@@ -93,7 +109,12 @@ def draw_curves(
 
 
 def _draw(
-    results: MetricResults, lines: list[Line], across: str, title: str, chance: list[float], words: Words
+    results: MetricResults,
+    lines: list[Line],
+    across: str,
+    title: str,
+    chance: list[float],
+    words: Words,
 ) -> Chart | None:
     """Lines on a scale from 0 to 1 with ticks at their points, and a line of `chance`."""
     if chance:
@@ -129,7 +150,11 @@ def overlap_by_chance(shape: tuple[int, ...], k: int, w: int) -> float:
     members = np.ones(1, dtype=int)
     for side in shape[1:] or shape:
         place = np.arange(side)
-        members = np.outer(members, np.minimum(place + w, side - 1) - np.maximum(place - w, 0) + 1).ravel()
+        members = np.outer(
+            members, np.minimum(place + w, side - 1) - np.maximum(place - w, 0) + 1
+        ).ravel()
     free, how_often = np.unique(members, return_counts=True)
-    none = [np.log1p(-n / (total - np.arange(k))).sum() if n <= total - k else -np.inf for n in free]
+    none = [
+        np.log1p(-n / (total - np.arange(k))).sum() if n <= total - k else -np.inf for n in free
+    ]
     return float(1 - (np.exp(none) * how_often).sum() / total)

@@ -28,7 +28,9 @@ _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
     """The top positions of the first samples (Kamath et al. 2024, Fig. 3)."""
     rows = [_draw_row(results, shown, say) for shown in results.gallery(SHOWN, _PICTURES, ALIGNED)]
-    note = say("pictures", describe_maps(results, rows), any(row.pictures[-1].moved_back for row in rows))
+    note = say(
+        "pictures", describe_maps(results, rows), any(row.pictures[-1].moved_back for row in rows)
+    )
     return Gallery("Maps before and after the attack", tuple(rows), note)
 
 
@@ -42,22 +44,41 @@ def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., st
     if origin.ndim in (2, 3) or results.texts:
         s, t = top_k(before, k), top_k(after, k)
         middle = [
-            Picture("top k", origin, f"Top {unit}s before: {who}", marks=mark_around(s), colours=NEAR),
             Picture(
-                "overlap", origin, f"Kept, lost and new: {who}", marks=mark_overlap(s, t), colours=(LOST, NEW, KEPT)
+                "top k", origin, f"Top {unit}s before: {who}", marks=mark_around(s), colours=NEAR
             ),
-            Picture("top k after", origin, f"Top {unit}s after: {who}", marks=mark_around(t), colours=NEAR),
+            Picture(
+                "overlap",
+                origin,
+                f"Kept, lost and new: {who}",
+                marks=mark_overlap(s, t),
+                colours=(LOST, NEW, KEPT),
+            ),
+            Picture(
+                "top k after",
+                origin,
+                f"Top {unit}s after: {who}",
+                marks=mark_around(t),
+                colours=NEAR,
+            ),
         ]
     text = say("row", shown.row, results.options, k, unit)
-    return make_row(results, shown, (its_map, *middle, *changed), text, bool(shown.row.get("found")))
+    return make_row(
+        results, shown, (its_map, *middle, *changed), text, bool(shown.row.get("found"))
+    )
 
 
 def sum_channels(results: MetricResults, arrays: dict[str, Array]) -> tuple[Tensor, Tensor]:
     """Both maps, at the positions of the input, with one value for each, `(1, ...)`, as the metric compares them."""
-    last = arrays.get(ALIGNED[0], arrays["maps"])  # moved back where positions were moved; 0 where it is not seen
-    maps = (torch.as_tensor(np.nan_to_num(np.asarray(values)))[None] for values in (arrays["origin_maps"], last))
+    # moved back where positions were moved; 0 where it is not seen
+    last = arrays.get(ALIGNED[0], arrays["maps"])
+    maps = (
+        torch.as_tensor(np.nan_to_num(np.asarray(values)))[None]
+        for values in (arrays["origin_maps"], last)
+    )
     if results.options.get("absolute", True):
-        before, after = (per_position(each, "abs_sum").abs() for each in maps)  # features have no channels to add
+        # features have no channels to add
+        before, after = (per_position(each, "abs_sum").abs() for each in maps)
     else:
         before, after = (per_position(each, "sum") for each in maps)
     return before, after

@@ -15,7 +15,9 @@ from standfast.similarity.stored import larger_is_closer
 _KEYS = ["explainer", "repeat", "sample"]
 
 
-def find_contradictions(part: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
+def find_contradictions(
+    part: MetricResults, others: Sequence[MetricResults]
+) -> list[Contradiction]:
     """One for each explainer and sample with a contradiction.
 
     The event `changed_class` is part of `misclassification`, so it cannot be more probable. Where an estimator has seen
@@ -31,9 +33,17 @@ def find_contradictions(part: MetricResults, others: Sequence[MetricResults]) ->
         events = (part.options.get("event"), other.options.get("event"))
         alike = {name for name in part.options if part.options[name] == other.options.get(name)}
         if other.metric == part.metric and events == ("changed_class", "misclassification"):
-            found += _compare_with_whole(part, other) if {"neighbourhood", "margin"} <= alike else []
-        if other.metric == "worst_case" and _find_region(part.options) == _find_region(other.options):
-            asked = {"event"} if events[1] == "misclassification" else {"event", "similarity", "absolute", "explain"}
+            found += (
+                _compare_with_whole(part, other) if {"neighbourhood", "margin"} <= alike else []
+            )
+        if other.metric == "worst_case" and _find_region(part.options) == _find_region(
+            other.options
+        ):
+            asked = (
+                {"event"}
+                if events[1] == "misclassification"
+                else {"event", "similarity", "absolute", "explain"}
+            )
             found += _compare_with_search(part, other) if asked <= alike else []
     return found
 
@@ -43,7 +53,11 @@ def _find_region(options: Mapping[str, Any]) -> Any:
     neighbourhood = options.get("neighbourhood")
     if not isinstance(neighbourhood, dict):
         return neighbourhood
-    region = {option: value for option, value in neighbourhood.items() if option not in ("distribution", "sigma")}
+    region = {
+        option: value
+        for option, value in neighbourhood.items()
+        if option not in ("distribution", "sigma")
+    }
     if "parts" in region:
         region["parts"] = [_find_region({"neighbourhood": each}) for each in region["parts"]]
     return region
@@ -52,11 +66,16 @@ def _find_region(options: Mapping[str, Any]) -> Any:
 def _join(part: MetricResults, other: MetricResults, **columns: str) -> pl.DataFrame:
     """The rows of a view with columns of another one, under new names: of what both evaluated."""
     ours, theirs = (view.frame.filter(pl.col("status") == "ok") for view in (part, other))
-    named = [pl.col(column).cast(pl.Float64).fill_nan(None).alias(name) for name, column in columns.items()]
+    named = [
+        pl.col(column).cast(pl.Float64).fill_nan(None).alias(name)
+        for name, column in columns.items()
+    ]
     return ours.join(theirs.select(*_KEYS, *named), on=_KEYS, maintain_order="left")
 
 
-def _list(macro: str, part: MetricResults, other: MetricResults, rows: pl.DataFrame) -> list[Contradiction]:
+def _list(
+    macro: str, part: MetricResults, other: MetricResults, rows: pl.DataFrame
+) -> list[Contradiction]:
     where = {"data": part.data, "model": part.model, "label": part.label, "other": other.label}
     return [Contradiction(macro, {**row, **where}) for row in rows.iter_rows(named=True)]
 
@@ -79,7 +98,10 @@ def _compare_with_search(estimate: MetricResults, worst: MetricResults) -> list[
         happened = ~changed & (sign * pl.col("found_similarity") < sign * limit)
     elif limit is not None and event == "changed_class":
         happened = changed & (sign * pl.col("found_similarity") > sign * limit)
-    happened, ended = happened.fill_null(False), pl.col("censored").cast(pl.Boolean).fill_null(False)
+    happened, ended = (
+        happened.fill_null(False),
+        pl.col("censored").cast(pl.Boolean).fill_null(False),
+    )
     # independent draws without the event are no run that ended early: their bound holds, whatever a search finds
     is_drawn = estimate.options.get("method") == "monte_carlo"
     doubtful = rows.clear() if is_drawn else rows.filter(happened & ended)

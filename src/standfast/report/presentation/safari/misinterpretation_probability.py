@@ -55,7 +55,9 @@ class ProbabilityPresentation(Presentation):
             *count_kept_class(frame),
         ]
 
-    def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
+    def contradictions(
+        self, view: MetricResults, others: Sequence[MetricResults]
+    ) -> list[Contradiction]:
         """Estimates that contradict each other or a search."""
         return find_contradictions(view, others)
 
@@ -99,7 +101,9 @@ def _read_levels(view: MetricResults, name: str, sample: int) -> Line | None:
     below = describe_event(view.options)["below"]
     sign = -1.0 if below else 1.0
     x = (find_threshold(view.options) or 0.0) + arrays["level_threshold"][here] * sign
-    y, low, high = (arrays[f"level_{column}"][here] for column in ("log_probability", "low", "high"))
+    y, low, high = (
+        arrays[f"level_{column}"][here] for column in ("log_probability", "low", "high")
+    )
     # `high` bounds the probability of the event, and no earlier level is less probable
     least = -np.inf
     if row.get("resolved") is False:

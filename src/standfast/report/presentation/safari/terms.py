@@ -40,4 +40,8 @@ def describe_event(options: Mapping[str, Any]) -> dict[str, Any]:
     {'similarity': 'correlation', 'threshold': 0.4, 'below': True}
     """
     below = (options.get("event") == "changed_explanation") == larger_is_closer(options)
-    return {"similarity": name_similarity(options), "threshold": find_threshold(options), "below": below}
+    return {
+        "similarity": name_similarity(options),
+        "threshold": find_threshold(options),
+        "below": below,
+    }

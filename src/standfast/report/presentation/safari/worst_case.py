@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Words, draw_lines
+from standfast.report.charts import (
+    Axis,
+    Chart,
+    Figure,
+    Gallery,
+    GalleryRow,
+    Picture,
+    Words,
+    draw_lines,
+)
 from standfast.report.presentation.base import Detail, Presentation, presentation_of, presentations
 from standfast.report.presentation.drawing import (
     ALIGNED,
@@ -20,7 +29,11 @@ from standfast.report.presentation.drawing import (
 )
 from standfast.report.presentation.estimates import describe_columns, make_median_line
 from standfast.report.presentation.kept_class import count_kept_class
-from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
+from standfast.report.presentation.safari.terms import (
+    describe_event,
+    find_threshold,
+    name_similarity,
+)
 from standfast.report.wording import describe_parameters
 from standfast.report.words import Options, words_of
 from standfast.results import MetricResults, StoredSample
@@ -57,14 +70,17 @@ class WorstCasePresentation(Presentation):
         hit, total = count_samples(frame, "found")
         if event != "changed_explanation":
             found.append(Detail("class changed", hit, total))
-        elif "found" in frame.columns and hit < total:  # the clean input may be outside of the neighbourhood
+        elif "found" in frame.columns and hit < total:
+            # the clean input may be outside of the neighbourhood
             found.append(Detail("no input that keeps the answer", total - hit, total))
         exact, total = count_samples(frame, "exact")
         if exact:
             found.append(Detail("exact, all possible inputs were tried", exact, total))
         drafted, total = count_samples(frame, "drafts")
         if drafted:
-            found.append(Detail("rough maps first in the search, full ones in the value", drafted, total))
+            found.append(
+                Detail("rough maps first in the search, full ones in the value", drafted, total)
+            )
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
         labels = {

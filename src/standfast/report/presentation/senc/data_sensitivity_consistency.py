@@ -21,7 +21,13 @@ from standfast.value_spec import read_numbers
 
 #: samples in a gallery
 SHOWN = 4
-_PICTURES = ("origins", "origin_maps", "segments", "prediction_sensitivity", "explanation_sensitivity")
+_PICTURES = (
+    "origins",
+    "origin_maps",
+    "segments",
+    "prediction_sensitivity",
+    "explanation_sensitivity",
+)
 
 
 class SencPresentation(Presentation):
@@ -113,7 +119,9 @@ def describe_rho(row: Mapping[str, Any]) -> str:
     return f"rho: {rho} [{low}, {high}]; p: {p}; null: {start} to {end}"
 
 
-def lay_out(sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False) -> Array:
+def lay_out(
+    sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False
+) -> Array:
     """Sensitivities `(m,)` of segments at the positions of an input of that shape: `(1, H, W)`, `(1, T)` or `(F,)`.
 
     The published sums are all large and positive, so their mean is subtracted.

@@ -38,7 +38,9 @@ class ParameterSencPresentation(SencPresentation):
 
 def layers_of(frame: pl.DataFrame) -> list[str]:
     """The layers that a frame has columns of, in order."""
-    return [c.removeprefix(_PREFIX) for c in frame.columns if c.startswith(_PREFIX) and c != "rho_paper"]
+    return [
+        c.removeprefix(_PREFIX) for c in frame.columns if c.startswith(_PREFIX) and c != "rho_paper"
+    ]
 
 
 def _by_layer(view: MetricResults, caption: str) -> Table | None:
@@ -47,6 +49,15 @@ def _by_layer(view: MetricResults, caption: str) -> Table | None:
     layers = [layer for layer in layers_of(valid) if len(find_finite(valid, _PREFIX + layer))]
     rows = []
     for name in view.present:
-        found = [find_finite(view.spec.select_valid(view.rows_for(name)), _PREFIX + layer) for layer in layers]
-        rows.append((name, [TableCell(format_number(each.mean()) if len(each) else "–") for each in found]))
-    return Table("Consistency by layer", [(layer, "mean rho") for layer in layers], rows, caption) if layers else None
+        found = [
+            find_finite(view.spec.select_valid(view.rows_for(name)), _PREFIX + layer)
+            for layer in layers
+        ]
+        rows.append(
+            (name, [TableCell(format_number(each.mean()) if len(each) else "–") for each in found])
+        )
+    return (
+        Table("Consistency by layer", [(layer, "mean rho") for layer in layers], rows, caption)
+        if layers
+        else None
+    )
