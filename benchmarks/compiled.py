@@ -48,7 +48,6 @@ def make_forms(
         "torch.export": lambda: (export(), x),
         "channels-last": lambda: (load().to(memory_format=last), x.to(memory_format=last)),
         "bfloat16": lambda: (load().bfloat16(), x.bfloat16()),
-        # type: ignore[return-value]
         f"bfloat16, {backend}": lambda: (
             torch.compile(load().bfloat16(), backend=backend),
             x.bfloat16(),

@@ -125,7 +125,6 @@ def compare_profiles(name: str, a: Tensor, b: Tensor, k: int) -> None:
         ):
             assert np.abs(compute_by_profile(x, y, k)[0] - other).max() < 1e-6, "they do not agree"
         slow.append(time_call(lambda x=x, y=y: compute_by_sets(x, y, k), 1))  # type: ignore[misc]
-        # type: ignore[misc]
         numpy.append(
             time_call(lambda x=x, y=y: compute_with_numpy(x[0].numpy(), y[0].numpy(), k), 2)
         )

@@ -346,7 +346,6 @@ def test_transformations_in_turn(model: standfast.Model, inputs: torch.Tensor) -
         with pytest.raises(
             standfast.ArgumentError, match="neighbourhood: expected a neighbourhood"
         ):
-            # type: ignore[arg-type]
             standfast.evaluate(
                 model, ["saliency"], inputs, ["max_sensitivity"], neighbourhood=wrong
             )
@@ -442,7 +441,6 @@ def test_data_and_model_have_names_of_their_own(
     model: standfast.Model, inputs: torch.Tensor
 ) -> None:
     def names(given: object, **about: str) -> tuple[list[str], list[str]]:
-        # type: ignore[arg-type]
         found = standfast.evaluate(
             model, "saliency", given, METRICS[1], progress=False, about=about
         )

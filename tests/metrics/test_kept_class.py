@@ -105,7 +105,6 @@ def test_the_share_is_that_of_the_first_population_alone(threshold: standfast.Mo
     # a budget makes the first population smaller: here by as much as first=1 does
     inputs, shares = INPUTS[2:] - 0.075, []
     for options in ({"first": 1.0}, {"first": 4.0, "budget": 800}):
-        # type: ignore[arg-type]
         metric = MisinterpretationProbability(
             BALL, "misclassification", particles=100, moves=2, error=None, **options
         )

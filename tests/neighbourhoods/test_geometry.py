@@ -176,7 +176,6 @@ def test_the_worst_case_of_an_equivariant_network_and_explainer_is_a_similarity_
     metric = standfast.metrics.WorstCase(kind, similarity="pearson", search="random", budget=30)
     assert (metric(model, "input_x_gradient", images).value > 1 - 1e-3).all()
     parts = [replace(part, align=False) for part in getattr(kind, "parts", (kind,))]  # type: ignore[call-arg]
-    # type: ignore[arg-type]
     as_they_are = standfast.metrics.WorstCase(
         Compose(parts), similarity="pearson", search="random", budget=30
     )

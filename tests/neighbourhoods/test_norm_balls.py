@@ -189,7 +189,6 @@ def test_no_bounds(kind: type[Neighbourhood], none: object) -> None:
     "bounds", [0.5, (0.0,), (0.0, 0.5, 1.0), ("0", "1"), (0.0, None), (0.0, torch.ones(3)), "01"]
 )
 def test_bounds_of_another_kind_are_refused(kind: type[Neighbourhood], bounds: object) -> None:
-    # type: ignore[call-arg]
     for around, inputs in (
         (kind(0.1).around, CENTRE),
         (Rotation(10).around, CENTRE.reshape(1, 1, 2, 2)),

@@ -366,7 +366,6 @@ def evaluate_army(seed: int, count: int = 24) -> standfast.Results:
     model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
     explainers = {"input_x_gradient": get("input_x_gradient"), "saliency": get("saliency")}
     explainers |= {name: _Army(name) for name in BAD}  # type: ignore[dict-item]
-    # type: ignore[dict-item]
     explainers |= {
         "copied": lambda module, x, classes: x,
         "noise": lambda module, x, classes: _hash(x),

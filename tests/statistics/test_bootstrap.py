@@ -113,7 +113,6 @@ def test_ties_do_not_depend_on_rounding() -> None:
         )
         assert exact is not None
         for found, by in ((tenths, 10.0), (tiny, 3e9)):
-            # type: ignore[operator]
             assert (found.low * by, found.high * by) == pytest.approx(
                 (exact.low, exact.high), rel=1e-12
             )

@@ -50,7 +50,6 @@ def count_lost(
         noise = generator.standard_t(2, shape) if heavy else generator.normal(size=shape)
         values = np.asarray(means) + noise + generator.normal(size=(LADDER[-1], 1))
         finish = race(values, level)
-        # type: ignore[attr-defined]
         lost += any(
             departure.column == 0 and departure.why == "worse" for departure in finish.departures
         )
@@ -98,7 +97,6 @@ def test_looks_without_a_correction_lose_the_best_too_often() -> None:
     for number in range(60):
         values = np.random.default_rng([3, number]).normal(size=(LADDER[-1], contestants))
         rules = RaceRules(LADDER, contestants, "higher", without, (1.0,) * contestants)
-        # type: ignore[misc]
         finish = run_race(
             rules,
             lambda columns, count, v=values: (v[:count, columns], np.zeros((count, len(columns)))),

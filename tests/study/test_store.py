@@ -72,7 +72,6 @@ def test_of_several_that_create_a_file_one_succeeds(
         return found
 
     monkeypatch.setattr(type(folder), "exists", look)
-    # type: ignore[misc]
     made = at_once(
         [lambda text=text: folder.create("file", text) for text in (b"a", b"b", b"c", b"d")]
     )

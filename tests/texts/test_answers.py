@@ -401,7 +401,6 @@ def test_units_of_a_context() -> None:
     words = [word.text for word in prompt.split("word")]
     assert words[:4] == ["Ann", "built", "it", "."]
     for unit in ("word", "sentence", "passage"):
-        # type: ignore[arg-type]
         assert "".join(word.gap + word.text for word in prompt.split(unit)) == "\n\n".join(
             documents
         )

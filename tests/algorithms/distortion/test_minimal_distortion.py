@@ -268,7 +268,6 @@ def test_the_foot_of_a_plane_within_bounds(norm: float | str) -> None:
         )
         points = (x[row] + tries / length * size).clamp(0, 1)
         assert float(((points - x[row]) @ normal[row]).max()) <= float(rise[row]) + 1e-9
-    # type: ignore[arg-type]
     _, reached = nearest_on_plane(
         x, normal, 1.01 * most, torch.zeros_like(x), torch.ones_like(x), norm
     )

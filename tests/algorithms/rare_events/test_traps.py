@@ -29,7 +29,6 @@ from standfast.neighbourhoods import Region
 def run_trap(trap: Trap, runs: int, dimension: int, **options: object) -> list[RareEventEstimate]:
     generator = torch.Generator().manual_seed(11)
     prior = StandardNormal(dimension * trap.blocks)
-    # type: ignore[arg-type]
     return [
         SubsetSimulation(**options).run(trap.score, prior, generator=generator) for _ in range(runs)
     ]

@@ -107,7 +107,6 @@ def test_a_change_leaves_a_row_below_the_reference_where_it_is() -> None:
     make_model(Rule(), table)
     changes = table.default_changes()
     region = changes.around(table.encode(low), table.bounds)
-    # type: ignore[arg-type]
     still = region.perturb(
         region.sample(1, region.streams(0))[0] * 0, np.zeros(1, dtype=int).tolist()
     )

@@ -141,7 +141,6 @@ def test_the_order_by_input_x_gradient_is_the_best_of_all_for_a_linear_model() -
         ]
         model = linear(weights)
         most, least = (
-            # type: ignore[arg-type]
             AOPC(region=1, steps=6, order=order, replacement="constant", score="logit")(
                 model, "input_x_gradient", x
             )
@@ -198,7 +197,6 @@ def test_segments_of_each_sample_may_differ_in_number() -> None:
     metric = AOPC(steps=100, samples=2, segments=maps)
     assert metric.bind(inputs=x, rows=slice(0, 1)) == dataclasses.replace(metric, segments=maps[:1])
     for segments in ("grid", "slic", 5, "auto"):
-        # type: ignore[arg-type]
         assert torch.isfinite(
             AOPC(steps=3, samples=1, segments=segments)(network, "saliency", x).value
         ).all()

@@ -132,7 +132,6 @@ def test_misclassification_of_a_linear_model_is_known() -> None:
     share = (steps + (difference @ x[0] - 1.5).item() >= 0).mean()
     assert 0.001 < share < 0.2
     for options in ({"particles": 2000}, {"method": "monte_carlo", "samples": 50_000}):
-        # type: ignore[arg-type]
         found = MisinterpretationProbability(BALL, "misclassification", **options)(
             model, "saliency", x
         )
@@ -145,7 +144,6 @@ def test_misclassification_of_a_linear_model_is_known() -> None:
         ({"particles": 2000, "error": None}, True),
         ({"method": "monte_carlo", "samples": 5000, "error": 1e-3}, True),
     ):
-        # type: ignore[arg-type]
         found = MisinterpretationProbability(BALL, "misclassification", **options)(
             model, "saliency", x
         )

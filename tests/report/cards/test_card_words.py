@@ -352,7 +352,6 @@ def test_names_that_are_more_than_words_stay_as_they_are() -> None:
 def test_of_several_sources_the_worst_one_is_named() -> None:
     card = make_customer()
     shares = {"seed": 0.1, "background": 0.4, "measurement": 0.2}
-    # type: ignore[arg-type]
     alone = tuple(
         Alone(source, 40, 0.5, 0.4, 0.6, 0.3, (0.0, 0.0, share)) for source, share in shares.items()
     )

@@ -52,10 +52,9 @@ class SecondOrderMode(ReluReplacement):
             arguments = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
             padding = _read_padding(**arguments)
             if padding is not None:
-                # type: ignore[no-untyped-call]
-                return _Convolution.apply(
-                    arguments["input"], arguments["weight"], arguments.get("bias"), padding
-                )
+                weight, bias = arguments["weight"], arguments.get("bias")
+                convolve = _Convolution.apply
+                return convolve(arguments["input"], weight, bias, padding)  # type: ignore[no-untyped-call]
         return super().run(name, func, args, kwargs)
 
 
