@@ -169,3 +169,22 @@ def test_stored_maps_of_a_table_tell_who_disagrees() -> None:
     disagreements = found._find_disagreements(data, name, explainers)
     assert {(each.first, each.second) for each in disagreements} == set(find_slowly(maps, 3))
     assert found._find_disagreements(data, name, explainers[:1]) == ()
+
+
+def test_maps_that_a_search_has_stored_tell_it_too() -> None:
+    """Nobody has to ask for `seed_agreement`: a worst case stores the maps of the inputs."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))
+    inputs = torch.rand(8, 8)
+    model = standfast.Model(network, bounds=(0.0, 1.0))
+    explainers = ["saliency", "input_x_gradient", "integrated_gradients:steps=8"]
+    metrics = ["aopc:steps=4,samples=1", "worst_case:budget=4"]
+    options = {"sanity": False, "controls": False, "progress": False}
+    results = standfast.evaluate(model, explainers, inputs, metrics, **options)
+    (data, name) = results.pairs[0]
+    seeds = standfast.evaluate(model, explainers, inputs, ["seed_agreement:seeds=3"], **options)
+    maps = read_seed_maps([seeds.metric_results(data, name, "seed_agreement")])
+    expected = find_slowly({explainer: of_seeds for (_, explainer), of_seeds in maps.items()}, 3)
+    disagreements = results._find_disagreements(data, name, explainers)
+    assert expected
+    assert {(pair.first, pair.second) for pair in disagreements} == set(expected)

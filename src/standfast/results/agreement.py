@@ -1,6 +1,7 @@
 """How far the maps of explainers, and of models that were trained again, agree on the same inputs.
 
-The maps are those that the metric `seed_agreement` has stored, of several seeds each. Two sources of maps, such as an
+The maps are those that the metric `seed_agreement` has stored, of several seeds each; for disagreements those of the
+inputs serve as well, which searches store. Two sources of maps, such as an
 explainer of one model and another explainer of another one, are compared on each sample by the mean over pairs of
 seeds, and then by the median over samples. A source agrees with itself over pairs of different seeds. The chance level
 is the same of maps of different samples.
@@ -372,20 +373,49 @@ def read_seed_maps(
     Raises:
         ArgumentError: there are none.
     """
-    found: dict[tuple[str, str], dict[int, Array]] = {}
+    maps_of_sources: dict[tuple[str, str], dict[int, Array]] = {}
     for view in views:
-        for explainer in view.present:
-            fine = set(
-                view.rows_for(explainer).filter(pl.col("status") == "ok")["sample"].to_list()
-            )
-            own = found.setdefault((getattr(view, of), explainer), {})
-            for name, repeat, start, arrays in view.parts(["seed_maps"]):
-                if name == explainer and repeat == 0:
-                    for at, maps in enumerate(arrays["seed_maps"]):
-                        if start + at in fine:
-                            own[start + at] = maps.reshape(len(maps), -1).astype(np.float64)
-    found = {source: maps for source, maps in found.items() if maps}
-    if not found:
+        for explainer, maps in _read_maps(view, view.present, "seed_maps").items():
+            maps_of_sources[getattr(view, of), explainer] = maps
+    if not maps_of_sources:
         expected = "results of the metric seed_agreement, which stores the maps of several seeds"
         raise ArgumentError("results", expected, "none")
-    return found
+    return maps_of_sources
+
+
+def read_clean_maps(view: MetricResults, explainers: Sequence[str]) -> dict[str, dict[int, Array]]:
+    """The maps of the inputs themselves, which many metrics store beside those of what they changed.
+
+    Args:
+        view: the results of one metric.
+        explainers: whose maps.
+
+    Returns:
+        For each explainer that has some, the map of each sample as one row, `(1, F)`. None for maps of more than 512
+        numbers, which `find_disagreements` does not compare.
+    """
+    # one file tells whether there are such maps; those of thousands of photographs would be read for nothing
+    for *_, arrays in replace(view, jobs=view.jobs[:1]).parts(["origin_maps"]):
+        if 0 < arrays["origin_maps"][0].size <= MOST_RANKED:
+            return _read_maps(view, explainers, "origin_maps")
+    return {}
+
+
+def _read_maps(
+    view: MetricResults, explainers: Sequence[str], array: Literal["seed_maps", "origin_maps"]
+) -> dict[str, dict[int, Array]]:
+    """The stored maps of explainers by sample, `(seeds, F)`, or `(1, F)` of the inputs; where there are some."""
+    evaluated = {
+        name: set(view.rows_for(name).filter(pl.col("status") == "ok")["sample"].to_list())
+        for name in explainers
+    }
+    maps: dict[str, dict[int, Array]] = {name: {} for name in explainers}
+    chosen = replace(view, jobs=view.jobs.filter(pl.col("explainer").is_in(list(explainers))))
+    for name, repeat, start, arrays in chosen.parts([array]):
+        if repeat != 0:
+            continue
+        for place, stored in enumerate(arrays[array]):
+            rows = len(stored) if array == "seed_maps" else 1
+            if start + place in evaluated[name]:
+                maps[name][start + place] = stored.reshape(rows, -1).astype(np.float64)
+    return {name: maps_of_samples for name, maps_of_samples in maps.items() if maps_of_samples}

@@ -18,6 +18,7 @@ from standfast.results.agreement import (
     find_disagreements,
     measure_data_agreement,
     measure_map_agreement,
+    read_clean_maps,
     read_seed_maps,
 )
 from standfast.results.common_share import make_comparable
@@ -69,6 +70,8 @@ JOB_COLUMNS: dict[str, Any] = {
 #: what `Results.frame` has of all metrics, and the names of things of which there may be several
 _CORE = ("explainer", "label", "sample", "value", "low", "high", "bound", "status")
 _PLACES = ("data", "model", "repeat")
+#: how many first features of two maps are compared, where no metric says it
+_TOP = 3
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -590,16 +593,26 @@ class StoredResults:
         self, data: str, model: str, explainers: Sequence[str]
     ) -> tuple[Disagreement, ...]:
         """Which of some explainers contradict each other; none where no maps are stored that could tell."""
-        labels = self._list_seed_agreements()
-        if len(explainers) < 2 or not labels:
+        if len(explainers) < 2:
             return ()
-        view = self.metric_results(data, model, labels[0])
-        try:
-            maps = read_seed_maps([view])
-        except ArgumentError:  # they were too large, or have not been run
-            return ()
-        compared = {name: maps[model, name] for name in explainers if (model, name) in maps}
-        return find_disagreements(compared, self._read_top(labels[0]))
+        for label in self._list_seed_agreements():
+            view = self.metric_results(data, model, label)
+            try:
+                maps_of_seeds = read_seed_maps([view])
+            except ArgumentError:  # they were too large, or have not been run
+                continue
+            maps = {
+                name: maps_of_seeds[model, name]
+                for name in explainers
+                if (model, name) in maps_of_seeds
+            }
+            return find_disagreements(maps, self._read_top(label))
+        # no metric compares seeds: the maps of the inputs that another one has stored serve as well
+        for label in self.metrics:
+            maps = read_clean_maps(self.metric_results(data, model, label), explainers)
+            if len(maps) > 1:
+                return find_disagreements(maps, _TOP)
+        return ()
 
     def agreement(self, data: str | None = None) -> MapAgreement:
         """How far explainers, and models that were trained again, agree with each other on the same inputs.
@@ -722,7 +735,7 @@ class StoredResults:
 
     def _read_top(self, label: str) -> int:
         """How many first features such a metric looks at."""
-        return int(self.metrics[label].options.get("top", 3))
+        return int(self.metrics[label].options.get("top", _TOP))
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""

@@ -125,8 +125,8 @@ class Verdict:
         checked: whether there were sanity checks.
         minutes: of the time limit; None without one.
         left_out: what it has left out, in a few words for each part.
-        disagreements: between those of `show`, which cannot all be trusted then, the worst first. It is known where the
-            metric `seed_agreement` has stored maps.
+        disagreements: between those of `show`, which cannot all be trusted then, the worst first. It is known where a
+            metric has stored maps of at most 512 numbers: `seed_agreement`, or one that searches or changes the input.
     """
 
     data: str
