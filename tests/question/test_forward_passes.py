@@ -115,3 +115,32 @@ def test_a_function_that_fails_for_one_row_does_not_end_the_evaluation() -> None
     assert found.samples["sample"].to_list() == [0]
     with pytest.raises(standfast.ModelError, match="no such row"):
         standfast.evaluate(model, "occlusion", rows.flip(0), AOPC(steps=2), **options)
+
+
+def count_rows_before_metrics(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many texts the network reads before the first metric."""
+    network = standfast.zoo.load("transformer-sentences")
+    rows: list[int] = []
+    network.register_forward_hook(lambda module, inputs, outputs: rows.append(len(outputs)))
+    before_metrics: list[int] = []
+
+    def stop(*arguments: Any, **options: Any) -> None:
+        before_metrics.append(sum(rows))
+        raise FirstMetricError
+
+    monkeypatch.setattr(Metric, "__call__", stop)
+    model = standfast.TextModel(network, standfast.data.word_vectors())
+    metrics = ["worst_case:budget=4"]
+    with pytest.raises(FirstMetricError):
+        standfast.evaluate(model, ["occlusion"], texts, metrics, sanity=False, progress=False)
+    return before_metrics[0]
+
+
+def test_texts_of_many_lengths_are_asked_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each length is a batch, which is filled up to 16 rows; copies with typing errors are of one length."""
+    words = ["a", "great", "film", "with", "good", "actors", "and", "some", "music", "that", "stays"]
+    of_one_length = [" ".join(words[start : start + 5]) for start in range(7)]
+    of_seven_lengths = [" ".join(words[:count]) for count in range(5, 12)]
+    one = count_rows_before_metrics(of_one_length, monkeypatch)
+    seven = count_rows_before_metrics(of_seven_lengths, monkeypatch)
+    assert 0 < one < seven <= one + 6 * 16

@@ -410,6 +410,12 @@ def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
     return None
 
 
+def ask_inputs(model: Model, inputs: Tensor) -> Answers:
+    """The answers to the first of the inputs `(N, ...)` and to nothing else; no numbers where the model fails."""
+    outputs = answer_rows(model, inputs)
+    return Answers({} if outputs is None else {"inputs": _combine(outputs)})
+
+
 def _answer(model: Model, x: Tensor) -> Tensor:
     (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x)
     return logits

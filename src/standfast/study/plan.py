@@ -29,6 +29,7 @@ from standfast.study.identity import (
     Description,
     answer_rows,
     ask_explainer,
+    ask_inputs,
     ask_model,
     ask_nearby,
     ask_reader,
@@ -422,7 +423,7 @@ class _Meeting:
         outputs = answer_rows(first, self.first_inputs) if self.outputs is None else self.outputs
         first.check_repeatable(self.first_inputs, in_batches=True, outputs=outputs)
         answers = [ask_model(first, self.first_inputs, outputs)]
-        answers += [ask_model(part.model, part.take(self.inputs)) for part in self.parts[1:]]
+        answers += [ask_inputs(part.model, part.take(self.inputs)) for part in self.parts[1:]]
         return Answers.join(answers)
 
     def describe(self, answers: str) -> dict[str, Any]:
@@ -600,11 +601,9 @@ def _ask_nearby(grid: Grid, meeting: _Meeting, remembered: _Remembered) -> dict[
             continue
         around = Description(neighbourhood).digest
         if around not in answers_of:
-            parts = meeting.parts
-            copies = [
-                ask_nearby(part.model, neighbourhood, part.take(meeting.inputs)) for part in parts
-            ]
-            answers_of[around] = Answers.join(copies)
+            # of texts the first length alone: with a hundred of them it would take minutes
+            first = meeting.parts[0].model
+            answers_of[around] = ask_nearby(first, neighbourhood, meeting.first_inputs)
         what = digest([around, meeting.network])
         nearby[label] = [remembered.remember(answers_of[around], meeting.data, meeting.name, what)]
     return nearby

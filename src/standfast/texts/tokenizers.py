@@ -8,6 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,9 +222,15 @@ class _OfWords(Tokenizer):
 def _write_rules(tokenizer: Any) -> str:
     """A hash of a tokenizer of tokenizers as it is stored, without the padding and truncation that calls set."""
     try:
-        rules = json.loads(tokenizer.to_str())
+        return _hash_rules(tokenizer.to_str())
     except Exception:  # steps that are written in Python cannot be stored
-        rules = {"vocabulary": tokenizer.get_vocab(with_added_tokens=True)}
+        return _hash_rules(json.dumps({"vocabulary": tokenizer.get_vocab(with_added_tokens=True)}))
+
+
+# it is asked for once for each length of texts, and parsing a vocabulary takes as long as some forward passes
+@lru_cache(maxsize=8)
+def _hash_rules(stored: str) -> str:
+    rules = json.loads(stored)
     for option in ("padding", "truncation"):
         rules.pop(option, None)
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
