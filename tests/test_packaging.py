@@ -84,6 +84,18 @@ def test_explainers_and_models_come_without_tables_charts_and_the_compiler(
     assert loaded & set(heavy.split()) == set()
 
 
+@pytest.mark.parametrize("chosen", [None, "active"])
+def test_threads_that_wait_do_not_spin_unless_the_user_says_so(chosen: str | None) -> None:
+    environment = {name: text for name, text in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    if chosen is not None:
+        environment["OMP_WAIT_POLICY"] = chosen
+    code = "import standfast, os; print(os.environ['OMP_WAIT_POLICY'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == (chosen or "passive")
+
+
 def test_every_public_name_is_listed_and_comes_silently(
     imports: subprocess.CompletedProcess[str],
 ) -> None:

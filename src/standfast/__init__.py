@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 # Otherwise the last bits of matrix products depend on where in memory a row lies, on AMD's CPUs and on those without
 # AVX-512. MKL reads it at the first product. It costs no time.
 os.environ.setdefault("MKL_CBWR", "AUTO")
+# Otherwise threads spin while they wait for each other, and small networks take five times as long where something else
+# runs on one of the cores. OpenMP reads it when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 if TYPE_CHECKING:
     from standfast import (

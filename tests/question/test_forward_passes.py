@@ -138,7 +138,19 @@ def count_rows_before_metrics(texts: list[str], monkeypatch: pytest.MonkeyPatch)
 
 def test_texts_of_many_lengths_are_asked_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each length is a batch, which is filled up to 16 rows; copies with typing errors are of one length."""
-    words = ["a", "great", "film", "with", "good", "actors", "and", "some", "music", "that", "stays"]
+    words = [
+        "a",
+        "great",
+        "film",
+        "with",
+        "good",
+        "actors",
+        "and",
+        "some",
+        "music",
+        "that",
+        "stays",
+    ]
     of_one_length = [" ".join(words[start : start + 5]) for start in range(7)]
     of_seven_lengths = [" ".join(words[:count]) for count in range(5, 12)]
     one = count_rows_before_metrics(of_one_length, monkeypatch)
