@@ -33,4 +33,6 @@ def find_knee(x: Sequence[float], y: Sequence[float]) -> int | None:
     chord = b[0] + (b[-1] - b[0]) * (a - a[0]) / (a[-1] - a[0])
     above = b - chord
     best = int(above.argmax())
-    return best if above[best] > 1e-9 * max(1.0, float(np.abs(b).max())) else None
+    if above[best] > 1e-9 * max(1.0, float(np.abs(b).max())):
+        return best
+    return None

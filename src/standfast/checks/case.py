@@ -176,7 +176,9 @@ class Case:
             return ""
         if row.has_nothing_varied:
             return "there was nothing to vary"
-        return "" if row.error is None else f"jobs failed: {shorten_error(row.error)}"
+        if row.error is None:
+            return ""
+        return f"jobs failed: {shorten_error(row.error)}"
 
     def _subtract(self, values: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the values are better than others, on the samples that both have."""

@@ -112,7 +112,9 @@ class Decisions:
 
 def describe_estimate(decision: Decision) -> str:
     """The estimate with its interval, and what it is compared with."""
-    return decision.advice if decision.estimate is None else to_ascii(say("estimate", decision))
+    if decision.estimate is None:
+        return decision.advice
+    return to_ascii(say("estimate", decision))
 
 
 def describe_notes(decision: Decision) -> str:

@@ -112,10 +112,9 @@ def _find_insane(results: StoredResults) -> Iterator[str]:
     for (data, model, explainer), sanity in results.sanity.items():
         if sanity.reason is not None:
             words = say("reason", sanity.reason.question, sanity.reason.state)
-            state = (
-                "fails a sanity check"
-                if sanity.state == "failed"
-                else "does not pass the sanity checks yet"
-            )
+            if sanity.state == "failed":
+                state = "fails a sanity check"
+            else:
+                state = "does not pass the sanity checks yet"
             limits = "it can be no worse than this baseline, but meets no other requirement"
             yield f"{explainer} ({model} on {data}) {state} ({words}): {limits}"

@@ -152,11 +152,10 @@ def _open_study(study: Study | Mapping[str, Any] | str | Path) -> Study:
 
 
 def _check_most_samples(most_samples: int, study: Study) -> None:
-    expected = (
-        "None where the study has all samples"
-        if study.samples is None
-        else f"at least {study.samples}"
-    )
+    if study.samples is None:
+        expected = "None where the study has all samples"
+    else:
+        expected = f"at least {study.samples}"
     fits = study.samples is not None and most_samples >= study.samples
     check_argument(fits, "most_samples", f"{expected}, as the study says", most_samples)
 

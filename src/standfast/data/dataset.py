@@ -95,7 +95,10 @@ class Dataset:
             self._check_values()
         for name, values in self.extras.items():
             fits = isinstance(values, Tensor) and values.shape[:1] == (count,)
-            got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
+            if isinstance(values, Tensor):
+                got = str(tuple(values.shape))
+            else:
+                got = type(values).__name__
             check(fits, f"extras[{name!r}]", f"a tensor of shape ({count}, ...)", got)
         set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
 
@@ -240,7 +243,10 @@ def _check_features(features: Sequence[str], inputs: Tensor) -> None:
 def _check_tokens(tokens: Sequence[Sequence[str]], inputs: Tensor) -> None:
     count, positions = len(inputs), inputs.shape[-1]
     fits = isinstance(tokens, list | tuple) and len(tokens) == count
-    got = f"{len(tokens)} samples" if isinstance(tokens, list | tuple) else type(tokens).__name__
+    if isinstance(tokens, list | tuple):
+        got = f"{len(tokens)} samples"
+    else:
+        got = type(tokens).__name__
     check(fits, "tokens", f"the words of {count} samples", got)
     for sample, words in enumerate(tokens):
         fits = _are_texts(words) and len(words) <= positions

@@ -97,7 +97,10 @@ def _make(kind: Any, split: str, name: str, download: bool) -> Any:
     except ValueError as error:
         raise ArgumentError("split", f"a split of {title}", f"{split!r}: {error}") from error
     except (OSError, RuntimeError) as error:  # missing or incomplete files, or no network
-        hint = "" if download else f" Put the files there, set {VARIABLE}, or pass download=True."
+        if download:
+            hint = ""
+        else:
+            hint = f" Put the files there, set {VARIABLE}, or pass download=True."
         raise MissingDataError(f"{name}: not in {root}: {error}.{hint}") from error
 
 
@@ -190,5 +193,8 @@ def _take(samples: Any, name: str, options: dict[str, Any]) -> Dataset:
     if seed is not None:
         order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed)).tolist()
         has_select = hasattr(samples, "select")
-        samples = samples.select(order) if has_select else torch.utils.data.Subset(samples, order)
+        if has_select:
+            samples = samples.select(order)
+        else:
+            samples = torch.utils.data.Subset(samples, order)
     return from_samples(samples, name=name, **options)

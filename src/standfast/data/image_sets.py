@@ -396,7 +396,9 @@ def _find_batches(names: Sequence[str]) -> list[Path]:
     mosaics = [root / MOSAICS / f"{name}.webp" for name in names]
     mosaics = [file for file in mosaics if file.is_file()]
     has_labels = (root / MOSAICS / "labels.npz").is_file()
-    return mosaics if has_labels and len(mosaics) > len(binary) else binary
+    if has_labels and len(mosaics) > len(binary):
+        return mosaics
+    return binary
 
 
 def _read_binary(path: Path) -> tuple[Bytes, Bytes]:

@@ -60,11 +60,10 @@ def from_samples(
     >>> from_samples([(np.zeros((1, 2), np.uint8), "no"), (torch.ones(1, 2), "yes")], name="two")
     Dataset('two', 2 x (1, 2), 2 classes: no, yes, bounds [0, 1])
     """
-    splits = (
-        f"a dict of splits: {', '.join(samples)}"
-        if isinstance(samples, dict)
-        else type(samples).__name__
-    )
+    if isinstance(samples, dict):
+        splits = f"a dict of splits: {', '.join(samples)}"
+    else:
+        splits = type(samples).__name__
     fits = hasattr(samples, "__getitem__") or isinstance(samples, Iterable)
     check(
         fits and not isinstance(samples, dict),
@@ -213,7 +212,9 @@ def from_pillow(picture: Any) -> Tensor:
         return torch.from_numpy(grey)[None].div_(_MOST_GREY)
     array = np.array(picture.convert("L" if mode in ("1", "L", "LA") else "RGB"))
     tensor = torch.from_numpy(array).to(torch.float32).div_(255)
-    return tensor[None] if tensor.ndim == 2 else tensor.permute(2, 0, 1).contiguous()
+    if tensor.ndim == 2:
+        return tensor[None]
+    return tensor.permute(2, 0, 1).contiguous()
 
 
 def resize(picture: Tensor, size: Size) -> Tensor:

@@ -151,7 +151,10 @@ def _read_ts(name: str, lines: Sequence[str]) -> tuple[list[list[_Array]], list[
         if _is_true(about.get("classlabel")):
             *parts, label = parts
             labels.append(label.strip())
-        what = "values of each channel, and the class" if labels else "values of each channel"
+        if labels:
+            what = "values of each channel, and the class"
+        else:
+            what = "values of each channel"
         check(
             len(parts) > 0,
             "path",

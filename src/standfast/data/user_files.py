@@ -187,7 +187,9 @@ def read_data(
     check(kind in (*_ARRAYS, *ENDINGS, ".csv"), "path", _KINDS, repr(path.name))
     if kind in ENDINGS:
         return read_labelled_series(path)
-    return read_table(path, label) if kind == ".csv" else read_arrays(path)
+    if kind == ".csv":
+        return read_table(path, label)
+    return read_arrays(path)
 
 
 def read_arrays(path: Path) -> Content:
@@ -222,7 +224,9 @@ def read_arrays(path: Path) -> Content:
 
 
 def _read_names(array: Any) -> tuple[str, ...] | None:
-    return None if array is None else tuple(str(name) for name in np.asarray(array).reshape(-1))
+    if array is None:
+        return None
+    return tuple(str(name) for name in np.asarray(array).reshape(-1))
 
 
 def _describe(path: Path, content: bytes) -> dict[str, Any]:

@@ -100,4 +100,6 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:z.6g}")
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:z.6g}")

@@ -266,7 +266,9 @@ def _compare(
 
 def _compare_rows(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
     """How two frames with the same columns agree."""
-    return "same bits" if now.equals(then, null_equal=True) else compare_values(then, now)
+    if now.equals(then, null_equal=True):
+        return "same bits"
+    return compare_values(then, now)
 
 
 def _align(then: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame | None:
@@ -274,7 +276,9 @@ def _align(then: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame | None:
     others = now.drop(then.columns, strict=False)
     if any(column.null_count() < len(column) for column in others.get_columns()):
         return None
-    return now.select(then.columns) if set(then.columns) <= set(now.columns) else None
+    if set(then.columns) <= set(now.columns):
+        return now.select(then.columns)
+    return None
 
 
 def _compare_arrays(then: Array, now: Array | None) -> Agreement:
@@ -325,7 +329,9 @@ def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
     inside = _lie_inside(numbers_now["value"], numbers_then) & _lie_inside(
         numbers_then["value"], numbers_now
     )
-    return "within the interval" if (near["value"] | inside).all() else "different"
+    if (near["value"] | inside).all():
+        return "within the interval"
+    return "different"
 
 
 def _have_same_flags(then: pl.DataFrame, now: pl.DataFrame) -> bool:

@@ -57,7 +57,9 @@ BackgroundOption = Annotated[References | None, check_background]
 
 def count_references(background: References | None) -> int:
     """The number of reference points; 1 where the data decide."""
-    return len(background) if isinstance(background, Background | Tensor) else 1
+    if isinstance(background, Background | Tensor):
+        return len(background)
+    return 1
 
 
 def resolve_background(model: Model, x: Tensor, background: References | None) -> Tensor:
@@ -121,7 +123,10 @@ def measure_outside(configured: Explainer, x: Tensor) -> float:
     removals = (getattr(configured, option) for option in configured.removal_options)
     given = next((value for value in removals if value is not None), None)
     options = getattr(configured, "options", None)  # of an explainer of another package
-    given = options.get("baselines") if given is None and isinstance(options, Mapping) else given
+    if given is None and isinstance(options, Mapping):
+        given = options.get("baselines")
+    else:
+        given = given
     if isinstance(given, Background | Tensor):
         rows = given.inputs if isinstance(given, Background) else given
     elif isinstance(given, int | float | tuple | list):

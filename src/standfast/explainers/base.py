@@ -564,7 +564,9 @@ def compute_input_gradient(
 def choose_chunk_rows(model: Model, x: Tensor, rows_per_input: int) -> int:
     """Rows to forward at once: the row budget, as a multiple of `ROW_ALIGNMENT` if it is large enough."""
     budget = model.row_budget(x, rows_per_input, "backward")  # which is halved when memory runs out
-    return budget - budget % ROW_ALIGNMENT if budget >= ROW_ALIGNMENT else budget
+    if budget >= ROW_ALIGNMENT:
+        return budget - budget % ROW_ALIGNMENT
+    return budget
 
 
 def compute_path_gradients(
@@ -637,13 +639,14 @@ def check_baseline(baseline: Baseline | None, name: str = "baseline") -> Baselin
     fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
     shape = getattr(baseline, "shape", None)
     hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
-    got = (
-        repr(baseline)
-        if shape is None
-        else f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
-    )
+    if shape is None:
+        got = repr(baseline)
+    else:
+        got = f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
     check(fine, name, "a finite number, or one for each channel", got)
-    return baseline if isinstance(baseline, int | float) else tuple(values)
+    if isinstance(baseline, int | float):
+        return baseline
+    return tuple(values)
 
 
 BaselineOption = Annotated[Baseline | None, check_baseline]

@@ -58,7 +58,9 @@ def _join(array: Any) -> Any:
     """One array of the chunks that a column may have."""
     pa = _import_arrow()
 
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if isinstance(array, pa.ChunkedArray):
+        return array.combine_chunks()
+    return array
 
 
 def _find_missing(array: Any) -> Array:

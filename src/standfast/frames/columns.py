@@ -178,7 +178,9 @@ class Column:
     @property
     def edge(self) -> float:
         """Numbers below it stand for missing cells and for NaN; minus infinity where the column has none."""
-        return -math.inf if self.missing is None else (self.missing + self.low) / 2
+        if self.missing is None:
+            return -math.inf
+        return (self.missing + self.low) / 2
 
     @property
     def codes_of_no_quantity(self) -> tuple[float, ...]:
@@ -325,8 +327,12 @@ class Column:
             return np.clip(np.round(numbers), 0, len(self.categories) - 1)
         inside = np.clip(numbers, *self.type.limits)
         if self.kind == "number":
-            return inside if self.type.decimals is None else np.round(inside, self.type.decimals)
-        return np.round(inside, 6) if self.type.unit == "s" else np.round(inside)
+            if self.type.decimals is None:
+                return inside
+            return np.round(inside, self.type.decimals)
+        if self.type.unit == "s":
+            return np.round(inside, 6)
+        return np.round(inside)
 
     def plain(self) -> dict[str, Any]:
         """What a report needs to write its cells, as JSON can hold it."""

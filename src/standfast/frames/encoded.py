@@ -138,7 +138,9 @@ class Encoding:
 
     def name(self, number: int) -> str:
         """The name of an encoded column, for messages."""
-        return repr(self.names[number]) if len(self.names) > number else f"encoded column {number}"
+        if len(self.names) > number:
+            return repr(self.names[number])
+        return f"encoded column {number}"
 
     def sum_back(self, values: Array) -> Array:
         """Attributions `(N, E, ...)` of encoded columns as those of the user's columns, `(N, F, ...)`.
@@ -310,7 +312,9 @@ def _join(names: Sequence[str], numbers: Sequence[int]) -> str:
     """Names of columns in words; of a single one, that there are more."""
     quoted = [repr(names[number]) for number in numbers]
     if len(quoted) < 2:
-        return f"{quoted[0]} and on others" if quoted else "several columns"
+        if quoted:
+            return f"{quoted[0]} and on others"
+        return "several columns"
     return f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 

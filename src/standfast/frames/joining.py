@@ -205,4 +205,6 @@ def _pick_codes(
     """Of two numbers below all others, that of missing cells and that of NaN."""
     if not empty_cells.nan:
         return first, None
-    return (first, second) if empty_cells.missing else (second, second)
+    if empty_cells.missing:
+        return (first, second)
+    return (second, second)

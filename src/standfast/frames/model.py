@@ -164,7 +164,10 @@ def _predict(estimator: Any, table: Table, rows: Tensor) -> Any:
 
 def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predicted: Any) -> None:
     """Warn if kinds that the model answers are not those of the estimator's own `predict`, rounding aside."""
-    own_answers = None if predicted is None else number_predictions(function.estimator, predicted)
+    if predicted is None:
+        own_answers = None
+    else:
+        own_answers = number_predictions(function.estimator, predicted)
     if own_answers is None or function.reading.source.kind == "numbers":
         return
     answers = _answer_surely(model, rows)

@@ -31,7 +31,9 @@ def trace_origins(transformers: Sequence[Any], labels: Sequence[Any], width: int
     """
     origins: Origins = [frozenset([number]) for number in range(len(labels))]
     traced = _trace_steps(transformers, origins, labels, width)
-    return traced if traced is not None and len(traced) == width else None
+    if traced is not None and len(traced) == width:
+        return traced
+    return None
 
 
 def _trace_steps(
@@ -77,7 +79,9 @@ def _trace_results(transformer: Any, origins: Origins, width: int | None) -> Ori
         for origin, count in zip(origins, counts, strict=True):
             repeated.extend([origin] * count)
         return repeated
-    return None if width is None else [frozenset().union(*origins)] * width
+    if width is None:
+        return None
+    return [frozenset().union(*origins)] * width
 
 
 def _trace_parts(
@@ -109,12 +113,16 @@ def _find_numbers(columns: Any, labels: list[Any]) -> list[int] | None:
     """Which columns a part of a `ColumnTransformer` gets, by number; None for a form that is not known."""
     if isinstance(columns, slice):
         is_by_label = any(isinstance(end, str) for end in (columns.start, columns.stop))
-        return None if is_by_label else list(range(len(labels)))[columns]
+        if is_by_label:
+            return None
+        return list(range(len(labels)))[columns]
     names = [columns] if isinstance(columns, str | int) else list(columns)
     if names and all(isinstance(name, bool | np.bool_) for name in names):
         return np.flatnonzero(names).tolist()
     if all(isinstance(name, str) for name in names):
-        return [labels.index(name) for name in names] if set(names) <= set(labels) else None
+        if set(names) <= set(labels):
+            return [labels.index(name) for name in names]
+        return None
     return [int(name) for name in names]
 
 

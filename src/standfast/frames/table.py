@@ -315,7 +315,9 @@ class Table:
             return Feature(categories="data", rate=feature.rate)
         if column.kind == "ordered":
             return Feature(by=1, step=1)
-        return _add_step(feature) if column.kind in ("whole", "date") else feature
+        if column.kind in ("whole", "date"):
+            return _add_step(feature)
+        return feature
 
     def _bind_feature(self, name: str, feature: Feature) -> Feature:
         """A change of one column, with codes in the place of categories, and steps where numbers are whole."""
@@ -325,12 +327,16 @@ class Table:
         fits = feature.by is None or column.kind not in ("category", "flag")
         check(fits, "changes", f"'category' for {name!r}, which has no order", repr(feature.by))
         in_days = column.kind == "date" and column.unit == "D"
-        return _add_step(feature) if in_days or column.kind in ("whole", "ordered") else feature
+        if in_days or column.kind in ("whole", "ordered"):
+            return _add_step(feature)
+        return feature
 
 
 def _add_step(feature: Feature) -> Feature:
     """A change by a number in steps of 1, unless it has steps of its own."""
-    return replace(feature, step=1) if feature.by is not None and feature.step is None else feature
+    if feature.by is not None and feature.step is None:
+        return replace(feature, step=1)
+    return feature
 
 
 def _find_codes(column: Column, categories: Sequence[Any]) -> tuple[Any, ...]:

@@ -119,7 +119,9 @@ def pad_rows(rows: Tensor, padding: int) -> Tensor:
     >>> pad_rows(torch.tensor([[1], [2]]), 2).tolist()
     [[1], [2], [2], [2]]
     """
-    return torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])]) if padding else rows
+    if padding:
+        return torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])])
+    return rows
 
 
 def join_pieces(pieces: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
@@ -134,7 +136,9 @@ def join_pieces(pieces: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
 
 def count_small(one_input: Tensor) -> int:
     """So many rows like one input that it does not matter how many fit; of photos they may take too much memory."""
-    return 4 * SMALLEST_ROWS if one_input.numel() <= _SMALL_INPUT else SMALLEST_ROWS
+    if one_input.numel() <= _SMALL_INPUT:
+        return 4 * SMALLEST_ROWS
+    return SMALLEST_ROWS
 
 
 def count_fitting(bytes_of_row: int, device: torch.device, kind: Kind) -> int:

@@ -125,7 +125,9 @@ class BlackBox(nn.Module):
     def composition(self) -> Composition:
         """What it consists of, as its function says; by default the function, with the estimator that it belongs to."""
         stated: Composition | None = getattr(self.function, "composition", None)
-        return Composition(parts=(self.function,)) if stated is None else stated
+        if stated is None:
+            return Composition(parts=(self.function,))
+        return stated
 
     def find_widths(self, x: Tensor) -> Tensor | None:
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
@@ -203,11 +205,10 @@ class BlackBox(nn.Module):
         if scores.dtype.kind in "iu" and self.output == "value":
             return scores.astype(np.float64)
         if scores.dtype.kind != "f":
-            hint = (
-                " (classes? give predict_proba, not predict)"
-                if scores.dtype.kind in "iubUO"
-                else ""
-            )
+            if scores.dtype.kind in "iubUO":
+                hint = " (classes? give predict_proba, not predict)"
+            else:
+                hint = ""
             raise FailedModuleError(
                 f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}"
             )
@@ -248,7 +249,9 @@ def _without_warning_of_names() -> Iterator[None]:
 
 def _unwrap(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The function without arguments that `functools.partial` has set."""
-    return _unwrap(function.func) if isinstance(function, functools.partial) else function
+    if isinstance(function, functools.partial):
+        return _unwrap(function.func)
+    return function
 
 
 def find_black_box(module: nn.Module) -> BlackBox | None:

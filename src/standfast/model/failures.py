@@ -62,4 +62,6 @@ def describe_tensor_kind(inputs: Tensor) -> str:
     """What a tensor is that is not dense, or that has no values."""
     if inputs.is_nested:
         return "a nested one"
-    return "one on the device meta" if inputs.is_meta else "a sparse one"
+    if inputs.is_meta:
+        return "one on the device meta"
+    return "a sparse one"

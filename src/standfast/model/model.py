@@ -345,7 +345,10 @@ class Model:
 
     def move_towards(self, x: Tensor, others: Tensor, share: float) -> Tensor:
         """Inputs `(N, ...)` moved by a share of the way to others; of words, this share of them is replaced."""
-        moved = None if self.black_box is None else self.black_box.replace_share(x, others, share)
+        if self.black_box is None:
+            moved = None
+        else:
+            moved = self.black_box.replace_share(x, others, share)
         return x + share * (others - x) if moved is None else moved
 
     def with_width(self, width: int) -> Model:
@@ -564,11 +567,10 @@ class Model:
         try:
             yield
         except FailedModuleError as error:
-            hint = (
-                suggest_layout(inputs, self._accepts_layout)
-                if is_outermost and self.differentiable
-                else ""
-            )
+            if is_outermost and self.differentiable:
+                hint = suggest_layout(inputs, self._accepts_layout)
+            else:
+                hint = ""
             if hint:
                 raise ArgumentError(
                     "inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})"

@@ -115,11 +115,10 @@ def check_ready(module: nn.Module) -> None:
     )
     for name, parameter in module.named_parameters():
         lazy = is_lazy(parameter)
-        why = (
-            "that is lazy: run the module once"
-            if lazy
-            else "on the device meta: load the weights first"
-        )
+        if lazy:
+            why = "that is lazy: run the module once"
+        else:
+            why = "on the device meta: load the weights first"
         has_values = not lazy and not parameter.is_meta
         check(has_values, "module", "a module whose parameters have values", f"{name!r} {why}")
 

@@ -174,7 +174,9 @@ def describe_difference(
         dtype
     ).eps * first.abs().amax(0)
     difference = (other - first).abs().amax(0)
-    return f"{float(difference.max()):.3g}" if bool((difference > allowed).any()) else ""
+    if bool((difference > allowed).any()):
+        return f"{float(difference.max()):.3g}"
+    return ""
 
 
 # Logits?
@@ -196,11 +198,9 @@ def describe_other_problem(task: Task, module: nn.Module, outputs: Tensor) -> st
     if not task.classes or is_one_number(outputs) or are_probabilities(outputs[:, :2].exp()):
         return ""
     problem = _describe_problem(module)
-    return (
-        f"module: expected logits of classes of which one is right, got {problem}. {OTHER_TASKS}"
-        if problem
-        else ""
-    )
+    if problem:
+        return f"module: expected logits of classes of which one is right, got {problem}. {OTHER_TASKS}"
+    return ""
 
 
 def _describe_problem(module: nn.Module) -> str:

@@ -237,11 +237,9 @@ class Region:
                 [self.select([p]).sample(count, streams.select([p])) for p in range(len(self))]
             )
         whole = self._is_whole_ball
-        return (
-            self._sample_ball(count, streams)
-            if whole
-            else self.from_gaussian(self.sample_gaussian(count, streams))
-        )
+        if whole:
+            return self._sample_ball(count, streams)
+        return self.from_gaussian(self.sample_gaussian(count, streams))
 
     def sample_gaussian(self, count: int, streams: Streams) -> Tensor:
         """Draw numbers `(P, count, *shape)` whose image under the Gaussian map has the region's distribution.

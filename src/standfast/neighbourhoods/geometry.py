@@ -160,11 +160,9 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
     def take(line: tuple[Tensor, Tensor], column: tuple[Tensor, Tensor]) -> Tensor:
         index = (line[0] + column[0]).long().flatten(1)[:, None]
         values = flat.gather(2, index.expand(rows, channels, -1)).reshape(images.shape)
-        return (
-            values
-            if outside is None
-            else torch.where((line[1] & column[1])[:, None], values, outside)
-        )
+        if outside is None:
+            return values
+        return torch.where((line[1] & column[1])[:, None], values, outside)
 
     upper, lower = (
         torch.lerp(take(line, columns[0]), take(line, columns[1]), across) for line in lines

@@ -62,7 +62,9 @@ def label_neighbourhood(value: Neighbourhood) -> str:
         elif field.init and field.compare and option != getattr(plain, field.name, field.default):
             parts.append(_write_named(field.name, option))
     label = ", ".join(parts) or name.replace("_", " ")
-    return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
+    if len(label) <= _LONGEST:
+        return label
+    return label[: _LONGEST - 1] + "…"
 
 
 def _make_plain(value: Neighbourhood, first: str | None) -> Neighbourhood | None:
@@ -188,7 +190,9 @@ def _write(value: Any) -> str:
         return ", ".join(f"{key} {_write(entry)}" for key, entry in value.items())
     if isinstance(value, tuple | list):
         are_ends = len(value) == 2 and all(isinstance(end, int | float) for end in value)
-        return _write_range(*value) if are_ends else " + ".join(map(_write, value))
+        if are_ends:
+            return _write_range(*value)
+        return " + ".join(map(_write, value))
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, int | float):

@@ -65,12 +65,14 @@ class NormBall(Neighbourhood):
             float(upper.max()),
             f"{type(self).__name__}({self.radius:g})",
         )
-        scaled = (
-            f"{self.radius:g}/255"
-            if high - low == 1
-            else f"{self.radius * float(widths.max()) / 255:.3g}"
-        )
-        meant = f"; was {type(self).__name__}({scaled}) meant?" if 1 <= self.radius <= 255 else ""
+        if high - low == 1:
+            scaled = f"{self.radius:g}/255"
+        else:
+            scaled = f"{self.radius * float(widths.max()) / 255:.3g}"
+        if 1 <= self.radius <= 255:
+            meant = f"; was {type(self).__name__}({scaled}) meant?"
+        else:
+            meant = ""
         within = f"the range of the inputs, [{low:g}, {high:g}]"
         return f"radius: {name} is wider than {within}, so all valid inputs lie in it{meant}"
 
@@ -108,7 +110,10 @@ class LinfBall(NormBall):
         return float(widths.max())
 
     def _cut(self, centre: Tensor, lower: Tensor, upper: Tensor) -> Region:
-        sigma = None if self.distribution == "uniform" else self._scale(centre, self.radius / 2)
+        if self.distribution == "uniform":
+            sigma = None
+        else:
+            sigma = self._scale(centre, self.radius / 2)
         return Region(centre, lower, upper, sigma)
 
 

@@ -79,9 +79,8 @@ class Occlusion(Transformation):
             cover(middle, pixels) for middle, pixels in zip(centre, inputs.shape[-2:], strict=True)
         )
         share = (down[:, :, None] * across[:, None, :])[:, None]
-        colour = (
-            inputs.mean((2, 3), keepdim=True)
-            if self.fill == "mean"
-            else bounds[int(self.fill == "upper")]
-        )
+        if self.fill == "mean":
+            colour = inputs.mean((2, 3), keepdim=True)
+        else:
+            colour = bounds[int(self.fill == "upper")]
         return torch.lerp(inputs, colour.expand_as(inputs), share.expand_as(inputs))

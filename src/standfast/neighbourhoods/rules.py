@@ -60,7 +60,9 @@ class Rule:
     def find_excess(self, rows: Tensor) -> Tensor:
         """How far the rule is from being kept, `(M,)`; at most 0 where it is kept."""
         value = self.evaluate(rows)
-        return value if self.defines is None else (rows[:, self.defines] - value).abs()
+        if self.defines is None:
+            return value
+        return (rows[:, self.defines] - value).abs()
 
     def measure_size(self, rows: Tensor) -> Tensor:
         """The sum of the sizes of all terms, `(M,)`; rounding errors are in proportion to it."""
@@ -189,7 +191,10 @@ class _Reader:
 
     def _find(self, name: str) -> int:
         hidden = re.fullmatch(r"__quoted_(\d+)__", name)
-        name = self.quoted[int(hidden[1])] if hidden and int(hidden[1]) < len(self.quoted) else name
+        if hidden and int(hidden[1]) < len(self.quoted):
+            name = self.quoted[int(hidden[1])]
+        else:
+            name = name
         if name not in self.places:
             raise ArgumentError(
                 "rules", *describe_unknown_column(name, self.columns, f" in {self.text!r}")

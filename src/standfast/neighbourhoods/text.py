@@ -333,7 +333,9 @@ def _is_passage(text: str) -> bool:
 
 def _list_words(text: str) -> list[str]:
     """The words of a passage, or the word itself."""
-    return _WORD_OF_PASSAGE.findall(text) if _is_passage(text) else [text]
+    if _is_passage(text):
+        return _WORD_OF_PASSAGE.findall(text)
+    return [text]
 
 
 @lru_cache(maxsize=1 << 18)

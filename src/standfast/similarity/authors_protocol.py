@@ -110,4 +110,6 @@ def dilate_as_authors(mask: Tensor, w: int) -> Tensor:
 def _offsets(shape: torch.Size, w: int) -> Tensor:
     """Differences of the flat indices in a window to that of its middle."""
     reach = torch.arange(-w, w + 1)
-    return (reach[:, None] * shape[-1] + reach).flatten() if len(shape) == 2 else reach
+    if len(shape) == 2:
+        return (reach[:, None] * shape[-1] + reach).flatten()
+    return reach

@@ -139,11 +139,10 @@ class Similarity(metaclass=ConfigurationType):
             and mask.dtype == torch.bool
             and _broadcasts(mask.shape, a.shape)
         )
-        got = (
-            f"{mask.dtype} of shape {tuple(mask.shape)}"
-            if isinstance(mask, Tensor)
-            else type(mask).__name__
-        )
+        if isinstance(mask, Tensor):
+            got = f"{mask.dtype} of shape {tuple(mask.shape)}"
+        else:
+            got = type(mask).__name__
         check(fits, "mask", f"a bool tensor that broadcasts to {tuple(a.shape)}", got)
         check_pair(a, b)
         mask = mask.expand(a.shape)

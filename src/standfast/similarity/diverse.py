@@ -233,7 +233,9 @@ def split_maps(*maps: Tensor) -> Iterator[Any]:
     """Split a batch of maps into split_maps of a bounded size; several batches are split at the same rows."""
     rows = max(1, count_at_once(CHUNK_ELEMENTS, maps[0]) // maps[0].shape[1:].numel())
     parts = [torch.split(entry, rows) for entry in maps]
-    return iter(parts[0]) if len(maps) == 1 else zip(*parts, strict=True)
+    if len(maps) == 1:
+        return iter(parts[0])
+    return zip(*parts, strict=True)
 
 
 def _find_walk(device: torch.device, shape: torch.Size) -> Callable[..., None] | None:

@@ -70,7 +70,9 @@ def reduce_pair(a: Tensor, b: Tensor, channels: Channels) -> tuple[Tensor, Tenso
     """Check a pair of maps and reduce them to one value per position: `(N, H, W)` or `(N, T)`."""
     check_pair(a, b)
     check(a.ndim in (2, 3, 4), "a", "shape (N, H, W), (N, T) or (N, C, H, W)", tuple(a.shape))
-    return (per_position(a, channels), per_position(b, channels)) if a.ndim == 4 else (a, b)
+    if a.ndim == 4:
+        return (per_position(a, channels), per_position(b, channels))
+    return (a, b)
 
 
 @dataclass(frozen=True)
@@ -167,14 +169,14 @@ class SetSimilarity(Positional):
         """The chosen positions of maps `(N, H, W)` or `(N, T)`, as a mask; all False where there is no set."""
         if self.protocol == "authors":
             return choose_as_authors(a, count, self.w, self.diverse)
-        return (
-            top_k_diverse(a, count, self.w, self.ties)
-            if self.diverse
-            else top_k(a, count, self.ties)
-        )
+        if self.diverse:
+            return top_k_diverse(a, count, self.w, self.ties)
+        return top_k(a, count, self.ties)
 
     def _dilate(self, mask: Tensor) -> Tensor:
-        return dilate(mask, self.w) if self.protocol == "paper" else dilate_as_authors(mask, self.w)
+        if self.protocol == "paper":
+            return dilate(mask, self.w)
+        return dilate_as_authors(mask, self.w)
 
     def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel:
         """The exact level of plain sets, where it is known; else drawn."""

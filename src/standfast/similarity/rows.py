@@ -45,7 +45,9 @@ def check_pair(a: Tensor, b: Tensor) -> None:
 
 def working_dtype(*maps: Tensor) -> torch.dtype:
     """float64 if any map is float64, else float32: half precision is too coarse for sums."""
-    return torch.float64 if any(m.dtype == torch.float64 for m in maps) else torch.float32
+    if any(m.dtype == torch.float64 for m in maps):
+        return torch.float64
+    return torch.float32
 
 
 def row_sum(x: Tensor) -> Tensor:

@@ -27,7 +27,9 @@ def larger_is_closer(options: Mapping[str, Any]) -> bool:
     (True, False)
     """
     similarity = find_similarity(options)
-    return True if similarity is None else similarity.larger_is_closer
+    if similarity is None:
+        return True
+    return similarity.larger_is_closer
 
 
 def name_first_similarity(options: Mapping[str, Any]) -> str:

@@ -22,7 +22,9 @@ _ROUNDING = 1e-12  # draws that differ by this share of the largest are tied
 
 def average_samples(values: Array) -> Array:
     """The means of `values` `(n, Q)` over samples, `(Q,)`; NaN for no samples."""
-    return np.asarray(values.mean(0)) if len(values) else np.full(values.shape[1], np.nan)
+    if len(values):
+        return np.asarray(values.mean(0))
+    return np.full(values.shape[1], np.nan)
 
 
 def intervals_of_means(

@@ -361,11 +361,9 @@ def compare_with_controls(
                 level,
             )
         )
-    return (
-        _correct_for_explainers(tests, differences, direction, len(control_columns))
-        if tests
-        else []
-    )
+    if tests:
+        return _correct_for_explainers(tests, differences, direction, len(control_columns))
+    return []
 
 
 @dataclass(frozen=True)

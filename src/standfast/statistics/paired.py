@@ -341,7 +341,9 @@ def _select_mean_of_pair(values: Array, rank: int) -> float:
     # the largest of those up to `high` is the one, exactly
     means = (ordered + ordered[partner])[partner >= 0] / 2
     mean = float(means.max(initial=-math.inf))
-    return mean if abs(mean) <= 1.25 * largest else math.copysign(math.inf, mean)
+    if abs(mean) <= 1.25 * largest:
+        return mean
+    return math.copysign(math.inf, mean)
 
 
 def _count_rejected(count: int, error: float) -> int:
@@ -520,7 +522,9 @@ def _find_bound(least: float, most: float, side: Side) -> Literal["upper", "lowe
 
 def _bound_open_end(end: float, bound: float) -> float | None:
     """What an infinite end is known to be beyond; None for a finite end, or where that is infinite, too."""
-    return float(bound) if math.isinf(end) and math.isfinite(bound) else None
+    if math.isinf(end) and math.isfinite(bound):
+        return float(bound)
+    return None
 
 
 def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> Interval:

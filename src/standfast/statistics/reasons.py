@@ -253,7 +253,10 @@ def _find_interval_level(level: float, look: int | None, reasons: int) -> float:
     """The level of a two-sided interval, each of whose tails has all of the error of one reason at one look."""
     check_number(level, "level", above=0, below=1)
     check_integer(reasons, "reasons")
-    one_sided = 1 - (1 - level) / reasons if look is None else spend_level(level, look, reasons)
+    if look is None:
+        one_sided = 1 - (1 - level) / reasons
+    else:
+        one_sided = spend_level(level, look, reasons)
     return 2 * one_sided - 1
 
 

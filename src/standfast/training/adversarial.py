@@ -118,7 +118,9 @@ class Pgd:
 
     def _choose_direction(self, gradient: Tensor) -> Tensor:
         """The step of length 1, in the norm of the ball, that increases the loss most to first order."""
-        return gradient.sign() if isinstance(self.ball, LinfBall) else _normalise(gradient)
+        if isinstance(self.ball, LinfBall):
+            return gradient.sign()
+        return _normalise(gradient)
 
 
 def robust_accuracy(

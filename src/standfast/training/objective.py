@@ -51,7 +51,9 @@ class Batch:
         """The module's logits (N, classes) for `inputs` (N, ...); mixed precision is converted to float32."""
         with self.autocast():
             logits: Tensor = self.module(inputs)
-        return logits if self.precision == torch.float32 else logits.float()
+        if self.precision == torch.float32:
+            return logits
+        return logits.float()
 
     def extra(self, name: str) -> Tensor:
         """The further values called `name`, `(N, ...)`, that the scheme takes (`Scheme.extras`)."""

@@ -112,4 +112,6 @@ class InputDerivatives:
         if not along.requires_grad:
             return torch.zeros_like(self.inputs)
         (product,) = torch.autograd.grad(along, self.inputs, create_graph=True, allow_unused=True)
-        return torch.zeros_like(self.inputs) if product is None else product
+        if product is None:
+            return torch.zeros_like(self.inputs)
+        return product

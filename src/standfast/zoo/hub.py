@@ -163,11 +163,10 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
     """The model with its processor's arithmetic before it."""
 
     def read_option(name: str, default: Any = None) -> Any:
-        value = (
-            processor.get(name)
-            if isinstance(processor, Mapping)
-            else getattr(processor, name, None)
-        )
+        if isinstance(processor, Mapping):
+            value = processor.get(name)
+        else:
+            value = getattr(processor, name, None)
         return default if value is None else value
 
     mean = _check_channels(read_option("image_mean"), "image_mean")
@@ -218,11 +217,10 @@ def _read_size(size: Any) -> tuple[int | None, int | None]:
     """Height and width from the configuration of a processor; None if it has the length of one edge only."""
     if isinstance(size, int):
         return size, size
-    values = (
-        size
-        if isinstance(size, Mapping)
-        else {name: getattr(size, name, None) for name in ("height", "width")}
-    )
+    if isinstance(size, Mapping):
+        values = size
+    else:
+        values = {name: getattr(size, name, None) for name in ("height", "width")}
     return values.get("height"), values.get("width")
 
 

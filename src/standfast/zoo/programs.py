@@ -288,7 +288,9 @@ def _describe_pickled_module(content: bytes) -> str:
     """
     why = "a pickled module, which is not loaded since that could run code: save its weights (module.state_dict()) and"
     use = f"{why} name the function that makes it, or save a TorchScript program"
-    return use if b"_parameters" in content and b"_modules" in content else ""
+    if b"_parameters" in content and b"_modules" in content:
+        return use
+    return ""
 
 
 def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:

@@ -246,11 +246,10 @@ def _mask(free: Tensor | None, inputs: Tensor) -> Tensor:
     """1.0 where a feature may change, `(N, n)`."""
     if free is None:
         return torch.ones_like(inputs, dtype=torch.float64).flatten(1)
-    got = (
-        f"{free.dtype} of shape {tuple(free.shape)}"
-        if isinstance(free, Tensor)
-        else type(free).__name__
-    )
+    if isinstance(free, Tensor):
+        got = f"{free.dtype} of shape {tuple(free.shape)}"
+    else:
+        got = type(free).__name__
     fits = isinstance(free, Tensor) and free.dtype == torch.bool and free.ndim <= inputs.ndim
     fits = fits and all(
         n in (1, m) for n, m in zip(reversed(free.shape), reversed(inputs.shape), strict=False)

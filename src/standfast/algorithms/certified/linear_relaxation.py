@@ -186,7 +186,9 @@ def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: T
             after.add(position)
             pooled = pooled or isinstance(node.rule, MaxPool)
     # a pooling compares its candidates, so their bounds matter whatever their sign
-    return torch.ones_like(lower, dtype=torch.bool) if pooled else (lower < 0) & (upper > 0)
+    if pooled:
+        return torch.ones_like(lower, dtype=torch.bool)
+    return (lower < 0) & (upper > 0)
 
 
 def _lower_bound(

@@ -196,7 +196,10 @@ def _read_convolution(call: Call) -> Steps:
     if padding == "same":
         total = [gap * (k - 1) for gap, k in zip(gaps, weight.shape[2:], strict=True)]
         steps.append(_pad(call.before, total))
-    around = [0] * d if padding in ("same", "valid") else _read_sizes(padding, d) or [0] * d
+    if padding in ("same", "valid"):
+        around = [0] * d
+    else:
+        around = _read_sizes(padding, d) or [0] * d
     steps.append(
         (Convolution(weight, bias, call.shape, (strides, around, gaps, groups or 1)), call.shape)
     )
@@ -287,7 +290,10 @@ def _read_sizes(value: Any, count: int) -> list[int]:
     """One number for each axis; an empty list for None and for an empty sequence."""
     if value is None:
         return []
-    numbers = [int(value)] if isinstance(value, int) else [int(number) for number in value]
+    if isinstance(value, int):
+        numbers = [int(value)]
+    else:
+        numbers = [int(number) for number in value]
     return numbers * count if len(numbers) == 1 else numbers
 
 

@@ -166,7 +166,9 @@ class _Tracer(FunctionMode):
 
     @property
     def _layer(self) -> str:
-        return self.layers[-1] if self.layers else "preprocess or the module"
+        if self.layers:
+            return self.layers[-1]
+        return "preprocess or the module"
 
     def _unsupported(self, name: str) -> ModelError:
         return describe_unsupported(self._layer, name)

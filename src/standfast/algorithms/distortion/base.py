@@ -190,11 +190,10 @@ def _check_free(free: Tensor | None, inputs: Tensor) -> Tensor:
         and free.dtype == torch.bool
         and tuple(free.shape) in (tuple(inputs.shape), one)
     )
-    got = (
-        f"{free.dtype} of shape {tuple(free.shape)}"
-        if isinstance(free, Tensor)
-        else type(free).__name__
-    )
+    if isinstance(free, Tensor):
+        got = f"{free.dtype} of shape {tuple(free.shape)}"
+    else:
+        got = type(free).__name__
     if not fits:
         raise ArgumentError("free", f"a bool tensor of shape {tuple(inputs.shape)} or {one}", got)
     return free.to(inputs.device).expand(inputs.shape)

@@ -36,7 +36,9 @@ def norm_of(delta: Tensor, norm: Norm) -> Tensor:
 
 def dual_norm_of(gradient: Tensor, norm: Norm) -> Tensor:
     """By how much a step of size 1 in the norm can raise a linear function: the 2-norm, or the 1-norm for `"inf"`."""
-    return norm_of(gradient, 2) if norm == 2 else row_sums(gradient.abs())
+    if norm == 2:
+        return norm_of(gradient, 2)
+    return row_sums(gradient.abs())
 
 
 def row_sums(x: Tensor) -> Tensor:

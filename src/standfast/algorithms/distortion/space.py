@@ -40,11 +40,10 @@ class FreeSpace:
     ) -> None:
         self.model, self.targets, self.norm = model, targets, norm
         #: the class that a point must leave; of another task than classification, the first of `_as_classes`
-        self.classes = (
-            targets
-            if model.task.classes
-            else torch.zeros(len(inputs), dtype=torch.int64).to(inputs.device)
-        )
+        if model.task.classes:
+            self.classes = targets
+        else:
+            self.classes = torch.zeros(len(inputs), dtype=torch.int64).to(inputs.device)
         self.shape = inputs.shape[1:]
         self.x, self.free = inputs.flatten(1), free.flatten(1)
         lower, upper = (bound.expand(inputs.shape).flatten(1) for bound in model.bounds)

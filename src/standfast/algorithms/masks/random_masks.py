@@ -64,11 +64,10 @@ def draw_masks(count: int, features: Tensor | int, keep: float, streams: Streams
     check_integer(count, "count", 0)
     check(count <= _MOST, "masks", f"at most {_MOST:,}", f"{count:,}")
     check(0 < keep < 1, "keep", "a probability between 0 and 1", keep)
-    numbers = (
-        [features] * len(streams)
-        if isinstance(features, int)
-        else [int(f) for f in features.tolist()]
-    )
+    if isinstance(features, int):
+        numbers = [features] * len(streams)
+    else:
+        numbers = [int(f) for f in features.tolist()]
     check(
         len(numbers) == len(streams),
         "features",

@@ -62,7 +62,9 @@ class Levels:
         The event lies within every level, so P is at most the probability of each.
         """
         trusted = self.trusted.nonzero()[:, 0]
-        return float(self.interval(level)[trusted[-1], 1]) if len(trusted) else 0.0
+        if len(trusted):
+            return float(self.interval(level)[trusted[-1], 1])
+        return 0.0
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,9 @@ def _plan_next(
         return None
     next_size = size if is_resolved else 2 * size
     cost = int(runs[-1].model_evaluations) * next_size / size
-    return next_size if int(pooled.model_evaluations) + cost <= budget else None
+    if int(pooled.model_evaluations) + cost <= budget:
+        return next_size
+    return None
 
 
 def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEstimate:

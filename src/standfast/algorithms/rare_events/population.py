@@ -78,7 +78,10 @@ class Population:
         self._add(state, None)
         # its steps are as wide as the prior, and these particles may not be
         walk = self.proposal == "random_walk"
-        drawn = self.streams.normal((256, *self.prior.shape), self.prior.dtype) if walk else state
+        if walk:
+            drawn = self.streams.normal((256, *self.prior.shape), self.prior.dtype)
+        else:
+            drawn = state
         self._make_kernel(self.prior.from_gaussian(drawn) if walk else state)
 
     def _add(self, state: Tensor, known: Tensor | None) -> None:
@@ -98,11 +101,10 @@ class Population:
                 torch.cat([self.state, state], dim=1),
                 torch.cat([self.scores, scores], dim=1),
             )
-            weight = (
-                None
-                if weight is None or self.weight is None
-                else torch.cat([self.weight, weight], dim=1)
-            )
+            if weight is None or self.weight is None:
+                weight = None
+            else:
+                weight = torch.cat([self.weight, weight], dim=1)
         self.state, self.scores, self.weight = state, scores, weight
 
     def _make_kernel(self, drawn: Tensor) -> None:
@@ -112,7 +114,9 @@ class Population:
 
     def points(self, state: Tensor) -> Tensor:
         """The inputs of these particles."""
-        return state if self.proposal == "random_walk" else self.prior.from_gaussian(state)
+        if self.proposal == "random_walk":
+            return state
+        return self.prior.from_gaussian(state)
 
     def select_points(self, rows: Tensor, particles: Tensor) -> Tensor:
         """The inputs `(k, *shape)` of k particles of the problems with these numbers, `(k,)` each."""
@@ -196,11 +200,9 @@ class Population:
 
     def _log_target(self, points: Tensor) -> Tensor | None:
         """Log density of the target relative to the distribution that the proposal preserves."""
-        return (
-            self.prior.log_density(points)
-            if self.proposal == "random_walk"
-            else self.prior.log_weight(points)
-        )
+        if self.proposal == "random_walk":
+            return self.prior.log_density(points)
+        return self.prior.log_weight(points)
 
     def _chunks(self, count: int) -> list[slice]:
         """The particles, in parts whose size depends on the features only: a problem's bits depend on it."""

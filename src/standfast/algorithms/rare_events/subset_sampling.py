@@ -430,11 +430,10 @@ class _Problems:
                 return self._gather([part[position].number for position in positions], seed)
 
             rows = [problem.number for problem in part]
-            witnesses = (
-                None
-                if self.witnesses is None
-                else self.witnesses[send(rows, self.witnesses.device)]
-            )
+            if self.witnesses is None:
+                witnesses = None
+            else:
+                witnesses = self.witnesses[send(rows, self.witnesses.device)]
             estimates = _return_to_prior(process, estimates, gather, ~(self.seed + run), witnesses)
         estimates = move(estimates, HOST)  # which is read problem by problem
         for row, problem in enumerate(part):

@@ -166,11 +166,10 @@ class BlockSearch(Search):
                     streams.uniform((rounds, count, canvas.draws), torch.float32).unbind(1)
                 )
             u = drawn.pop(0)[:, : run.left]
-            inner = (
-                leaves_corners()
-                if region.radius is None
-                else torch.ones_like(now.key, dtype=torch.bool)
-            )
+            if region.radius is None:
+                inner = leaves_corners()
+            else:
+                inner = torch.ones_like(now.key, dtype=torch.bool)
             credit_share = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
             chance = self.explore / _MOVES + (1 - self.explore) * credit_share
             move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(

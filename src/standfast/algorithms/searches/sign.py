@@ -109,11 +109,10 @@ class SignSearch(Search):
         # features share one unit; each parameter has its own
         if not isinstance(region, TransformedRegion):
             half_width = broadcast_rows(half_width.flatten(1).amax(1), x)
-        length = (
-            2.5 * half_width / max(steps, 1)
-            if self.step is None
-            else torch.full_like(half_width, self.step)
-        )
+        if self.step is None:
+            length = 2.5 * half_width / max(steps, 1)
+        else:
+            length = torch.full_like(half_width, self.step)
         shrinks = few and self.step is None
         if shrinks:
             length = 2 * half_width / (restarts + over) ** (1 / size)

@@ -84,11 +84,10 @@ class ForeignExplainer(Explainer):
     @classmethod
     def find_method(cls, name: Any) -> Any:
         """The class called `name`; anything but a name as it is, if it is a class or an object of the package."""
-        method = (
-            find_class(cls.package, cls.home, name, cls.is_suggested)
-            if isinstance(name, str)
-            else name
-        )
+        if isinstance(name, str):
+            method = find_class(cls.package, cls.home, name, cls.is_suggested)
+        else:
+            method = name
         fine = callable(getattr(method, cls.entry, None))
         if isinstance(method, type):
             constructor = signature(method).parameters
@@ -199,7 +198,9 @@ class ForeignExplainer(Explainer):
     ) -> None:
         def predict() -> Tensor | None:
             references = self.find_references(model, x)
-            return None if references is None else predict_mean(model, logits, references)
+            if references is None:
+                return None
+            return predict_mean(model, logits, references)
 
         share = 0.5 * (self.label == "captum.IntegratedGradients")  # an integral is never exact
         warn_of_gap(self, model, maps, logits, predict, classes, share)

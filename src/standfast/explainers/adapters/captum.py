@@ -160,7 +160,9 @@ class CaptumExplainer(ForeignExplainer):
         if name not in _ADDITIVE or not whole or not plain:
             return None
         references = torch.zeros_like(x[:1]) + (0 if baselines is None else baselines)
-        return references if len(references) == 1 or name == "DeepLiftShap" else None
+        if len(references) == 1 or name == "DeepLiftShap":
+            return references
+        return None
 
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
         method, options = self._build(model, rows), dict(self.call_options)

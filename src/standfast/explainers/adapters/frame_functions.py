@@ -187,7 +187,9 @@ def _compute_xgboost(estimator: Any, frame: Any) -> Array:
     contributions = np.asarray(
         booster.predict(rows, pred_contribs=True, iteration_range=rounds), dtype=np.float64
     )
-    return contributions[..., None] if contributions.ndim == 2 else contributions.transpose(0, 2, 1)
+    if contributions.ndim == 2:
+        return contributions[..., None]
+    return contributions.transpose(0, 2, 1)
 
 
 def _find_rounds(estimator: Any) -> tuple[int, int]:
@@ -208,4 +210,6 @@ def _compute_catboost(estimator: Any, frame: Any) -> Array:
     contributions = np.asarray(
         estimator.get_feature_importance(rows, type="ShapValues"), dtype=np.float64
     )
-    return contributions[..., None] if contributions.ndim == 2 else contributions.transpose(0, 2, 1)
+    if contributions.ndim == 2:
+        return contributions[..., None]
+    return contributions.transpose(0, 2, 1)

@@ -45,7 +45,10 @@ class LimePackageExplainer(ForeignExplainer):
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
         images = "image" in signature(self.method.explain_instance).parameters
         channels = rows.shape[1]
-        expected = "images (N, 1, H, W) or (N, 3, H, W)" if images else "flat features (N, F)"
+        if images:
+            expected = "images (N, 1, H, W) or (N, 3, H, W)"
+        else:
+            expected = "flat features (N, F)"
         fine = rows.ndim == 4 and channels in (1, 3) if images else rows.ndim == 2
         check(fine, "inputs", f"{expected} for {self.label}", f"shape {tuple(rows.shape)}")
         predict = make_array_function(model, tuple(rows.shape[1:]), self.output == "probability")

@@ -61,7 +61,9 @@ class TextExplainer(Explainer):
     @property
     def has_signs(self) -> bool | None:  # type: ignore[override]
         """Norms of gradients have none."""
-        return False if self.explainer.plain_gradient else self.explainer.has_signs
+        if self.explainer.plain_gradient:
+            return False
+        return self.explainer.has_signs
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

@@ -327,7 +327,9 @@ def _check_readable(estimator: Any, label: str) -> None:
 def _read_shift(model: Model) -> float:
     """What a model adds to the trees' sums, so that a classifier with a threshold of its own decides at 0."""
     function = None if model.black_box is None else model.black_box.function
-    return function.source.shift if isinstance(function, Reading) else 0.0
+    if isinstance(function, Reading):
+        return function.source.shift
+    return 0.0
 
 
 #: an explainer of shap, what is explained, and whether there is a background
@@ -343,7 +345,10 @@ _SPREADS: WeakKeyDictionary[nn.Module, float] = WeakKeyDictionary()
 def _measure_spread(model: Model, x: Tensor) -> float:
     """The standard deviation of the model's answers for rows of its reference, or else for these rows."""
     if model.module not in _SPREADS or model.reference is None:
-        rows = x.detach() if model.reference is None else model.reference.rows[:_COMPARED].to(x)
+        if model.reference is None:
+            rows = x.detach()
+        else:
+            rows = model.reference.rows[:_COMPARED].to(x)
         with torch.no_grad():
             (logits,) = model.map_rows(lambda part: (model.forward(part),), rows)
         _SPREADS[model.module] = _measure_answers(logits, model)
@@ -360,7 +365,10 @@ def _read_answers(logits: Tensor, model: Model) -> Array:
     """The numbers of a regressor `(N, outputs)`, or the probabilities of classes `(N, classes)`."""
     if isinstance(model.task, Regression):
         return np.asarray(logits.double().cpu().numpy())
-    both = torch.cat([-logits / 2, logits / 2], 1) if isinstance(model.task, Binary) else logits
+    if isinstance(model.task, Binary):
+        both = torch.cat([-logits / 2, logits / 2], 1)
+    else:
+        both = logits
     return np.asarray(both.double().softmax(1).cpu().numpy())
 
 

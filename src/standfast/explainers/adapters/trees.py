@@ -50,11 +50,15 @@ class TreeSource:
 
     def encode(self, rows: Tensor) -> Array:
         """Rows as the trees get them, `(N, E)`."""
-        return rows.cpu().numpy() if self.encoding is None else self.encoding.encode(rows)
+        if self.encoding is None:
+            return rows.cpu().numpy()
+        return self.encoding.encode(rows)
 
     def find_model(self, model: Model) -> Model:
         """The model of the trees alone, for the model that is explained."""
-        return model if self.encoded_model is None else self.encoded_model
+        if self.encoded_model is None:
+            return model
+        return self.encoded_model
 
     def predict(self, model: Model, encoded: Array) -> Tensor:
         """Logits of the trees' own model at encoded rows, for the model that is explained; they count as no input."""
@@ -157,7 +161,9 @@ class Trees:
         """The probabilities `(N, classes)` that belong to what attributions add up to, `(N, outputs)`."""
         if not self.of_probabilities:
             return make_probabilities(sums)
-        return np.concatenate([1 - sums, sums], axis=1) if sums.shape[1] == 1 else np.asarray(sums)
+        if sums.shape[1] == 1:
+            return np.concatenate([1 - sums, sums], axis=1)
+        return np.asarray(sums)
 
 
 class TreeGame:

@@ -67,7 +67,10 @@ def compute_attention_weights(
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+        if mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, -math.inf)
+        else:
+            scores = scores + mask
     if mask is None and not causal:
         return scores.softmax(-1)
     # softmax would give NaN, and so would its gradient

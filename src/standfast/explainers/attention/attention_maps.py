@@ -71,7 +71,9 @@ class AttentionExplainer(Explainer):
                 weights[0].shape[-1], x.shape[1:], self.grid, watch.grid, self.label
             )
             maps = spread_tokens(relevance, deciding, grid, x, self.interpolation)
-        return (maps, logits) if create_graph else (maps.detach(), logits.detach())
+        if create_graph:
+            return (maps, logits)
+        return (maps.detach(), logits.detach())
 
     def _check_weights(self, weights: list[Tensor], model: Model, rows: int) -> list[Tensor]:
         """The weights, if they are those of self-attention of the same tokens of whole inputs in every layer."""

@@ -204,9 +204,13 @@ def _find_bias(layer: nn.Module) -> Tensor | None:
         scale = (layer.running_var + layer.eps).rsqrt()
         scale = scale if layer.weight is None else scale * layer.weight.detach()
         shift = -layer.running_mean * scale
-        return shift if layer.bias is None else shift + layer.bias.detach()
+        if layer.bias is None:
+            return shift
+        return shift + layer.bias.detach()
     if isinstance(layer, (*CONVOLUTIONS, nn.Linear)):
-        return layer.bias.detach() if isinstance(layer.bias, Tensor) else None
+        if isinstance(layer.bias, Tensor):
+            return layer.bias.detach()
+        return None
     return None
 
 

@@ -134,7 +134,9 @@ class GradCAM(Explainer):
             gradient = compute_gradient(select_scores(model, logits, targets), output, create_graph)
         with torch.set_grad_enabled(create_graph):
             maps = self.make_maps(kept, gradient, output, x)
-        return (maps, logits) if create_graph else (maps.detach(), logits.detach())
+        if create_graph:
+            return (maps, logits)
+        return (maps.detach(), logits.detach())
 
     def make_maps(self, kept: KeptOutput, gradient: Tensor, output: Tensor, x: Tensor) -> Tensor:
         """The maps like `x` from a layer's output and the gradient of the target's logit by it."""
@@ -216,7 +218,9 @@ class KeptOutput(FunctionMode):
         out = func(*args, **kwargs)
         fits = out.requires_grad and out.ndim == self.x.ndim >= 3 and len(out) == len(self.x)
         axes = [*args[1:], *kwargs.values()]
-        return self._keep("", None, out) if fits and axes and axes[-1] in (1, 1 - out.ndim) else out
+        if fits and axes and axes[-1] in (1, 1 - out.ndim):
+            return self._keep("", None, out)
+        return out
 
     def keep(self, name: str, layer: nn.Module, out: Any) -> Any:
         """Keep the output of one run of a layer; what the module goes on with."""
@@ -224,7 +228,9 @@ class KeptOutput(FunctionMode):
         if self.wanted is None:
             if self._is_inner_series(out):
                 self.inner_series = name
-            return self._keep(name, layer, out) if fits and self._has_tokens(layer, out) else out
+            if fits and self._has_tokens(layer, out):
+                return self._keep(name, layer, out)
+            return out
         got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(self.x.shape)}"
         if self._is_inner_series(out):
@@ -355,11 +361,10 @@ class KeptOutput(FunctionMode):
 
     def _list_parts(self, run: _Run) -> list[_Run]:
         """The layers whose outputs are concatenated, in the order in which they ran; of a layer itself."""
-        parts = (
-            [run]
-            if run.layer is not None
-            else [p for part in run.parts for p in self._list_parts(part)]
-        )
+        if run.layer is not None:
+            parts = [run]
+        else:
+            parts = [p for part in run.parts for p in self._list_parts(part)]
         return [recorded for recorded in self.runs if recorded in parts]
 
     def _describe(self, run: _Run) -> str:
@@ -387,7 +392,9 @@ class KeptOutput(FunctionMode):
     def _suggest_convolution(self) -> str:
         """What to say of the last convolution that ran, whose positions need no grid; empty without one."""
         names = [run.name for run in self.runs if isinstance(run.layer, _CONVOLUTIONS)]
-        return f", and `layer` can name a convolution, such as {names[-1]!r}" if names else ""
+        if names:
+            return f", and `layer` can name a convolution, such as {names[-1]!r}"
+        return ""
 
 
 @contextlib.contextmanager
@@ -419,7 +426,9 @@ def keep_layer_output(
 
 
 def _find_node(values: Tensor) -> Node | None:
-    return get_gradient_edge(values).node if values.requires_grad else None
+    if values.requires_grad:
+        return get_gradient_edge(values).node
+    return None
 
 
 def _find_runs_below(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, frozenset[_Run]]:
@@ -472,11 +481,10 @@ def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
 
     A single channel is repeated over all channels.
     """
-    mode = (
-        "nearest"
-        if interpolation == "nearest"
-        else {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
-    )
+    if interpolation == "nearest":
+        mode = "nearest"
+    else:
+        mode = {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
     if maps.shape[2:] != like.shape[2:]:
         maps = F.interpolate(
             maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False

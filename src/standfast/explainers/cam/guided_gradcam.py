@@ -59,7 +59,9 @@ class GuidedGradCAM(GradCAM):
         guided = False  # the first of the two backward passes is plain
 
         def rule(gradient: Tensor, active: Tensor) -> Tensor:
-            return guide_gradient(gradient, active) if guided else gradient * active
+            if guided:
+                return guide_gradient(gradient, active)
+            return gradient * active
 
         leaf = make_leaf(x, create_graph=False)
         with torch.enable_grad():

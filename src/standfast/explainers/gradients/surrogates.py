@@ -56,11 +56,9 @@ class ReluReplacement(FunctionMode):
                 return self.replacement(z)
             return self.capped(z, 6.0 if name == "relu6" else float(arguments.get("max_val", 1.0)))
 
-        return (
-            z.copy_(rectify(z.clone()))
-            if name.endswith("_") or arguments.get("inplace")
-            else rectify(z)
-        )
+        if name.endswith("_") or arguments.get("inplace"):
+            return z.copy_(rectify(z.clone()))
+        return rectify(z)
 
     def check_smooth(self, result: Tensor, source: Node) -> None:
         """Raise `SecondDerivativeError` if a ReLU in code of TorchScript, which is not replaced, may be in a result.

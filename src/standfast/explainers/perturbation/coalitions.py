@@ -123,7 +123,9 @@ class _Group:
     @cached_property
     def ranks(self) -> Tensor:
         """The ranks of segments; of places, where all inputs have one label map, which is looked up once."""
-        return self.coalitions.ranks[:, self.labels[0]] if self.is_shared else self.coalitions.ranks
+        if self.is_shared:
+            return self.coalitions.ranks[:, self.labels[0]]
+        return self.coalitions.ranks
 
     @property
     def is_shared(self) -> bool:
@@ -246,15 +248,15 @@ class CoalitionExplainer(CopyExplainer):
     def label_places(self, x: Tensor) -> tuple[Tensor, list[int]]:
         """The segment of each place of the inputs `x`, int64 `(N, places)`, and how many segments each input has."""
         labels, counts = label_features(x, self.segments)
-        return (
-            split_channels(labels, counts, x)
-            if self.per_channel is True and x.ndim > 2
-            else (labels, counts)
-        )
+        if self.per_channel is True and x.ndim > 2:
+            return split_channels(labels, counts, x)
+        return (labels, counts)
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
         """With `segmentation="fixed"`, the segments of the original inputs, int64 `(N, places)`; else None."""
-        return self.label_places(inputs)[0] if self.segmentation == "fixed" else None
+        if self.segmentation == "fixed":
+            return self.label_places(inputs)[0]
+        return None
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -309,7 +311,9 @@ class CoalitionExplainer(CopyExplainer):
                 maps_of_groups.append(group.make_maps(values))
             maps = torch.cat(maps_of_groups)
             back = order.argsort()
-            return (maps[back], logits[back]) if len(groups) > 1 else (maps, logits)
+            if len(groups) > 1:
+                return (maps[back], logits[back])
+            return (maps, logits)
 
 
 def _check_rows(background: Background | Tensor | None, name: str) -> Background | None:

@@ -30,7 +30,9 @@ def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
     """
     if labels is not None and labels.shape[1] == x[0].numel():
         return tuple(x.shape[1:])
-    return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
+    if x.ndim == 2:
+        return spatial_shape(x)
+    return (1, *spatial_shape(x))
 
 
 class CopyExplainer(Explainer):

@@ -178,11 +178,10 @@ class ExtremalPerturbations(Explainer):
         ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
         target_area = send(ones, x.device)[areas]
         other = choose_baseline(model, x, self.baseline)
-        perturb = (
-            _make_blur(x, numbers, self.blur * shorter)
-            if kind == "blur"
-            else _make_fade(x, numbers, other)
-        )
+        if kind == "blur":
+            perturb = _make_blur(x, numbers, self.blur * shorter)
+        else:
+            perturb = _make_fade(x, numbers, other)
         rate = self.learning_rate * cells / _CELLS
         mask_cells = x.new_ones(len(owners), *smooth.cells)
         velocity = torch.zeros_like(mask_cells)

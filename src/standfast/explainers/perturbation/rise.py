@@ -102,7 +102,10 @@ class RISE(CopyExplainer):
             return lambda start, stop: enlarge_grids(
                 grids[start:stop].to(x.dtype), offsets[start:stop], spatial
             )
-        kept = _make_masks(*drawn, x.dtype) if x.ndim > 2 else _draw_grids(*drawn)[0].to(x.dtype)
+        if x.ndim > 2:
+            kept = _make_masks(*drawn, x.dtype)
+        else:
+            kept = _draw_grids(*drawn)[0].to(x.dtype)
         return lambda start, stop: kept[start:stop]
 
     def _choose_grid(self, x: Tensor) -> tuple[int, ...]:

@@ -101,4 +101,6 @@ class AttnLRP(Explainer):
                     select_scores(model, logits, targets), inputs, create_graph
                 )
             maps = inputs * relevance
-        return (maps, logits) if create_graph else (maps.detach(), logits.detach())
+        if create_graph:
+            return (maps, logits)
+        return (maps.detach(), logits.detach())

@@ -198,7 +198,9 @@ class CompositeRule(EpsilonRule):
         if is_decomposed(name, func):
             self._check_product(name, func, carrying[0])
         result = super().run(name, func, args, kwargs)
-        return self._follow_box(carrying, func, args, kwargs, result) if name in MOVES else result
+        if name in MOVES:
+            return self._follow_box(carrying, func, args, kwargs, result)
+        return result
 
     def _check_product(self, name: str, func: Callable[..., Any], values: Tensor) -> None:
         """Raise `ModelError` for a part of a layer, unless the layer would have the rule of all products, epsilon."""
@@ -274,11 +276,10 @@ class CompositeRule(EpsilonRule):
         result: Any,
     ) -> Any:
         """Note the smallest and largest possible values of a result that is the module's input, moved or scaled."""
-        box = (
-            self._boxes.recall(carrying[0])
-            if len(carrying) == 1 and isinstance(result, Tensor)
-            else None
-        )
+        if len(carrying) == 1 and isinstance(result, Tensor):
+            box = self._boxes.recall(carrying[0])
+        else:
+            box = None
         if box is not None and self._boxes.recall(result) is None:
             with torch.no_grad():
                 ends = [call_with(func, args, kwargs, end.clone()) for end in box]

@@ -141,11 +141,10 @@ class _Pairs:
         with torch.enable_grad():
             with rule.replay():
                 logits = run_watched(rule, "deep_shap", model, self.leaf.clone())
-            classes = (
-                None
-                if targets is None
-                else pad_rows(targets.repeat(self.copies, *[1] * (targets.ndim - 1)), padding)
-            )
+            if targets is None:
+                classes = None
+            else:
+                classes = pad_rows(targets.repeat(self.copies, *[1] * (targets.ndim - 1)), padding)
             self.score = select_scores(model, logits, classes).sum()
         check_has_gradients(self.score, self.leaf)
         self.logits = logits.detach()[: len(x)]

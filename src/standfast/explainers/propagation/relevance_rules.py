@@ -158,7 +158,9 @@ class Records(Generic[T]):
     def recall(self, values: Tensor) -> T | None:
         """What is known of a tensor; None if nothing is."""
         recorded, version, carrier = self._records.get(self._identify(values), (values, -1, None))
-        return carrier if recorded._version == values._version == version else None
+        if recorded._version == values._version == version:
+            return carrier
+        return None
 
     def forget(self) -> None:
         """Forget all, and free the memory."""

@@ -167,7 +167,9 @@ class PeerMetric(Metric):
                 raise sample.error from error
             return math.nan, _describe_error(error)
         value = self.reduce_answer(answer)
-        return (value, None) if math.isfinite(value) else (math.nan, f"{self.name} gave {value}")
+        if math.isfinite(value):
+            return (value, None)
+        return (math.nan, f"{self.name} gave {value}")
 
 
 def _restore(name: str) -> Metric:

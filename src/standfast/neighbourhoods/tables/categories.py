@@ -181,6 +181,9 @@ def _count_listed(
     )
     if options.missing is None:
         return codes, shares
-    others = torch.arange(count).to(cells)[:, None] if count else torch.unique(cells, dim=0)
+    if count:
+        others = torch.arange(count).to(cells)[:, None]
+    else:
+        others = torch.unique(cells, dim=0)
     others = others[~torch.isin(others[:, 0], codes[:, 0])]
     return torch.cat([codes, others]), torch.cat([shares, shares.new_zeros(len(others))])

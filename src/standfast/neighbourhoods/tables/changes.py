@@ -160,7 +160,10 @@ class TableChanges(TableOptions):
             lower, upper = rows.limit_numbers()
         zeros = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.losing))
         # float32 cannot tell very rare categories apart
-        dtype = torch.float64 if self._find_smallest_share(plan) < _SMALLEST_SHARE else inputs.dtype
+        if self._find_smallest_share(plan) < _SMALLEST_SHARE:
+            dtype = torch.float64
+        else:
+            dtype = inputs.dtype
         lower = torch.cat([lower, zeros], 1).to(dtype)
         upper = torch.cat([upper, zeros + 1], 1).to(dtype)
         return Limits(
@@ -173,7 +176,9 @@ class TableChanges(TableOptions):
         """The steps of numbers, the categories that a row may have, and whether a cell is lost."""
         choices = list_candidates(RowChanges(self, self._plan(inputs), inputs, bounds))
         # what others have made of a row may have other steps within the bounds, and other categories
-        return replace(choices, complete=torch.zeros_like(choices.complete)) if before else choices
+        if before:
+            return replace(choices, complete=torch.zeros_like(choices.complete))
+        return choices
 
     @property
     def revision(self) -> int:

@@ -313,4 +313,6 @@ class RowChanges:
 def _list_columns(rule: Rule) -> list[int]:
     """The columns that a rule names, the one that it computes last."""
     columns = [column for column, _ in rule.terms]
-    return columns if rule.defines is None else [*columns, rule.defines]
+    if rule.defines is None:
+        return columns
+    return [*columns, rule.defines]
