@@ -26,7 +26,8 @@ def find_knee(x: Sequence[float], y: Sequence[float]) -> int | None:
     True
     """
     check(len(x) == len(y), "y", f"{len(x)} numbers, as many as x", len(y))
-    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    a = np.asarray(x, dtype=float)
+    b = np.asarray(y, dtype=float)
     check(bool((np.diff(a) > 0).all()), "x", "increasing numbers", list(x))
     if len(a) < 3 or not np.isfinite(b).all():
         return None

@@ -150,7 +150,8 @@ class Case:
         the difference is 0, although that of two bounds is not known.
         """
         gain = self._subtract(values, reference)
-        low, high = -gain.high, -gain.low
+        low = -gain.high
+        high = -gain.low
         if same_model:
             _, rows, reference_rows = np.intersect1d(
                 values.samples, reference.samples, return_indices=True
@@ -304,7 +305,8 @@ class Case:
         # a bound has no place in a mean, so with any of them nothing is decided
         outcome: Outcome = estimate.decide(limit, better) if exact.all() else "undecided"
         unknown = int((~exact).sum())
-        needed, advice = None, ""
+        needed = None
+        advice = ""
         if outcome == "undecided":
             if exact.all():
                 needed = foresee_mean(estimate_mean(values.low, self.next_level), limit)
@@ -320,7 +322,8 @@ class Case:
         met, unmet, unknown = count_met(values.low, values.high, limit, better)
         estimate = estimate_share(met, unmet, unknown, self.level, values.mistaken)
         outcome = estimate.decide(share, "higher")
-        needed, advice = None, ""
+        needed = None
+        advice = ""
         if outcome == "undecided":
             ahead = estimate_share(met, unmet, unknown, self.next_level, values.mistaken)
             needed = foresee_share(ahead, share, values.mistaken)
@@ -346,9 +349,11 @@ class Case:
         p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
         p_better = p_worse = 1.0  # of each direction alone
         if effect > 0:
-            p_better, p_worse = p / 2, 1 - p / 2
+            p_better = p / 2
+            p_worse = 1 - p / 2
         elif effect < 0:
-            p_better, p_worse = 1 - p / 2, p / 2
+            p_better = 1 - p / 2
+            p_worse = p / 2
         tail = (1 - self.level) / 2  # as an interval with two ends has
         outcome: Outcome = "undecided"
         if p_better <= tail:
@@ -356,7 +361,8 @@ class Case:
         elif p_worse <= tail:
             outcome = "fail"
         unknown = int(((gain.low < 0) & (gain.high > 0)).sum())
-        needed, advice = None, ""
+        needed = None
+        advice = ""
         if outcome == "undecided":
             needed = self._foresee_test(min(p_better, p_worse), count)
             advice = say("advice", needed, unknown, False, None)
@@ -401,5 +407,6 @@ def _add_lost(loss: SampleValues, lost: Array) -> SampleValues:
 
 def _find_middle(values: SampleValues) -> float | None:
     """The median of the values; None where it is not known exactly."""
-    low, high = float(np.median(values.low)), float(np.median(values.high))
+    low = float(np.median(values.low))
+    high = float(np.median(values.high))
     return low if low == high and math.isfinite(low) else None

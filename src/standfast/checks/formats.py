@@ -72,7 +72,8 @@ def to_plain(decisions: Decisions) -> dict[str, Any]:
     """All decisions as plain values, for JSON."""
     rows = []
     for decision in decisions.decisions:
-        estimate, sanity = decision.estimate, decision.baseline_sanity
+        estimate = decision.estimate
+        sanity = decision.baseline_sanity
         row = {
             **vars(decision),
             "limit": _finite(decision.limit),

@@ -14,7 +14,8 @@ from standfast.results import ConfiguredMetric, StoredResults
 from standfast.statistics.decisions import count_until, estimate_share, spend_level
 
 #: what a requirement asks for where it does not say otherwise: half of the samples, at 95%
-_SHARE, _LEVEL = 0.5, 0.95
+_SHARE = 0.5
+_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def _find_missing(compared: list[Frozen]) -> Iterator[str]:
 
 def _find_few(compared: list[Frozen], decisions: int) -> Iterator[str]:
     """Too few samples, where none of them is worse."""
-    alone, together = count_fewest(), count_fewest(decisions)
+    alone = count_fewest()
+    together = count_fewest(decisions)
     with_few = [frozen for frozen in compared if 0 < _count_samples(frozen) < together]
     for count, group in groupby(sorted(with_few, key=_count_samples), key=_count_samples):
         names = ", ".join(frozen.name for frozen in group)

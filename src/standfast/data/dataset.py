@@ -112,7 +112,8 @@ class Dataset:
         if isinstance(low, float) and isinstance(high, float):
             lowest, highest = self.inputs.aminmax()
         else:  # bounds of single features, which hold for these
-            lowest, highest = self.inputs.amin(0), self.inputs.amax(0)
+            lowest = self.inputs.amin(0)
+            highest = self.inputs.amax(0)
         is_inside = bool((low <= lowest).all()) and bool((highest <= high).all())
         expected = f"values in {describe_bounds(self.bounds)}"
         check(is_inside, "inputs", expected, describe_bounds((lowest, highest)))
@@ -241,7 +242,8 @@ def _check_features(features: Sequence[str], inputs: Tensor) -> None:
 
 
 def _check_tokens(tokens: Sequence[Sequence[str]], inputs: Tensor) -> None:
-    count, positions = len(inputs), inputs.shape[-1]
+    count = len(inputs)
+    positions = inputs.shape[-1]
     fits = isinstance(tokens, list | tuple) and len(tokens) == count
     if isinstance(tokens, list | tuple):
         got = f"{len(tokens)} samples"

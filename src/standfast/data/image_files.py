@@ -15,7 +15,8 @@ from standfast.errors import FINITE, ArgumentError, check, warn_user
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 #: the tag of EXIF for how a camera was held, and its value for a picture that is stored upright
-_ORIENTATION, _UPRIGHT = 0x0112, 1
+_ORIENTATION = 0x0112
+_UPRIGHT = 1
 
 
 class _File(NamedTuple):

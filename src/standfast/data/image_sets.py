@@ -54,7 +54,9 @@ BATCHES = {
     "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
     "test": ("test_batch",),
 }
-BINARY, MOSAICS, SIGNS = "cifar-10-batches-bin", "cifar10", "gtsrb_small"
+BINARY = "cifar-10-batches-bin"
+MOSAICS = "cifar10"
+SIGNS = "gtsrb_small"
 CIFAR_URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 CIFAR_MD5 = "c32a1d4ab5d03f1284b67883e8d87530"
 CIFAR_CLASSES = (
@@ -269,7 +271,8 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
     """
     check(split in BATCHES, "split", " or ".join(BATCHES), repr(split))
     folder = data_root() / SIGNS
-    mosaic, table = folder / f"{split}.webp", folder / "sources.csv"
+    mosaic = folder / f"{split}.webp"
+    table = folder / "sources.csv"
     if not (mosaic.is_file() and table.is_file()):
         whole = f'"torchvision:GTSRB:{split}:size=32" downloads the whole set (extra data)'
         raise MissingDataError(
@@ -285,7 +288,8 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
         raise ArgumentError(
             str(table), f"a table with the columns {', '.join(types)}", str(error)
         ) from error
-    labels, columns = rows["class_id"].to_numpy(), rows["column"].to_numpy()
+    labels = rows["class_id"].to_numpy()
+    columns = rows["column"].to_numpy()
     check(len(rows) > 0, str(table), f"lines for the split {split}", "none")
     inside = (labels >= 0) & (labels < len(tiles)) & (columns >= 0) & (columns < tiles.shape[1])
     expected = f"tiles within {len(tiles)} rows and {tiles.shape[1]} columns"

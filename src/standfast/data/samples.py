@@ -204,7 +204,8 @@ def from_pillow(picture: Any) -> Tensor:
         return torch.from_numpy(np.array(picture, dtype=np.float32))[None]
     if mode.startswith("I"):  # 16 bits of grey, which Pillow may hold in 32
         grey = np.asarray(picture).astype(np.float32)
-        low, high = float(grey.min()), float(grey.max())
+        low = float(grey.min())
+        high = float(grey.max())
         expected = f"grey values from 0 to {_MOST_GREY}, of 8 or 16 bits; others as floats"
         check(
             low >= 0 and high <= _MOST_GREY, "input", expected, f"values from {low:g} to {high:g}"

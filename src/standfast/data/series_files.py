@@ -122,7 +122,8 @@ def _sort_key(label: str) -> tuple[int, float, str, str]:
 
 
 def _read_tsv(name: str, lines: Sequence[str]) -> tuple[list[list[_Array]], list[str]]:
-    series, labels = [], []
+    series = []
+    labels = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
             label, *values = line.rstrip().split("\t")

@@ -38,7 +38,8 @@ from standfast.errors import (
 from standfast.files import load_npy, load_npz, read_file
 from standfast.tensors import Bound, suggest_layout, widen_half
 
-INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
+INPUTS = ("inputs", "x")
+LABELS = ("labels", "y")
 #: the columns of a table that may have the labels
 LABEL_COLUMNS = ("label", "labels", "y", "class", "target")
 #: what reads the bytes of a file of arrays
@@ -311,7 +312,8 @@ def _find_label(path: Path, columns: Sequence[str], label: str | None) -> str | 
 
 def _check_column(path: Path, column: pl.Series, label: str | None) -> None:
     """Raise `ArgumentError` for a column with empty cells, or for one of texts that is not that of the labels."""
-    empty, name = column.null_count(), column.name
+    empty = column.null_count()
+    name = column.name
     cells = "1 empty cell" if empty == 1 else f"{empty} empty cells"
     check(
         empty == 0,

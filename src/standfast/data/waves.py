@@ -32,8 +32,10 @@ from standfast.data.dataset import Dataset
 from standfast.errors import as_number, check, check_choice, check_integer
 from standfast.tensors import Streams, hashed_uniform, mix64
 
-BASE, SUPPORT = (2.0, 5.0), (10.0, 50.0)
-BASE_AMPLITUDE, BLOCK_AMPLITUDE = 0.5, 1.0
+BASE = (2.0, 5.0)
+SUPPORT = (10.0, 50.0)
+BASE_AMPLITUDE = 0.5
+BLOCK_AMPLITUDE = 1.0
 THRESHOLD = 60.0
 CLASSES = ("below", "above")
 

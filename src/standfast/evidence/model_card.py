@@ -59,7 +59,8 @@ def _list_cells(row: SummaryRow) -> tuple[str, ...]:
 
 
 def _describe_value(row: SummaryRow) -> str:
-    estimate, decimals = row.estimate, row.spec.decimals
+    estimate = row.estimate
+    decimals = row.spec.decimals
     assert estimate is not None
     text = f"{format_estimate(estimate, decimals)} {format_confidence(estimate, decimals)}".rstrip()
     return f"{text}, n = {estimate.count}"
@@ -93,7 +94,8 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
                 {"task": task, "dataset": {"name": data, "type": data}, "metrics": metrics_of_data}
             )
         index.append({"name": model, "results": model_results})
-    text, yaml = io.StringIO(), YAML()
+    text = io.StringIO()
+    yaml = YAML()
     yaml.default_flow_style = False
     yaml.dump({"tags": ["explainability", "standfast"], "model-index": index}, text)
     return text.getvalue()

@@ -97,7 +97,8 @@ def describe_false_summary(
             return f"{_DIFFERENT}: other columns"
         for column, cell in again.items():
             if not _are_equal(row[column], cell):
-                listed, made_again = row[column] or "empty", cell or "empty"
+                listed = row[column] or "empty"
+                made_again = cell or "empty"
                 return f"{_DIFFERENT}: row {number} has {column} {listed} instead of {made_again}"
     return ""
 

@@ -38,7 +38,8 @@ from standfast.results import StoredResults, verify_results
 from standfast.study.store import LOOKS, MANIFEST
 
 #: the list of the files, and its signature by another program, which may lie beside it
-LIST, SIGNATURE = "evidence.json", "evidence.json.sig"
+LIST = "evidence.json"
+SIGNATURE = "evidence.json.sig"
 _SCHEMA = 1
 #: what was decided, by the format
 _CHECKS = {"check.json": "json", "check.md": "markdown"}
@@ -95,7 +96,8 @@ def make_pack(
     stored = verify_results(opened.store)
     fine = "results of which every file is as it was written (see `standfast verify`)"
     check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")
-    decisions, confirmed = read_decisions(opened), confirm_decisions(opened)
+    decisions = read_decisions(opened)
+    confirmed = confirm_decisions(opened)
     numbers = "decisions that the stored numbers give (decide again: `standfast check`)"
     check(
         not confirmed.different,
@@ -227,7 +229,8 @@ def _decide_again(
         The decisions that could not be made again.
     """
     listed: Mapping[str, Any] = about["files"]
-    decisions, confirmed = read_decisions(results), confirm_decisions(results)
+    decisions = read_decisions(results)
+    confirmed = confirm_decisions(results)
     outcome = None if decisions is None else decisions.outcome
     if about.get("outcome") != outcome:
         problems[LIST] = f"its outcome is {about.get('outcome')}, and the decisions give {outcome}"

@@ -198,7 +198,8 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
         if then.get(key) != now.get(key):
             changes.append(f"{key}: {now.get(key)} here")
     changes += _find_other_controls(then, now)
-    code_then, code_now = then.get("code") or {}, now.get("code") or {}
+    code_then = then.get("code") or {}
+    code_now = now.get("code") or {}
     changes += [
         f"code {name!r}: changed"
         for name in sorted(code_then)
@@ -212,7 +213,8 @@ def _find_other_values(
 ) -> Iterator[str]:
     """Data sets or models whose values, or what belongs to them, are not those of the results."""
     for name in entries_then:
-        entry_then, entry_now = entries_then[name] or {}, entries_now.get(name) or {}
+        entry_then = entries_then[name] or {}
+        entry_now = entries_now.get(name) or {}
         if entry_then.get("digest") != entry_now.get("digest"):
             yield f"{section} {name!r}: other values (digest {entry_now.get('digest')} here)"
             continue  # then nothing else is comparable
@@ -287,7 +289,8 @@ def _compare_arrays(then: Array, now: Array | None) -> Agreement:
         return "different"
     if now.dtype == then.dtype and now.tobytes() == then.tobytes():
         return "same bits"
-    numbers_then, numbers_now = np.asarray(then, dtype=float), np.asarray(now, dtype=float)
+    numbers_then = np.asarray(then, dtype=float)
+    numbers_now = np.asarray(now, dtype=float)
     slack = _find_slack(numbers_then)
     is_near = np.allclose(numbers_then, numbers_now, rtol=0, atol=slack, equal_nan=True)
     return "within rounding" if is_near else "different"

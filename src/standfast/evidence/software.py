@@ -14,7 +14,8 @@ def describe_software() -> str:
     """A CycloneDX 1.5 list, as JSON, of the Python packages that are installed where this runs."""
     packages: dict[str, Any] = {}
     for distribution in distributions():
-        name, version = distribution.metadata["Name"], distribution.version
+        name = distribution.metadata["Name"]
+        version = distribution.version
         if name and version:
             packages.setdefault(_normalise(name), _describe_package(name, version))
     components = [packages[name] for name in sorted(packages)]

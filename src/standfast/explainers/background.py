@@ -136,7 +136,9 @@ def measure_outside(configured: Explainer, x: Tensor) -> float:
     if rows.shape[1:] != x.shape[1:]:
         return float("nan")
     axes = tuple(axis for axis in range(x.ndim) if axis != 1)
-    low, high = x.amin(axes), x.amax(axes)
-    values, far = rows.to(x).amin(axes), high - low
+    low = x.amin(axes)
+    high = x.amax(axes)
+    values = rows.to(x).amin(axes)
+    far = high - low
     outside = (values < low - far) | (rows.to(x).amax(axes) > high + far)
     return float(outside.double().mean())

@@ -318,7 +318,9 @@ class Explainer(metaclass=ConfigurationType):
         self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor | None, widths: Tensor
     ) -> Explanation:
         """Inputs that end at different places, each without what is behind its end, of which maps are 0."""
-        maps, logits, order = [], [], []
+        maps = []
+        logits = []
+        order = []
         for width in sorted(set(widths.tolist())):
             rows = (widths == width).nonzero()[:, 0]
             own = [None if each is None else each[rows] for each in (targets, fixed)]
@@ -433,7 +435,8 @@ def _warn_of_flat_columns(
     Their maps and gradients are exactly 0, here and with the values of other rows, and these change the logit: codes of
     categories, numbers that are compared with thresholds. It costs passes only if a column has a map of zeros.
     """
-    known, unseen = _EXAMINED.setdefault(model.module, set()), []
+    known = _EXAMINED.setdefault(model.module, set())
+    unseen = []
     if label in known or bool((x == x[:1]).all()):
         return
     known.add(label)
@@ -687,7 +690,8 @@ def check_explained(models: Iterable[Model], explainers: Iterable[Explainer]) ->
     Every job would raise the same error. For models of data frames each explainer has to fit; for functions of arrays
     one of them, and the jobs of the others fail alone.
     """
-    functions, listed = list(models), list(explainers)
+    functions = list(models)
+    listed = list(explainers)
     if any(model.differentiable for model in functions):
         return
     refusals: list[ArgumentError] = []

@@ -201,7 +201,8 @@ def detect_edges(x: Tensor) -> Tensor:
     for along in axes:
         slope = x
         for axis in axes:
-            before, after = _shift(slope, axis, 1), _shift(slope, axis, -1)
+            before = _shift(slope, axis, 1)
+            after = _shift(slope, axis, -1)
             slope = after - before if axis == along else before + 2 * slope + after
         squares = squares + slope.square()
     return squares.sqrt()

@@ -102,7 +102,8 @@ def warn_of_gap(
         targets: the classes explained `(N,)`, or None for the predicted ones.
         share: of the rows that may have such a gap without a warning.
     """
-    checked, name = _CHECKED.setdefault(model.module, {}), repr(explainer)
+    checked = _CHECKED.setdefault(model.module, {})
+    name = repr(explainer)
     rows = min(len(attributions), _CHECKED_ROWS - checked.get(name, 0))
     if rows <= 0 or not model.task.linear:
         return

@@ -30,7 +30,8 @@ class PassMemory:
 
     def __init__(self) -> None:
         self.found: dict[bytes, tuple[Model, Found]] = {}
-        self.size, self.open = 0, False
+        self.size = 0
+        self.open = False
 
     def recall(
         self,
@@ -95,7 +96,8 @@ def share_pass(
     kind: str, model: Model, tensors: tuple[Tensor | None, ...], compute: Callable[[], Found]
 ) -> Found:
     """What `compute` returns for these tensors, `compute` itself or another explainer having been here before."""
-    memory, x = _OFFERED.get(), tensors[0]
+    memory = _OFFERED.get()
+    x = tensors[0]
     if memory is None or not memory.open or x is None or not is_on_host(x.device):
         return compute()
     return memory.recall(kind, model, tensors, compute)

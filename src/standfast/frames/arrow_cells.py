@@ -33,7 +33,9 @@ def read_arrow(series: Any, label: Any, order: Sequence[Any] | None) -> Cells:
     pa = _import_arrow()
 
     array = _join(pa.array(series.array))
-    stored, dtype, types = array.type, series.dtype, pa.types
+    stored = array.type
+    dtype = series.dtype
+    types = pa.types
     if types.is_boolean(stored):
         return Cells(CellType("flag", dtype), _as_floats(array), (False, True))
     if types.is_integer(stored):

@@ -225,7 +225,8 @@ class Column:
     def _check_dates(self, cells: Cells) -> None:
         if self.kind != "date" or len(cells.known) == 0:
             return
-        mine, theirs = self.type, cells.type
+        mine = self.type
+        theirs = cells.type
         same = (mine.zone, mine.duration, mine.holds) == (
             theirs.zone,
             theirs.duration,
@@ -277,7 +278,8 @@ class Column:
         """Raise `ArgumentError` for numbers of known cells `(n,)` that the column cannot hold as they are."""
         if len(numbers) == 0 or self.categories:
             return
-        smallest, largest = float(numbers.min()), float(numbers.max())
+        smallest = float(numbers.min())
+        largest = float(numbers.max())
         low, high = self.type.limits
         fits = low <= smallest and largest <= high
         got = f"{self._describe(smallest)} to {self._describe(largest)}"

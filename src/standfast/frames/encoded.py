@@ -216,7 +216,8 @@ def read_encoding(function: FrameFunction, label: str) -> Encoding:
         ArgumentError: an encoded column depends on two of the user's, or on other rows of the frame; it is no number.
         ModelError: the steps fail on a row with other values of the reference.
     """
-    table, transformers = function.table, unwrap(function.estimator).transformers
+    table = function.table
+    transformers = unwrap(function.estimator).transformers
     if not transformers:
         return Encoding(function, tuple(str(name) for name in table.names), label, None, None)
     names = _list_names(function)
@@ -255,7 +256,8 @@ def transform(function: FrameFunction, rows: Tensor | Array) -> Array:
     Raises:
         ArgumentError: encoded columns are no numbers, or rows are lost on the way.
     """
-    table, transformers = function.table, unwrap(function.estimator).transformers
+    table = function.table
+    transformers = unwrap(function.estimator).transformers
     if not transformers:
         texts = [column.name for column in table.columns if column.kind in ("category", "ordered")]
         check(

@@ -31,7 +31,8 @@ def join_cells(
     """
     _check_types(label, [*references, *others])
     parts = _share_unit([*references, *others])
-    first, last = parts[: len(references)], parts[len(references) :]
+    first = parts[: len(references)]
+    last = parts[len(references) :]
     cell_type = _widen_type([part.type for part in _list_telling(parts)])
     categories = _order_categories(label, cell_type.kind, first, last)
     known_in_reference = np.concatenate([part.known for part in first])
@@ -193,7 +194,8 @@ def _choose_codes(
     step = max(high - low, 1.0, abs(low) * 2.0**-40)
     while math.isfinite(step) and lowest < low - step / 2:
         step *= 2
-    first, second = low - step, low - 2 * step
+    first = low - step
+    second = low - 2 * step
     if kind != "number" and math.isfinite(second):
         first, second = math.floor(first), math.floor(second)
     return _pick_codes(float(first), float(second), empty_cells)

@@ -39,7 +39,9 @@ class FrameFunction:
     """
 
     def __init__(self, estimator: Any, table: Table, reading: Reading) -> None:
-        self.estimator, self.table, self.reading = estimator, table, reading
+        self.estimator = estimator
+        self.table = table
+        self.reading = reading
         self.__name__ = type(find_final(estimator)).__name__
 
     def __call__(self, rows: Array) -> Any:
@@ -200,9 +202,11 @@ def _answer_surely(model: Model, rows: Tensor) -> Array:
         (outputs,) = model.map_rows(lambda some_rows: (model.forward(some_rows),), rows)
     answers = model.task.answer(outputs)
     if isinstance(model.task, MultiLabel):
-        numbers, is_sure = answers[:, 1:], (outputs - model.task.limit).abs() > _ROUNDING
+        numbers = answers[:, 1:]
+        is_sure = (outputs - model.task.limit).abs() > _ROUNDING
     else:
-        numbers, is_sure = answers, model.task.margin(outputs, answers) < -_ROUNDING
+        numbers = answers
+        is_sure = model.task.margin(outputs, answers) < -_ROUNDING
     return np.asarray(numbers.where(is_sure, -torch.ones_like(numbers)).numpy())
 
 
@@ -247,10 +251,8 @@ def _check_columns(estimator: Any, table: Table) -> None:
         return
     fitted = list(names)
     if set(fitted) != set(present):
-        gone, more = (
-            [n for n in fitted if n not in present],
-            [n for n in present if n not in fitted],
-        )
+        gone = [n for n in fitted if n not in present]
+        more = [n for n in present if n not in fitted]
         words = [
             f"{', '.join(map(repr, few[:3]))} {what}"
             for few, what in ((gone, "missing"), (more, "more"))

@@ -52,7 +52,8 @@ def read_pandas(series: Any, label: Any, order: Sequence[Any] | None = None) -> 
     """
     import pandas as pd
 
-    dtype, kinds = series.dtype, pd.api.types
+    dtype = series.dtype
+    kinds = pd.api.types
     if isinstance(dtype, pd.SparseDtype):
         return _rename_type(read_pandas(series.sparse.to_dense(), label, order), dtype)
     if isinstance(dtype, pd.CategoricalDtype):

@@ -24,11 +24,13 @@ from standfast.tensors import Array
 
 _FRAME = "a pandas or polars data frame with at least one row and one column"
 #: of the default changes: numbers by this share of their value, or by that of their standard deviation
-SHARE, SHARE_OF_SPREAD = 0.02, 0.1
+SHARE = 0.02
+SHARE_OF_SPREAD = 0.1
 #: categories whose baseline is named in reports
 _SHOWN = 6
 #: about how many rows have cells replaced that are no quantities, and in how many rows each of these is put at most
-_CELL_ROWS, _COPIES_OF_A_CELL = 512, 8
+_CELL_ROWS = 512
+_COPIES_OF_A_CELL = 8
 
 
 def is_frame(value: object) -> bool:
@@ -108,13 +110,15 @@ class Table:
         missing: bool | Sequence[str] = False,
     ) -> Table:
         """As `read`, for a reference that is in several frames, at least one."""
-        frames, orders = [*references, *others], dict(ordered or {})
+        frames = [*references, *others]
+        orders = dict(ordered or {})
         labels = _read_labels(frames, orders)
         columns = []
         for label in labels:
             parts = [_read_cells(frame, label, orders.get(label)) for frame in frames]
             may_be_missing = missing if isinstance(missing, bool) else str(label) in missing
-            first, last = parts[: len(references)], parts[len(references) :]
+            first = parts[: len(references)]
+            last = parts[len(references) :]
             columns.append(join_cells(label, first, last, may_be_missing))
         table = cls(tuple(columns), _is_pandas(frames[0]))
         return replace(table, rows=torch.cat([table.encode(frame) for frame in references]))

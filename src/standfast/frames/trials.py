@@ -47,15 +47,22 @@ from standfast.frames.table import Table
 from standfast.tensors import Array
 
 #: rows of the reference in which columns are tried, and made rows at least
-_REFERENCE_ROWS, _MADE_ROWS = 512, 256
+_REFERENCE_ROWS = 512
+_MADE_ROWS = 256
 #: different values of a column that are all tried; of more, these many quantiles and places in its range
-_ALL_VALUES, _QUANTILES, _PLACES = 4096, 65, 129
+_ALL_VALUES = 4096
+_QUANTILES = 65
+_PLACES = 129
 #: encoded cells at a time, and rows at least
-_CELLS, _FEWEST_ROWS = 2**23, 64
+_CELLS = 2**23
+_FEWEST_ROWS = 64
 #: copies of each value with other cells, and encoded cells of all copies above which there are fewest
-_MOST_COPIES, _FEWEST_COPIES, _COPIED_CELLS = 16, 8, 2**28
+_MOST_COPIES = 16
+_FEWEST_COPIES = 8
+_COPIED_CELLS = 2**28
 #: rows that explained rows are mixed with, and mixes of explained rows at a time, of which each row has two at least
-_PARTNERS, _MIXES = 16, 4096
+_PARTNERS = 16
+_MIXES = 4096
 #: how often a row is mixed by each digit, with a partner of its own each time
 _ROUNDS = 8
 #: how far the same value may be computed from itself in another batch, in units of the last place of the largest
@@ -298,7 +305,8 @@ class Trials:
         """
         tolerance = self.tolerance[number]
         start, end, middle = (rows.encoded[:, number] for rows in (first, second, mixed))
-        as_first, as_second = are_close(middle, start, tolerance), are_close(middle, end, tolerance)
+        as_first = are_close(middle, start, tolerance)
+        as_second = are_close(middle, end, tolerance)
         kinds = (~as_first & ~as_second, as_first & ~as_second, as_second & ~as_first)
         pairs = np.concatenate([np.flatnonzero(kind)[:_WITNESSES] for kind in kinds])
         orders = [np.argsort(masks[pair], kind="stable") for pair in pairs]
@@ -332,7 +340,8 @@ def are_close(values: Array, others: Array, tolerance: Array) -> Array:
     """Where encoded values `(N, E)` or `(N,)` are the same but for rounding; NaN is the same as NaN."""
     close = np.asarray(values == others)
     unequal = np.nonzero(~close)  # of one-hot columns, these are few
-    left, right = values[unequal], np.broadcast_to(others, values.shape)[unequal]
+    left = values[unequal]
+    right = np.broadcast_to(others, values.shape)[unequal]
     with np.errstate(invalid="ignore"):
         rounded = np.abs(left - right) <= np.broadcast_to(tolerance, values.shape)[unequal]
     close[unequal] = rounded | (np.isnan(left) & np.isnan(right))

@@ -19,7 +19,8 @@ Kind = Literal["forward", "backward"]
 # batch sizes.
 ROW_ALIGNMENT = 8
 #: rows of the smallest and of the largest batch that is chosen by the size of the layers
-SMALLEST_ROWS, LARGEST_ROWS = 16, 8192
+SMALLEST_ROWS = 16
+LARGEST_ROWS = 8192
 #: numbers in an input of which 64 rows fit everywhere, whatever the network: 3 x 64 x 64
 _SMALL_INPUT = 12_288
 #: bytes of all layers together that a processor works on fastest; the caches of most have about that much

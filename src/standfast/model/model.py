@@ -604,13 +604,15 @@ class Model:
             finally:
                 self._depth -= 1
             return
-        self._depth, self._differentiated = 1, None
+        self._depth = 1
+        self._differentiated = None
         try:
             with evaluation_mode(self.module), limited_threads():
                 yield
                 self._look_at_doubtful()
         finally:
-            self._depth, self._doubtful = 0, None
+            self._depth = 0
+            self._doubtful = None
 
     def check_gradients(self, scores: Tensor, x: Tensor) -> None:
         """As `check_has_gradients`, for scores of what `forward` returned for `x`; in a session only the first time.
@@ -643,7 +645,9 @@ class Model:
         [16, 4]
         """
         before = self._on_inputs, self._on_rows, self.is_watched
-        self._on_inputs, self._on_rows, self.is_watched = on_inputs, on_rows, True
+        self._on_inputs = on_inputs
+        self._on_rows = on_rows
+        self.is_watched = True
         try:
             yield
         finally:
@@ -722,7 +726,8 @@ class Model:
 
     def _read_returned(self, returned: Any, x: Tensor) -> tuple[Tensor, bool]:
         """The outputs `(N, ...)` in what the module returns for `x`, and whether it returns more than them."""
-        task, answer = self.task.below, None
+        task = self.task.below
+        answer = None
         try:
             answer = find_output(returned, self.output, len(x))
             if lacks_channel(task, answer, x):
@@ -769,7 +774,8 @@ class Model:
         if self._doubtful is None:
             return
         x, first_outputs = self._doubtful
-        self._doubtful, said = None, ""
+        self._doubtful = None
+        said = ""
         # it may refuse inputs with gradients
         with (
             contextlib.suppress(Exception),

@@ -142,7 +142,8 @@ class Region:
 
     def _from_uniform(self, u: Tensor) -> Tensor:
         """Perturbed inputs from uniform numbers in (0, 1), by the quantile function of each feature."""
-        lower, upper = self.lower[:, None], self.upper[:, None]
+        lower = self.lower[:, None]
+        upper = self.upper[:, None]
         even = torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
         if self.sigma is None:
             return even
@@ -207,7 +208,8 @@ class Region:
 
     def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
         """Whether each of `x` `(P, n, *shape)` lies in the region, up to rounding; bool `(P, n)`."""
-        lower, upper = self.lower[:, None], self.upper[:, None]
+        lower = self.lower[:, None]
+        upper = self.upper[:, None]
         inside = ((x >= lower - slack) & (x <= upper + slack)).flatten(2).all(2)
         if self.radius is not None:
             inside &= self._distance(x) <= self.radius * (1 + slack) + slack
@@ -283,7 +285,8 @@ class Region:
     def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
         whole = self._is_whole_ball
-        missing, attempt_size = count, count if whole else max(count, 256)
+        missing = count
+        attempt_size = count if whole else max(count, 256)
         drawn = max(1, min(attempt_size, _DRAWN // self.shape.numel()))
         for _ in range(attempts * math.ceil(attempt_size / drawn)):
             if whole:

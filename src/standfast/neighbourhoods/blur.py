@@ -99,7 +99,8 @@ class MotionBlur(Transformation):
     ) -> Tensor:
         """Convolve with the mean of the bilinear weights of all points of the line."""
         longest = as_range(self.length)[1]
-        points, reach = 2 * math.ceil(longest) + 1, int(longest / 2) + 1
+        points = 2 * math.ceil(longest) + 1
+        reach = int(longest / 2) + 1
         share_of_way = (
             torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5
         ) / points - 0.5

@@ -83,10 +83,8 @@ class Copula:
     def locate(self, x: Tensor) -> Origin:
         """Where rows `x` `(M, J)` start from."""
         scores = self.score(x)
-        of_moving, mean = (
-            scores[:, list(self.moving)],
-            _multiply(scores[:, list(self.fixed)], self.weights),
-        )
+        of_moving = scores[:, list(self.moving)]
+        mean = _multiply(scores[:, list(self.fixed)], self.weights)
         keep = (1 - math.sqrt(1 - self.size**2)) / self.size
         still = (keep * _multiply(of_moving - mean, self.inverse)).clamp(-6, 6)
         return Origin(
@@ -125,9 +123,12 @@ class Copula:
         first = torch.searchsorted(values, x, right=False)
         after = torch.searchsorted(values, x, right=True)
         n = values.shape[1]
-        below, above = (first - 1).clamp(0, n - 1), first.clamp(0, n - 1)
-        x0, x1 = values.gather(1, below), values.gather(1, above)
-        p0, p1 = self.levels.gather(1, below), self.levels.gather(1, above)
+        below = (first - 1).clamp(0, n - 1)
+        above = first.clamp(0, n - 1)
+        x0 = values.gather(1, below)
+        x1 = values.gather(1, above)
+        p0 = self.levels.gather(1, below)
+        p1 = self.levels.gather(1, above)
         share = torch.where(x1 > x0, (x - x0) / (x1 - x0).clamp(min=1e-300), 0.0)
         between = torch.lerp(p0, p1, share.clamp(0, 1))
         return torch.where(after > first, p1, between).T
@@ -135,12 +136,15 @@ class Copula:
     def _find_values(self, scores: Tensor) -> Tensor:
         """The quantiles of the moving columns at the levels of their normal scores `(M, m)`."""
         chosen = list(self.moving)
-        values, levels = self.values[chosen].contiguous(), self.levels[chosen].contiguous()
+        values = self.values[chosen].contiguous()
+        levels = self.levels[chosen].contiguous()
         p = torch.special.ndtr(scores).T.contiguous()
         above = torch.searchsorted(levels, p.detach(), right=False).clamp(0, levels.shape[1] - 1)
         below = (above - 1).clamp(min=0)
-        x0, x1 = values.gather(1, below), values.gather(1, above)
-        p0, p1 = levels.gather(1, below), levels.gather(1, above)
+        x0 = values.gather(1, below)
+        x1 = values.gather(1, above)
+        p0 = levels.gather(1, below)
+        p1 = levels.gather(1, above)
         share = torch.where(p1 > p0, (p - p0) / torch.where(p1 > p0, p1 - p0, 1.0), 1.0)
         quantiles = torch.lerp(x0, x1, share.clamp(0, 1))
         if any(self.discrete):
@@ -207,7 +211,8 @@ def _find_radius(dimension: int, coverage: float) -> float:
     if coverage >= 1 or dimension == 0:
         return math.inf
     shape = torch.tensor(dimension / 2, dtype=torch.float64)
-    low, high = 0.0, math.sqrt(dimension) + 10
+    low = 0.0
+    high = math.sqrt(dimension) + 10
     for _ in range(60):
         middle = (low + high) / 2
         share = torch.special.gammainc(shape, torch.tensor(middle**2 / 2, dtype=torch.float64))

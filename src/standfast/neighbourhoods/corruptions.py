@@ -228,7 +228,8 @@ class Corruption(Transformation):
     @cached_property
     def _constants(self) -> list[tuple[float, ...]]:
         """The constants of severities 0 to 5."""
-        kind, levels = _ENTRIES[self.name].kind, getattr(_ENTRIES[self.name], self.images)
+        kind = _ENTRIES[self.name].kind
+        levels = getattr(_ENTRIES[self.name], self.images)
         constants = [level if isinstance(level, tuple) else (level,) for level in levels]
         clean = [declared.identity for declared in list_declared(kind).values()]
         return [tuple(clean[: len(constants[0])]), *constants]

@@ -133,7 +133,8 @@ def make_fractal(ranks: Tensor, decay: Tensor, size: int) -> Tensor:
     """
     noise = (2 * functional.pad(ranks, (1, 0), value=0.5) - 1).reshape(-1, size, size)
     coarse = torch.zeros_like(noise[:, :1, :1])
-    amplitude, step = torch.ones_like(decay)[:, None, None], size
+    amplitude = torch.ones_like(decay)[:, None, None]
+    step = size
     while step >= 2:
         half = step // 2
         twice = coarse + coarse.roll(-1, 1)
@@ -142,13 +143,12 @@ def make_fractal(ranks: Tensor, decay: Tensor, size: int) -> Tensor:
         across = across / 4 + amplitude * noise[:, ::step, half::step]
         down = middle + middle.roll(1, 2) + coarse + coarse.roll(-1, 1)
         down = down / 4 + amplitude * noise[:, half::step, ::step]
-        even, odd = (
-            torch.stack([coarse, across], 3).flatten(2),
-            torch.stack([down, middle], 3).flatten(2),
-        )
+        even = torch.stack([coarse, across], 3).flatten(2)
+        odd = torch.stack([down, middle], 3).flatten(2)
         coarse = torch.stack([even, odd], 2).flatten(1, 2)
         amplitude, step = amplitude / decay[:, None, None] ** 2, half
-    least, most = coarse.amin((1, 2), keepdim=True), coarse.amax((1, 2), keepdim=True)
+    least = coarse.amin((1, 2), keepdim=True)
+    most = coarse.amax((1, 2), keepdim=True)
     flat = most <= least
     return torch.where(flat, 0.0, (coarse - least) / torch.where(flat, 1.0, most - least))
 
@@ -224,7 +224,8 @@ class GlassBlur(Transformation):
     def transform(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
-        blur, sigma = GaussianBlur(self.sigma), parameters[:, :1]
+        blur = GaussianBlur(self.sigma)
+        sigma = parameters[:, :1]
         images = blur.transform(inputs, sigma, bounds)
         height, width = inputs.shape[-2:]
         ranks = parameters[:, 3:].reshape(len(inputs), -1, 2, height, width)
@@ -356,12 +357,11 @@ class Elastic(Transformation):
         corner = parameters[:, 2, None, None] * side
         points = corner * (2 * parameters[:, 3:9].reshape(-1, 3, 2) - 1)
         half = max(1, side // 3)
-        across, down = (
-            (points[:, 1] - points[:, 2]) / (2 * half),
-            (points[:, 0] - points[:, 1]) / (2 * half),
-        )
+        across = (points[:, 1] - points[:, 2]) / (2 * half)
+        down = (points[:, 0] - points[:, 1]) / (2 * half)
         deviation = torch.stack([across, down], 2)
-        x, y = width // 2 + half - (width - 1) / 2, height // 2 - half - (height - 1) / 2
+        x = width // 2 + half - (width - 1) / 2
+        y = height // 2 - half - (height - 1) / 2
         second = send([x, y], parameters.device, parameters.dtype)
         return deviation, points[:, 1] - (deviation * second).sum(2)
 

@@ -192,11 +192,9 @@ class Rotation(ImageWarp):
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """A rotation matrix; cos a - 1 is -2 sin^2 (a / 2), which keeps all digits of small angles."""
         angle = parameters[:, 0] * (math.pi / 180)
-        sine, change, zero = (
-            torch.sin(angle),
-            -2 * torch.sin(angle / 2) ** 2,
-            torch.zeros_like(angle),
-        )
+        sine = torch.sin(angle)
+        change = -2 * torch.sin(angle / 2) ** 2
+        zero = torch.zeros_like(angle)
         return [[change, sine, zero], [-sine, change, zero], [zero, zero, zero]]
 
 
@@ -222,7 +220,8 @@ class Translation(ImageWarp):
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         """Check, too, that the shift is smaller than the image."""
         super().check_fit(inputs, bounds)
-        size, most = min(inputs.shape[-2:]), max(map(abs, as_range(self.pixels)))
+        size = min(inputs.shape[-2:])
+        most = max(map(abs, as_range(self.pixels)))
         check(
             most < size,
             "pixels",

@@ -49,8 +49,10 @@ def label_neighbourhood(value: Neighbourhood) -> str:
     >>> label_neighbourhood(Compose((TimeShift(5), Brightness(0.1))))
     'time shift 5 + brightness 0.1'
     """
-    name, first = find_name(type(value)), find_first_option(type(value))
-    parts, plain = [], _make_plain(value, first)
+    name = find_name(type(value))
+    first = find_first_option(type(value))
+    parts = []
+    plain = _make_plain(value, first)
     for field in sorted(dataclasses.fields(value), key=lambda field: field.name != first):
         option = getattr(value, field.name)
         if field.name == first:

@@ -173,20 +173,19 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
     >>> find_poisson_quantile(torch.tensor([2.0, 2.0, 50.0]), torch.tensor([0.1, 0.9, 0.5]))
     tensor([ 0.,  4., 50.])
     """
-    rate, u = mean.double().clamp(min=1e-12), uniform.double().clamp(2.0**-24, 1 - 2.0**-24)
+    rate = mean.double().clamp(min=1e-12)
+    u = uniform.double().clamp(2.0**-24, 1 - 2.0**-24)
     z = torch.special.ndtri(u)
     count = torch.floor(rate + rate.sqrt() * z + (z**2 - 1) / 6 + 0.5).clamp(min=0)
     below = torch.special.gammaincc(count + 1, rate)  # P(N <= count)
     chance = torch.exp(torch.xlogy(count, rate) - rate - torch.lgamma(count + 1))  # P(N = count)
     left = torch.nonzero((below < u) | ((below - chance >= u) & (count > 0)))[:, 0]
     while len(left):
-        k, total, chance_of_k, target, r = (
-            count[left],
-            below[left],
-            chance[left],
-            u[left],
-            rate[left],
-        )
+        k = count[left]
+        total = below[left]
+        chance_of_k = chance[left]
+        target = u[left]
+        r = rate[left]
         up = total < target
         next_own = torch.where(up, chance_of_k * r / (k + 1), chance_of_k * k / r)
         total = torch.where(up, total + next_own, total - chance_of_k)

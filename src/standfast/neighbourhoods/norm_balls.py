@@ -60,11 +60,9 @@ class NormBall(Neighbourhood):
         most = self._reach(widths.expand(tuple(shape)))
         if not math.isfinite(most) or self.radius <= most * (1 + 1e-6):
             return ""
-        low, high, name = (
-            float(lower.min()),
-            float(upper.max()),
-            f"{type(self).__name__}({self.radius:g})",
-        )
+        low = float(lower.min())
+        high = float(upper.max())
+        name = f"{type(self).__name__}({self.radius:g})"
         if high - low == 1:
             scaled = f"{self.radius:g}/255"
         else:
@@ -153,7 +151,8 @@ def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float)
     With this sigma rejection sampling accepts the most points: about 1 in 50 for 784 features. It is found by bisection
     on `E o_i^2 = sigma^2 (1 + (a phi(a) - b phi(b)) / (Phi(b) - Phi(a)))`, where a and b are the truncation points.
     """
-    dtype, features = centre.dtype, centre[0].numel()
+    dtype = centre.dtype
+    features = centre[0].numel()
     centre, lower, upper = centre.double(), lower.double(), upper.double()
     target = radius**2 * features / (features + 2)
     # if the box lies inside the ball no sigma reaches this distance; the largest one is then almost uniform
@@ -164,7 +163,8 @@ def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float)
     for _ in range(50):
         sigma = (low * high).sqrt()
         scale = broadcast_rows(sigma, centre)
-        a, b = (lower - centre) / scale, (upper - centre) / scale
+        a = (lower - centre) / scale
+        b = (upper - centre) / scale
         mass = (torch.special.ndtr(b) - torch.special.ndtr(a)).clamp(min=1e-30)
         inner = 1 + (a * _phi(a) - b * _phi(b)) / mass
         second_moment = sigma**2 * inner.clamp(min=0).flatten(1).sum(1)

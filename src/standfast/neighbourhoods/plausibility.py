@@ -115,7 +115,8 @@ def _measure_distances(
 
 def _measure_with_missing(cells: Tensor, of_table: Tensor, code: float) -> Tensor:
     """The squared distances `(M, n)` of cells of one column, at or below the code for missing ones."""
-    gone, gone_in_table = cells <= code, of_table <= code
+    gone = cells <= code
+    gone_in_table = of_table <= code
     present = of_table[~gone_in_table]
     scale = present.std() if len(present) > 1 else present.new_zeros(())
     distances = ((cells[:, None] - of_table) / torch.where(scale > 0, scale, 1.0)).square_()

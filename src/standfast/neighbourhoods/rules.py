@@ -102,7 +102,8 @@ class _Reader:
     """Reads one text."""
 
     def __init__(self, text: str, columns: Sequence[str]) -> None:
-        self.text, self.columns = text, columns
+        self.text = text
+        self.columns = columns
         self.places = {name: number for number, name in enumerate(columns)}
         self.quoted: list[str] = []
 

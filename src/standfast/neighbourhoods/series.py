@@ -224,7 +224,8 @@ class TimeWarp(TimeChange):
             moved_times = self.find_places(parameters, length)
             sought = times.expand(len(parameters), -1).contiguous()
             right = torch.searchsorted(moved_times.contiguous(), sought).clamp(1, length - 1)
-            before, after = moved_times.gather(1, right - 1), moved_times.gather(1, right)
+            before = moved_times.gather(1, right - 1)
+            after = moved_times.gather(1, right)
             positions = right - 1 + ((sought - before) / (after - before)).clamp(0, 1)
             # linear interpolation is off by a few thousandths of a sample, Newton's error squares
             for _ in range(2):

@@ -36,7 +36,9 @@ from standfast.tensors import Array, send
 #: words, and those that may stand in their place
 SwapTable = Mapping[str, Sequence[str]]
 #: the codes of a place after the end of a text, and of a word that is left out, in a sentence and at its end
-NO_WORD, GONE, GONE_AT_END = 0, 1, 2
+NO_WORD = 0
+GONE = 1
+GONE_AT_END = 2
 #: the number of codes; each is exact in double precision
 CODES = 2**52
 #: a word of a passage, with apostrophes and hyphens inside, or a mark
@@ -319,7 +321,8 @@ def _change_word(change: TextChange, word: str) -> Iterator[str]:
 def _change_one_word(change: TextChange, passage: str) -> Iterator[str]:
     """The passage with one of its words changed, in all ways."""
     for place in _WORD_OF_PASSAGE.finditer(passage):
-        before, after = passage[: place.start()], passage[place.end() :]
+        before = passage[: place.start()]
+        after = passage[place.end() :]
         for candidate in _change_word(change, place[0]):
             changed = before + candidate + after if candidate else before.rstrip() + after
             if changed.strip():
@@ -463,7 +466,8 @@ class Typos(TextChange):
         if not word.isalpha() or len(word) < self.shortest:
             return
         for position, letter in enumerate(word):
-            before, after = word[:position], word[position + 1 :]
+            before = word[:position]
+            after = word[position + 1 :]
             yield before + after
             yield before + letter + letter + after
             if after:

@@ -214,7 +214,8 @@ class Transformation(Neighbourhood):
 
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         """Raise `ArgumentError` unless the transformation fits `inputs` `(P, *input_shape)` and their bounds."""
-        name, got = type(self).__name__, f"shape {tuple(inputs.shape)}"
+        name = type(self).__name__
+        got = f"shape {tuple(inputs.shape)}"
         if self.takes == "images":
             check(
                 inputs.ndim == 4,
@@ -251,7 +252,8 @@ class Transformation(Neighbourhood):
             ArgumentError: the transformation does not fit the inputs or their bounds (`check_fit`).
         """
         self.check_fit(inputs, bounds)
-        axes, count = self.list_axes(inputs.shape[1:]), self.count_ranks(inputs.shape[1:])
+        axes = self.list_axes(inputs.shape[1:])
+        count = self.count_ranks(inputs.shape[1:])
         columns = [
             [axis.identity for axis in axes],
             [axis.low for axis in axes],

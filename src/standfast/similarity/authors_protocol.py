@@ -98,9 +98,11 @@ def dilate_as_authors(mask: Tensor, w: int) -> Tensor:
              [1, 0, 0]]], dtype=torch.int32)
     """
     flat = mask.flatten(1)
-    dilated, positions = torch.zeros_like(flat), flat.shape[1]
+    dilated = torch.zeros_like(flat)
+    positions = flat.shape[1]
     for offset in _offsets(mask.shape[1:], w).tolist():
-        low, high = max(0, offset), min(positions, positions + offset)
+        low = max(0, offset)
+        high = min(positions, positions + offset)
         if low < high:
             dilated[:, low:high] |= flat[:, low - offset : high - offset]
     dilated[:, 0] = False

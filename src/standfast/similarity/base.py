@@ -156,7 +156,8 @@ class Similarity(metaclass=ConfigurationType):
             return torch.where(whole, kept.to(compared.dtype), compared)
         if bool(whole.all()):
             return self.compare(a, b)
-        part, rest = (~whole).nonzero()[:, 0], whole.nonzero()[:, 0]
+        part = (~whole).nonzero()[:, 0]
+        rest = whole.nonzero()[:, 0]
         compared = self.compare_part(a[part], b[part], mask[part])
         compared = torch.where(mask[part].flatten(1).any(1), compared, torch.nan)
         if not len(rest):

@@ -76,10 +76,12 @@ def measure_chance(
     """
     check_integer(draws, "draws", 2)
     defined = compare(x, y)  # NaN where there is nothing to compare
-    value, error = torch.zeros_like(defined), torch.zeros_like(defined)
+    value = torch.zeros_like(defined)
+    error = torch.zeros_like(defined)
     holds = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     if exact is not None:
-        value, holds = exact[0].to(defined.dtype), exact[1]
+        value = exact[0].to(defined.dtype)
+        holds = exact[1]
     rest = (~holds).nonzero()[:, 0]
     if len(rest):
         rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // (draws * x.shape[1:].numel()))

@@ -103,7 +103,8 @@ def top_k_diverse(
         return top_k(a, k, ties)
     parts = []
     for x in split_maps(a.detach()):
-        flat, shape = x.flatten(1), x.shape[1:]
+        flat = x.flatten(1)
+        shape = x.shape[1:]
         if ties == "random":
             shuffled = shuffle_positions(shape.numel(), x.device)
             picked = pick_positions(shuffled[rank_positions(flat[:, shuffled])], shape, count, w)
@@ -138,7 +139,8 @@ def resolve_k(k: int | float | None, positions: int) -> int:
 def mask_largest(x: Tensor, k: int) -> Tensor:
     """Mask `(N, P)` of the first k positions of a stable descending sort, computed without sorting."""
     threshold = x.topk(k, dim=1).values[:, -1:]
-    above, tied = x > threshold, x == threshold
+    above = x > threshold
+    tied = x == threshold
     room_for_ties = k - above.sum(1, keepdim=True)
     return above | (tied & (tied.cumsum(1) <= room_for_ties))
 
@@ -174,7 +176,8 @@ def pick_from_maps(x: Tensor, k: int, windows: Sequence[int]) -> dict[int, Tenso
 
     Only the part of the ranking is computed from which the positions are likely to come, and all of it if they do not.
     """
-    flat, shape = x.flatten(1), x.shape[1:]
+    flat = x.flatten(1)
+    shape = x.shape[1:]
     widest = max(windows)
     partial = is_on_host(x) if widest == 0 else _find_walk(x.device, shape) is not None
     # on smooth maps about (w + 1)^2 positions have to be passed for each that is chosen
@@ -267,7 +270,8 @@ def _walk(order: Any, height: int, width: int, w: int, picked: Any) -> None:
             count += 1
             if count == most:
                 break
-            i, j = position // width, position % width
+            i = position // width
+            j = position % width
             for p in range(max(i - w, 0), min(i + w + 1, height)):
                 for q in range(max(j - w, 0), min(j + w + 1, width)):
                     excluded[p * width + q] = True
@@ -277,7 +281,8 @@ def _walk_by_slices(order: Any, height: int, width: int, w: int, picked: Any) ->
     """The same choice as `_walk`, for Python: it excludes a window by one assignment."""
     for ranking, chosen in zip(order.tolist(), picked, strict=True):
         free = np.ones((height, width), dtype=bool)
-        flat, count = free.reshape(-1), 0
+        flat = free.reshape(-1)
+        count = 0
         for position in ranking:
             if not flat[position]:
                 continue

@@ -155,7 +155,8 @@ class SetSimilarity(Positional):
     def _compare_sets(self, x: Tensor, y: Tensor, count: int, mask: Tensor | None = None) -> Tensor:
         parts = []
         for p, q, *part in split_maps(x, y) if mask is None else split_maps(x, y, mask):
-            s, t = self._choose(p, count), self._choose(q, count)
+            s = self._choose(p, count)
+            t = self._choose(q, count)
             if part:
                 s, t = s & part[0], t & part[0]
             common, of = self.find_common(s, t)

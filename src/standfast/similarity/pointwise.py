@@ -39,7 +39,8 @@ def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
     """
     x = a.detach().flatten(1).to(dtype)
     low, high = extremes(x)
-    lower, upper = low / 2, high / 2
+    lower = low / 2
+    upper = high / 2
     half_range = upper - lower
     size = binade(half_range)
     x = x - lower.add_(upper)[:, None]  # a new tensor, on which the rest works in place
@@ -52,7 +53,8 @@ def _centre_part(a: Tensor, dtype: torch.dtype, mask: Tensor) -> _Rows:
     """`_centre` of the values where `mask` `(N, F)` is True; the others are 0."""
     x = a.detach().flatten(1).to(dtype)
     low, high = find_extremes(x, mask)
-    middle, half_range = (low / 2 + high / 2)[:, None], high / 2 - low / 2
+    middle = (low / 2 + high / 2)[:, None]
+    half_range = high / 2 - low / 2
     size = binade(half_range)
     x = torch.where(mask, x - middle, 0) / size[:, None]
     mean = row_sum(x) / mask.sum(1).clamp(min=1)
@@ -139,7 +141,8 @@ class Pearson(Correlation):
         def compare(maps: Tensor, rows: Tensor) -> Tensor:
             check_pair(like.expand(maps.shape[0], *like.shape[1:]), maps)
             check(maps.dtype == like.dtype, "maps", f"{like.dtype}, as the references", maps.dtype)
-            references, xx = centred, squares
+            references = centred
+            xx = squares
             if len(squares) > 1:  # a single reference broadcasts
                 references = _Rows(*(part.index_select(0, rows) for part in centred))
                 xx = squares.index_select(0, rows)

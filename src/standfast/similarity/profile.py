@@ -57,7 +57,8 @@ class LensDistance(Positional, Discrepancy):
 
     def _average(self, find_shares: Callable[[int, int], tuple[Tensor, Tensor]]) -> Tensor:
         """The mean for precision and recall `(N,)` of the k and the w with these numbers."""
-        ks, ws = len(_as_sequence(self.k)), len(_as_sequence(self.w))
+        ks = len(_as_sequence(self.k))
+        ws = len(_as_sequence(self.w))
         pairs = (find_shares(i, j) for i, j in itertools.product(range(ks), range(ws)))
         weight = 1 / ks * (1 / ws)
         # one addition at a time: the same bits in any batch
@@ -72,7 +73,8 @@ class LensDistance(Positional, Discrepancy):
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         """The largest positions of the part, as for `LensPrecision`."""
-        ks, ws = _as_sequence(self.k), _as_sequence(self.w)
+        ks = _as_sequence(self.k)
+        ws = _as_sequence(self.w)
 
         def find_shares(i: int, j: int) -> tuple[Tensor, Tensor]:
             kinds = (LensPrecision, LensRecall)
@@ -171,7 +173,8 @@ def _profile(
     count = _make_counter(
         shape, counts, compiled=is_on_host(x) and any(window for window, _ in windows)
     )
-    overlaps, sizes = [], []
+    overlaps = []
+    sizes = []
     for pair in split_maps(x, y):
         picked = [
             pick_from_maps(maps, max(counts), [window for window, _ in windows]) for maps in pair
@@ -235,7 +238,8 @@ def _count_overlaps(
 
     The i-th position of S is in S_k for k > i. It is near T_k if k is larger than the smallest turn of T in its window.
     """
-    of_s, of_t = find_turns(s, shape), find_turns(t, shape)
+    of_s = find_turns(s, shape)
+    of_t = find_turns(t, shape)
     common = _needed(s, of_t)
     precise = _needed(s, window_minimum(of_t, w))
     recalled = _needed(t, window_minimum(of_s, w))
@@ -265,8 +269,12 @@ def _add_overlaps(s: Any, t: Any, sides: Any, w: int, counts: Any, turns: Any, f
     `turns` `(2, P)` is working memory for the turn of each position in T and in S. A position that was not chosen has
     the largest of `counts`, and is in no set; all have it before and after.
     """
-    height, width = sides[0], sides[1]
-    positions, picks, least, none = height * width, s.shape[1], counts.min(), counts.max()
+    height = sides[0]
+    width = sides[1]
+    positions = height * width
+    picks = s.shape[1]
+    least = counts.min()
+    none = counts.max()
     for row in range(len(s)):
         for side in range(2):
             others = t if side == 0 else s
@@ -283,8 +291,10 @@ def _add_overlaps(s: Any, t: Any, sides: Any, w: int, counts: Any, turns: Any, f
                     needed = max(turn, turns[0, position])
                     for number in range(len(counts)):
                         found[0, row, number] += needed < counts[number]
-                i, j = position // width, position % width
-                nearest, near_enough = none, max(turn, least - 1)
+                i = position // width
+                j = position % width
+                nearest = none
+                near_enough = max(turn, least - 1)
                 for p in range(max(i - w, 0), min(i + w + 1, height)):
                     for q in range(p * width + max(j - w, 0), p * width + min(j + w + 1, width)):
                         nearest = min(nearest, turns[side, q])

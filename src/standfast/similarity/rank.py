@@ -107,7 +107,8 @@ def where_finite(x: Tensor, y: Tensor, result: Tensor) -> Tensor:
 def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
     """Apply a function of rows `(n, F)` to a bounded number of them at a time."""
     check_pair(a, b)
-    x, y = a.detach().flatten(1), b.detach().flatten(1)
+    x = a.detach().flatten(1)
+    y = b.detach().flatten(1)
     rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // x.shape[1])
     pairs = zip(torch.split(x, rows), torch.split(y, rows), strict=True)
     result = torch.cat([function(p, q) for p, q in pairs])
@@ -153,7 +154,8 @@ def _centred_ranks(x: Tensor) -> Tensor:
 
 def _find_ends(starts: Tensor) -> tuple[Tensor, Tensor]:
     """The first and the last place, `(N, F)` each, of the run at each place of sorted rows."""
-    features, positions = starts.shape[1], torch.arange(starts.shape[1], device=starts.device)
+    features = starts.shape[1]
+    positions = torch.arange(starts.shape[1], device=starts.device)
     ends = torch.ones_like(starts)
     ends[:, :-1] = starts[:, 1:]
     first = torch.where(starts, positions, 0).cummax(1).values
@@ -254,7 +256,8 @@ def _count_inversions(values: Tensor) -> Tensor:
         # how many blocks have a number of the upper half at each place
         upper = torch.bitwise_and(keys, 1, out=last_bits.view_as(keys)).sum(1, dtype=keys.dtype)
         places_of_upper = (upper * torch.arange(2 * half, device=keys.device)).sum(1)
-        all_places, within_halves = half * (2 * half - 1), half * (half - 1) // 2
+        all_places = half * (2 * half - 1)
+        within_halves = half * (half - 1) // 2
         count = count + (length // (2 * half) * (all_places - within_halves) - places_of_upper)
         keys &= -2
         half *= 2
@@ -325,7 +328,8 @@ def _chunks(flat: Tensor, elements: int = CHUNK_ELEMENTS) -> tuple[Tensor, ...]:
 def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
     """Sums `(n,)` over features of ranks x reference ranks and of squared ranks; the extremes of `x` `(n, F)`."""
     ranks = _centred_ranks(x)
-    covariance, variance = _rank_products(ranks, references[rows]), _rank_products(ranks, ranks)
+    covariance = _rank_products(ranks, references[rows])
+    variance = _rank_products(ranks, ranks)
     return covariance, variance, *extremes(x.to(working_dtype(x)))
 
 
@@ -334,7 +338,8 @@ def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[
     values = np.ascontiguousarray(x.numpy().T)
     ranks = np.zeros(values.shape, dtype=np.int8)
     for position in range(len(values) - 1):
-        one, others = values[position], values[position + 1 :]
+        one = values[position]
+        others = values[position + 1 :]
         signs = (one > others).view(np.int8) - (one < others).view(np.int8)
         ranks[position] += signs.sum(0, dtype=np.int8)
         ranks[position + 1 :] -= signs
@@ -350,7 +355,9 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     Features that are 0 in all maps, as those of input x gradient on a black background, are not sorted: they have the
     rank of 0. Partial sums may overflow int64 and wrap around. The total fits into int64, so it is correct.
     """
-    values, others, features = x.contiguous().numpy(), references.numpy(), x.shape[1]
+    values = x.contiguous().numpy()
+    others = references.numpy()
+    features = x.shape[1]
     kept = np.asarray(values.any(0))
     kept[0] = True  # at least one
     left_out = others[:, ~kept].sum(1)

@@ -85,7 +85,8 @@ class SSIM(Correlation):
         )
         dtype = working_dtype(a, b)
         empty = is_degenerate(a) & is_degenerate(b)
-        x, y = a.to(dtype), b.to(dtype)
+        x = a.to(dtype)
+        y = b.to(dtype)
         if a.ndim == 2:
             x, y = x.unsqueeze(1), y.unsqueeze(1)
         per_row = (-1,) + (1,) * (x.ndim - 1)
@@ -116,8 +117,10 @@ class SSIM(Correlation):
 def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian: bool) -> Tensor:
     """The index of every window of `(N, C, ...)`, in [-1, 1]; `extent` broadcasts against the maps."""
     # The middle of each channel is subtracted first; with a large offset the variances would lose all precision.
-    x_middle, y_middle = _middle(x), _middle(y)
-    p, q = x - x_middle, y - y_middle
+    x_middle = _middle(x)
+    y_middle = _middle(y)
+    p = x - x_middle
+    q = y - y_middle
     moments = torch.stack((p, q, p * p, q * q, p * q))
     members = 1
     for dim in range(3, moments.ndim):
@@ -131,7 +134,8 @@ def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian:
     # Rounding can make a covariance larger than the variances allow, where a window is constant in both maps.
     most = (x_variance + y_variance) / 2
     covariance = (sample * (mpq - mp * mq)).clamp(-most, most)
-    x_mean, y_mean = mp + x_middle, mq + y_middle
+    x_mean = mp + x_middle
+    y_mean = mq + y_middle
 
     limits = torch.finfo(x.dtype)
     c1 = (K1 * extent).square().clamp(limits.tiny, limits.max / 8)

@@ -150,7 +150,9 @@ def _reduce_windows(
         reach = min(w, length - 1)
         padded = x.new_full((*x.shape[:dim], length + 2 * reach, *x.shape[dim + 1 :]), outside)
         padded.narrow(dim, reach, length).copy_(x)
-        x, covered, width = padded, 1, 2 * reach + 1
+        x = padded
+        covered = 1
+        width = 2 * reach + 1
         while covered < width:
             shift = min(covered, width - covered)
             left = x.shape[dim] - shift

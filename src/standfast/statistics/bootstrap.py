@@ -58,7 +58,8 @@ def intervals_of_means(
     >>> [round(float(end[0]), 1) for end in intervals_of_means(values)]
     [1.5, 0.8, 2.2]
     """
-    count, mean = len(values), average_samples(values)
+    count = len(values)
+    mean = average_samples(values)
     value = statistic(mean)
     if count < fewest:
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
@@ -96,7 +97,8 @@ def student_intervals_of_means(
     >>> [round(float(end[0]), 2) for end in student_intervals_of_means(values)]
     [1.5, 0.4, 2.6]
     """
-    count, mean = len(values), average_samples(values)
+    count = len(values)
+    mean = average_samples(values)
     value = statistic(mean)
     if count < fewest:
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
@@ -141,7 +143,8 @@ def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array
         without: the statistic of all samples except one, `(n, R)`.
     """
     defined = np.isfinite(drawn)
-    count, tolerance = defined.sum(0), _tolerance(drawn)
+    count = defined.sum(0)
+    tolerance = _tolerance(drawn)
     # twice the number of draws below the value; tied ones count as half below
     twice_below = ((drawn < value - tolerance) & defined).sum(0) + (
         (drawn <= value + tolerance) & defined

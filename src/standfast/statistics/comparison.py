@@ -204,7 +204,8 @@ def compare(
     low, high = to_bounds(values[used], flags[used], censored_side)
     bad_low, bad_high = _turn((low, high), direction)
     ranks = midranks(bad_low, bad_high)
-    p_values, effects = np.eye(k), np.zeros((k, k))
+    p_values = np.eye(k)
+    effects = np.zeros((k, k))
     differences: list[list[Interval | None]] = [[None] * k for _ in range(k)]
     upper = np.triu_indices(k, 1)
     pairs = list(zip(*upper, strict=True))
@@ -377,7 +378,8 @@ class _OneSided:
 
 def _test_one_sided(explainer: tuple[Array, Array], control: tuple[Array, Array]) -> _OneSided:
     """The test of bounds of values of which less is better."""
-    p, effect = 1.0, 0.0
+    p = 1.0
+    effect = 0.0
     if len(explainer[0]):
         p, effect, _ = signed_rank(*subtract(control, explainer))
     # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis

@@ -41,7 +41,9 @@ def compute_area_up_to(share: Array, drop: Array, end: Array) -> Array:
     0.5
     """
     shape = np.broadcast_shapes(share.shape[:-1], drop.shape[:-1], np.shape(end))
-    area, left, before = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    area = np.zeros(shape)
+    left = np.zeros(shape)
+    before = np.zeros(shape)
     for k in range(share.shape[-1]):
         width = share[..., k] - left
         is_wide = width > 0
@@ -50,5 +52,6 @@ def compute_area_up_to(share: Array, drop: Array, end: Array) -> Array:
         part = np.clip(np.where(is_wide, part, 0.0), 0.0, 1.0)
         height = before + part * (drop[..., k] - before) / 2
         area = area + part * width * height
-        left, before = share[..., k], drop[..., k]
+        left = share[..., k]
+        before = drop[..., k]
     return np.asarray(area)

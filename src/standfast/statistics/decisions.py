@@ -54,7 +54,8 @@ class Estimate:
         >>> found.decide(0.6, "higher"), found.decide(0.7, "lower")
         ('pass', 'undecided')
         """
-        low, high = self.low, self.high
+        low = self.low
+        high = self.high
         if better == "lower":
             low, high, limit = -high, -low, -limit
         if math.isnan(low) or math.isnan(high):
@@ -129,7 +130,8 @@ def estimate_mean(values: Array, level: float) -> Estimate:
     if not deviation:
         return Estimate(value, -math.inf, math.inf, level, count)
     reach = float(stdtrit(count - 1, 1 - (1 - level) / 2)) / math.sqrt(count)
-    lower, upper = -reach, reach
+    lower = -reach
+    upper = reach
     if count > 2:
         offset = values - value
         skewness = float((offset**3).mean() / (offset**2).mean() ** 1.5)
@@ -152,7 +154,8 @@ def count_until(decided: Callable[[int], bool], start: int) -> int | None:
     >>> count_until(lambda count: count >= 1000, 20)
     1008
     """
-    low, high = start, max(start + 1, 2)
+    low = start
+    high = max(start + 1, 2)
     while not decided(high):
         low, high = high, 2 * high
         if high > _MOST:
@@ -206,7 +209,9 @@ def count_met(
     """
     margin = ROUNDING * abs(limit)
     if better == "higher":
-        met, unmet = low >= limit - margin, high < limit - margin
+        met = low >= limit - margin
+        unmet = high < limit - margin
     else:
-        met, unmet = high <= limit + margin, low > limit + margin
+        met = high <= limit + margin
+        unmet = low > limit + margin
     return int(met.sum()), int(unmet.sum()), int((~met & ~unmet).sum())

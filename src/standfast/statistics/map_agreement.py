@@ -31,7 +31,8 @@ def kendall(a: Array, b: Array) -> Array:
     """Kendall's tau-b of maps `(n, F)` by pairs of rows, `(n,)`; NaN for more than 512 entries, 0 for constant maps."""
     if a.shape[1] > MOST_RANKED:
         return np.full(len(a), np.nan)
-    signs_a, signs_b = _sign_differences(a), _sign_differences(b)
+    signs_a = _sign_differences(a)
+    signs_b = _sign_differences(b)
     untied_a = (signs_a**2).sum((1, 2))
     untied_b = (signs_b**2).sum((1, 2))
     scale = np.sqrt(untied_a * untied_b)

@@ -201,7 +201,8 @@ def midranks(low: Array, high: Array | None = None) -> Array:
         above = k - np.searchsorted(np.sort(low), high, side="right")
     else:
         before = high[..., None, :] < low[..., :, None]
-        below, above = before.sum(axis=-1), before.sum(axis=-2)
+        below = before.sum(axis=-1)
+        above = before.sum(axis=-2)
     return np.asarray((k + 1 + below - above) / 2)
 
 
@@ -234,7 +235,8 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
         p = float(fdtrc(k - 1, (rows - 1) * (k - 1), ratio))
         return statistic, max(p, math.exp((1 - rows) * math.lgamma(k + 1)))
     rng = np.random.Generator(np.random.PCG64(seed))
-    as_large, step = 0, max(1, _CELLS // centred.size)
+    as_large = 0
+    step = max(1, _CELLS // centred.size)
     for start in range(0, permutations, step):
         size = (min(step, permutations - start), rows, k)
         drawn = rng.permuted(np.broadcast_to(centred, size), axis=-1)
@@ -308,7 +310,8 @@ def shift_interval(low: Array, high: Array, below: float, above: float) -> Inter
     if abs(least - most) <= 1e-9 * np.abs(bounds[np.isfinite(bounds)]).max(initial=1.0):
         least = most
     bound: Literal["unknown"] | None = None if least == most else "unknown"
-    below_count, above_count = _count_rejected(count, below), _count_rejected(count, above)
+    below_count = _count_rejected(count, below)
+    above_count = _count_rejected(count, above)
     start = _select_mean_of_pair(low, below_count - 1) if below_count else -math.inf
     end = _select_mean_of_pair(high, pairs - above_count) if above_count else math.inf
     value = most if bound is None else math.nan
@@ -328,7 +331,8 @@ def _select_mean_of_pair(values: Array, rank: int) -> float:
     # in the place of infinity: its mean with any finite number is beyond all of these
     far = 4 * largest
     ordered = np.sort(np.clip(values, -far, far))
-    low, high = float(ordered[0]), float(ordered[-1])
+    low = float(ordered[0])
+    high = float(ordered[-1])
     for _ in range(_HALVINGS):
         middle = low + (high - low) / 2
         both_orders = int(np.searchsorted(ordered, 2 * middle - ordered, side="right").sum())
@@ -454,7 +458,8 @@ def to_bounds(values: Array, censored: Array, side: Side) -> tuple[Array, Array]
 def subtract(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
     """Lower and upper bounds of the differences a - b; the difference of two equal infinities is zero."""
     with np.errstate(invalid="ignore"):
-        low, high = a[0] - b[1], a[1] - b[0]
+        low = a[0] - b[1]
+        high = a[1] - b[0]
     # infinity less infinity is NaN: no difference where both values are known, and else nothing is known
     both_known = (a[0] == a[1]) & (b[0] == b[1])
     low = np.where(np.isnan(low), np.where(both_known, 0.0, -np.inf), low)
@@ -463,7 +468,8 @@ def subtract(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Arr
 
 
 def _median_of_sorted(ordered: Array) -> float:
-    a, b = float(ordered[(len(ordered) - 1) // 2]), float(ordered[len(ordered) // 2])
+    a = float(ordered[(len(ordered) - 1) // 2])
+    b = float(ordered[len(ordered) // 2])
     return a if a == b else a / 2 + b / 2
 
 
@@ -488,7 +494,8 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
     upper bound, `side` decides which one is the value.
     """
     count, low, high = len(low), np.sort(low), np.sort(high)
-    least, most = _median_of_sorted(low), _median_of_sorted(high)
+    least = _median_of_sorted(low)
+    most = _median_of_sorted(high)
     bound = None if least == most else _find_bound(least, most, side)
     value = {"lower": least, "unknown": math.nan}.get(bound or "", most)
     if count < 2:
@@ -528,7 +535,8 @@ def _bound_open_end(end: float, bound: float) -> float | None:
 
 
 def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> Interval:
-    count, mean = len(values), float(values.mean())
+    count = len(values)
+    mean = float(values.mean())
     if values.min() == values.max():
         value = float(values[0])
         if count == 1:

@@ -99,7 +99,8 @@ def simultaneous_means(
         rare |= ~varies
         few |= rare
         different = np.where(varies, different, 0)
-    low, high = mean.copy(), mean.copy()
+    low = mean.copy()
+    high = mean.copy()
     tail = (1 - level) / 2 / len(mean)
     spikes = _limit_spikes(sums / counts[:, None], many, tail)
     # in many resamples none of a feature's few exceptional draws is left: there its error is far too small, and the
@@ -147,7 +148,8 @@ def _standard_error(centred: Array, counts: Array) -> Array:
 def _find_usual(means: Array) -> tuple[Array, Array]:
     """For each column of `(M, F)`, its most frequent value, and how many values differ from it; `(F,)` each."""
     ordered = np.sort(means, axis=0)
-    usual, longest = ordered[0], np.ones(means.shape[1], dtype=int)
+    usual = ordered[0]
+    longest = np.ones(means.shape[1], dtype=int)
     run = longest
     for earlier, later in itertools.pairwise(ordered):
         run = np.where(earlier == later, run + 1, 1)
@@ -285,7 +287,8 @@ def _largest_deviations(
     clusters, features = scaled.shape
     generator = np.random.Generator(np.random.PCG64(seed))
     step = max(1, _CELLS // (clusters + 3 * features))
-    squares, products = scaled**2, scaled * counts[:, None]
+    squares = scaled**2
+    products = scaled * counts[:, None]
     longer_tail = _find_longer_tail(scaled)
     for start in range(0, resamples, step):
         rows = generator.integers(clusters, size=(min(step, resamples - start), clusters))

@@ -82,7 +82,8 @@ class Pgd:
         """The same without checks of the data: they would have to wait for the device."""
         lower, upper = (_to_tensor(bound, inputs) for bound in self.bounds)
         centre = inputs.detach()
-        below, above = lower - centre, upper - centre
+        below = lower - centre
+        above = upper - centre
         delta = project_offset(self._draw_start(centre, generator), self.ball, below, above)
         with set_mode(module, training=False):
             for _ in range(self.steps):
@@ -107,7 +108,8 @@ class Pgd:
 
     def _draw_start(self, centre: Tensor, generator: torch.Generator) -> Tensor:
         """Random offsets of the shape of `centre`, uniform in the ball."""
-        device, dtype = generator.device, centre.dtype
+        device = generator.device
+        dtype = centre.dtype
         if isinstance(self.ball, LinfBall):
             uniform = torch.rand(centre.shape, generator=generator, device=device, dtype=dtype)
             return self.ball.radius * (2 * uniform - 1).to(centre.device)

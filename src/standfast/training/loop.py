@@ -138,7 +138,8 @@ class Training:
         got = f"extras {', '.join(self.extras)}" if self.extras else "no extras"
         expected = f"values for each sample, which the scheme {self.scheme.name} needs"
         check(name in self.extras, f"extras[{name!r}]", expected, got)
-        values, count = self.extras[name], len(self.inputs)
+        values = self.extras[name]
+        count = len(self.inputs)
         check(
             values.shape[:1] == (count,),
             f"extras[{name!r}]",

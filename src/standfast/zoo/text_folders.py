@@ -16,7 +16,8 @@ from standfast.texts import CausalModel, TextModel
 from standfast.zoo.hub import import_package
 
 #: the files of a folder that say what a model is; and those that can run code
-_FILES, _CODE = (".json", ".txt", ".model", ".safetensors", ".jinja"), (".bin", ".py")
+_FILES = (".json", ".txt", ".model", ".safetensors", ".jinja")
+_CODE = (".bin", ".py")
 #: the class of transformers by how it is asked
 _KINDS = {
     "sequence": "AutoModelForSequenceClassification",
@@ -130,7 +131,8 @@ def _find_kind(labels: Sequence[str] | None, word: object) -> str:
 @contextlib.contextmanager
 def _quiet(logging: Any) -> Iterator[None]:
     """Inside the block, transformers shows no progress and logs errors alone: what is missing is an error here."""
-    had_progress_bar, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    had_progress_bar = logging.is_progress_bar_enabled()
+    verbosity = logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:

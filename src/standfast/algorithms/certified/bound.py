@@ -157,7 +157,8 @@ class _Problem:
     def margin(self, radius: Tensor) -> Tensor:
         """Lower bounds `(N,)` of the smallest margin over all changes of norm up to `radius`."""
         r = radius[:, None]
-        below, above = torch.maximum(self.box.below, -r), torch.minimum(self.box.above, r)
+        below = torch.maximum(self.box.below, -r)
+        above = torch.minimum(self.box.above, r)
         permitted = PermittedInputs(
             self.box.centre, below, above, radius if self.order == 2 else None
         )
@@ -185,8 +186,10 @@ def _search(problem: _Problem, tolerance: float) -> Tensor:
     limit = problem.reach()
     margin, radius = problem.first_order()
     # a bracket: certified at low, not certified at high; and the margins proved at both ends
-    low, high = torch.zeros_like(limit), torch.full_like(limit, torch.inf)
-    margin_low, margin_high = margin.clone(), torch.full_like(limit, -torch.inf)
+    low = torch.zeros_like(limit)
+    high = torch.full_like(limit, torch.inf)
+    margin_low = margin.clone()
+    margin_high = torch.full_like(limit, -torch.inf)
     smallest = _SMALLEST * torch.minimum(limit, radius)
     # start well below the radius of an affine network: the relaxation certifies less
     radius = torch.minimum(radius / 8, limit)
@@ -197,7 +200,8 @@ def _search(problem: _Problem, tolerance: float) -> Tensor:
     while step < _TRIALS and not bool(done.all()):
         rows = (~done).nonzero().squeeze(1)
         proved = problem.select(rows).margin(radius[rows])
-        good, bad = rows[proved > 0], rows[~(proved > 0)]
+        good = rows[proved > 0]
+        bad = rows[~(proved > 0)]
         low[good], margin_low[good] = radius[good], proved[proved > 0]
         high[bad], margin_high[bad] = radius[bad], proved[~(proved > 0)]
         done = done | (low >= limit) | (high <= low * (1 + tolerance)) | (high < smallest)

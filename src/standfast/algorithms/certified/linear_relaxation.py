@@ -53,7 +53,8 @@ class PermittedInputs:
         at most `_ROUNDS`.
         """
         start = dot(a, _rows_of(self.centre, owner))
-        below, above = _rows_of(self.below, owner), _rows_of(self.above, owner)
+        below = _rows_of(self.below, owner)
+        above = _rows_of(self.above, owner)
         if self.radius is not None:
             a, below, above = _pack(a, below, above)
         best = torch.where(a > 0, a * below, a * above).sum(1)
@@ -133,7 +134,8 @@ def bound_margins(
     network: Network, permitted: PermittedInputs, bounds: Bounds, targets: Tensor
 ) -> Tensor:
     """Lower bounds `(N, classes)` of `logit_target - logit_j` over the permitted inputs; infinite for the target."""
-    last, classes = len(network.nodes) - 1, network.nodes[-1].shape[0]
+    last = len(network.nodes) - 1
+    classes = network.nodes[-1].shape[0]
     out = torch.full((len(targets), classes), torch.inf, dtype=torch.float64, device=targets.device)
     rival = torch.ones_like(out, dtype=torch.bool).scatter_(1, targets[:, None], False)
     pairs = rival.nonzero()
@@ -149,7 +151,8 @@ def bound_margins(
 def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index: int) -> None:
     """Intersect the intervals of the units whose bounds matter with backward bounds."""
     node = network.nodes[index]
-    lower, upper = bounds.lower[index].flatten(1), bounds.upper[index].flatten(1)
+    lower = bounds.lower[index].flatten(1)
+    upper = bounds.upper[index].flatten(1)
     error = bounds.errors[index]
     noise = _WIDEN * torch.maximum(lower.abs(), upper.abs()) + (
         0.0 if error is None else error.flatten(1)
@@ -180,7 +183,8 @@ def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: T
 
     These are all units if a pooling follows, directly or after a rectifier; else the units whose sign is not decided.
     """
-    after, pooled = {index}, False
+    after = {index}
+    pooled = False
     for position, node in enumerate(network.nodes[index + 1 :], index + 1):
         if after & set(node.sources) and isinstance(node.rule, Nonlinear):
             after.add(position)
@@ -211,7 +215,8 @@ def _carry_back(
 
     Returns its coefficients `(rows, n)`, its constants `(rows,)`, and an upper bound `(rows,)` of the rounding errors.
     """
-    constant, slack = a.new_zeros(len(a)), a.new_zeros(len(a))
+    constant = a.new_zeros(len(a))
+    slack = a.new_zeros(len(a))
     pending = {index: a}
     for position in range(index, 0, -1):
         if position not in pending:

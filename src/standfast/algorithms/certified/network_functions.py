@@ -112,7 +112,8 @@ def describe_unsupported(layer: str, name: str, detail: str = "") -> ModelError:
 def read_arithmetic(call: Call) -> tuple[Rule, list[int]]:
     """The rule of an arithmetic function, and the order in which it takes the values that depend on the input."""
     operation = ARITHMETIC[call.plain]
-    values, shapes = list(call.values), list(call.shapes)
+    values = list(call.values)
+    shapes = list(call.shapes)
     if operation == "neg":
         values, shapes, operation = [*values, -1.0], [*shapes, None], "mul"
     if len(values) != 2 or any(value is not None for value in call.keywords.values()):
@@ -146,7 +147,8 @@ def _scale(
         c = c[0]
     if shape != call.shape or (constant_first and operation == "div"):
         call.refuse(" with this constant")
-    one, zero = torch.ones_like(c), torch.zeros_like(c)
+    one = torch.ones_like(c)
+    zero = torch.zeros_like(c)
     if operation in ("mul", "div"):
         return Scale(c if operation == "mul" else 1 / c, zero, zero, call.shape)
     # the signs of the value and of the constant; `rsub(a, b)` is `b - a`
@@ -249,7 +251,8 @@ def _read_max_pool(call: Call) -> Steps:
     strides = _read_sizes(stride, d) or kernel
     around = _read_sizes(padding, d) or [0] * d
     gaps = _read_sizes(dilation, d) or [1] * d
-    space, out = call.before[-d:], call.shape[-d:]
+    space = call.before[-d:]
+    out = call.shape[-d:]
     windows = pool_windows(space, out, kernel, strides, around, gaps).to(call.device)
     return [(MaxPool(windows, space, out), call.shape)]
 

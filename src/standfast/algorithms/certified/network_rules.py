@@ -71,7 +71,8 @@ class Affine(Rule):
         """`L^T a` for rows of coefficients `a`; `shape` is the shape of one input."""
 
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
-        middle, half = self.apply((lower[0] + upper[0]) / 2), self.spread((upper[0] - lower[0]) / 2)
+        middle = self.apply((lower[0] + upper[0]) / 2)
+        half = self.spread((upper[0] - lower[0]) / 2)
         return middle - half, middle + half
 
     def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
@@ -154,7 +155,8 @@ class Positive(Affine):
     """A linear function without offset and without negative weights, such as an average or a permutation."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], terms: int) -> None:
-        self.function, self.terms = function, terms
+        self.function = function
+        self.terms = terms
 
     def apply(self, *values: Tensor) -> Tensor:
         return self.function(values[0])
@@ -229,7 +231,8 @@ class Rectifier(Nonlinear):
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
         """Slopes of the lower and the upper line, and the constant of the upper one."""
         undecided = (lower < 0) & (upper > 0)  # the sign of the input
-        flat, steep = torch.full_like(lower, self.slope), torch.ones_like(lower)
+        flat = torch.full_like(lower, self.slope)
+        steep = torch.ones_like(lower)
         exact = torch.where(lower >= 0, steep, flat)
         chord = (upper - self.slope * lower) / torch.where(undecided, upper - lower, steep)
         above = torch.where(undecided, chord, exact)
@@ -254,7 +257,8 @@ class MaxPool(Nonlinear):
 
     def __init__(self, windows: Tensor, space: torch.Size, out: torch.Size) -> None:
         self.windows = windows  # (windows, candidates): flat positions in `space`; the size of `space` for none
-        self.space, self.out = space, out
+        self.space = space
+        self.out = out
 
     def _candidates(self, values: Tensor, filler: Tensor | float) -> Tensor:
         """The candidates of each window, `(N, ..., windows, candidates)`; `filler` stands for padding."""
@@ -274,11 +278,13 @@ class MaxPool(Nonlinear):
     def lines(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
         """Positions of the lower and the upper line's candidates, and slope and constant of the upper line."""
         filler = lower.min() - 1  # padding must lie below every candidate
-        low, high = self._candidates(lower, filler), self._candidates(upper, filler)
+        low = self._candidates(lower, filler)
+        high = self._candidates(upper, filler)
         top = high.argmax(-1, keepdim=True)
         others = high.scatter(-1, top, -torch.inf).amax(-1, keepdim=True)
         threshold = torch.maximum(low.amax(-1, keepdim=True), others)
-        low_top, high_top = low.gather(-1, top), high.gather(-1, top)
+        low_top = low.gather(-1, top)
+        high_top = high.gather(-1, top)
         open_ = high_top > threshold
         slope = torch.where(
             open_, (high_top - threshold) / torch.where(open_, high_top - low_top, 1.0), 0.0
@@ -317,7 +323,8 @@ def pool_windows(
     >>> pool_windows(torch.Size([4]), torch.Size([2]), [3], [2], [1], [1]).tolist()
     [[4, 0, 1], [1, 2, 3]]
     """
-    positions, inside = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1, 1, dtype=torch.bool)
+    positions = torch.zeros(1, 1, dtype=torch.int64)
+    inside = torch.ones(1, 1, dtype=torch.bool)
     for n, m, k, s, p, d in zip(space, out, kernel, stride, padding, dilation, strict=True):
         axis = torch.arange(m)[:, None] * s - p + torch.arange(k) * d
         fits = (axis >= 0) & (axis < n)

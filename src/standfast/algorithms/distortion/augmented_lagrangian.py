@@ -34,11 +34,9 @@ from standfast.tensors import Streams, raise_power
 
 _SMOOTH = 0.9  # of the moving averages: multiplier, squared gradients, momentum
 # rho grows by the first every so many steps without such an improvement
-_GROWTH, _IMPROVED, _EVERY = (
-    1.2,
-    0.95,
-    10,
-)
+_GROWTH = 1.2
+_IMPROVED = 0.95
+_EVERY = 10
 _OVERSHOOT = 1e-3
 
 
@@ -68,14 +66,17 @@ class AugmentedLagrangian(Attack):
         """From the input, or from `start`."""
         if space.norm != 2:
             raise ArgumentError("norm", "2 for the attack 'alma'", repr(space.norm))
-        rows, x = space.rows, space.x
+        rows = space.rows
+        x = space.x
         margin, gradient = space.margin_gradient(x, rows)
         unit = margin.abs().clamp(min=1e-30)
         distance = (unit / norm_of(gradient, 2).clamp(min=1e-30)).clamp(1e-12, 1e12)
         distance = torch.where(nearest.found, nearest.distortion, distance)
         points = x if start is None else space.clip(torch.where(space.free, start, x), rows)
-        mu, rho = torch.ones_like(unit), torch.ones_like(unit)
-        square, speed = torch.ones_like(x), torch.zeros_like(x)
+        mu = torch.ones_like(unit)
+        rho = torch.ones_like(unit)
+        square = torch.ones_like(x)
+        speed = torch.zeros_like(x)
         has_flipped = torch.zeros_like(nearest.found)
         since = torch.full_like(unit, self.steps)
         last = torch.ones_like(unit)

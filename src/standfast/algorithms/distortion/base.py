@@ -162,7 +162,9 @@ def _minimise(
     """One group; inputs that have changed already, or have no free feature, are left out of the attack."""
     flips = space.margin(space.x, space.rows) > 0
     distortion = torch.where(flips, 0.0, torch.inf).to(space.x.dtype)
-    points, was_found, second = space.x.clone(), flips.clone(), distortion.clone()
+    points = space.x.clone()
+    was_found = flips.clone()
+    second = distortion.clone()
     gradients = torch.zeros_like(space.evaluations)
     rows = (~flips & space.free.any(1)).nonzero().flatten()
     if len(rows):

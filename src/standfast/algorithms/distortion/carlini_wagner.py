@@ -70,7 +70,8 @@ class CarliniWagner(Attack):
         share = (first - space.lower) / width.clamp(min=1e-30)
         origin = torch.atanh((2 * share - 1) * _INSIDE)
         weight = torch.full_like(nearest.distortion, self.weight)
-        low, high = torch.zeros_like(weight), torch.full_like(weight, torch.inf)
+        low = torch.zeros_like(weight)
+        high = torch.full_like(weight, torch.inf)
         for _ in range(self.searches):
             flipped = self._minimise(space, nearest, origin, weight)
             high = torch.where(flipped, torch.minimum(high, weight), high)
@@ -81,7 +82,9 @@ class CarliniWagner(Attack):
         self, space: FreeSpace, nearest: Nearest, origin: Tensor, weight: Tensor
     ) -> Tensor:
         """Adam from `origin` with penalties of `weight` `(N,)`; which inputs have changed their class, bool `(N,)`."""
-        w, mean, square = origin.clone(), torch.zeros_like(origin), torch.zeros_like(origin)
+        w = origin.clone()
+        mean = torch.zeros_like(origin)
+        square = torch.zeros_like(origin)
         flipped = torch.zeros_like(nearest.found)
         for number in range(1, self.steps + 1):
             shape = torch.tanh(w)

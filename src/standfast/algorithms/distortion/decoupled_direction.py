@@ -52,9 +52,11 @@ class DecoupledDirection(Attack):
         self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None
     ) -> None:
         """From the input, or from `start`."""
-        rows, x = space.rows, space.x
+        rows = space.rows
+        x = space.x
         points = x if start is None else space.clip(torch.where(space.free, start, x), rows)
-        delta, radius = points - x, space.size(points, rows)
+        delta = points - x
+        radius = space.size(points, rows)
         best = torch.full_like(nearest.distortion, torch.inf)
         for number in range(self.steps):
             fade = (1 + math.cos(math.pi * number / self.steps)) / 2

@@ -127,7 +127,8 @@ class FastMinimumNorm(Attack):
         """The nearest points of the nearest linearised boundaries `(N, k, d)`, and their classes `(N, k)`."""
         order, least = space.order_rivals(streams)
         count = min(self.rivals, order.shape[1])
-        feet, classes = space.x[:, None].repeat(1, count, 1), order[:, :count].clone()
+        feet = space.x[:, None].repeat(1, count, 1)
+        classes = order[:, :count].clone()
         distance = torch.full(classes.shape, torch.inf, dtype=space.x.dtype, device=space.x.device)
         rows = space.rows
         together = max(_TOGETHER, count)
@@ -139,7 +140,9 @@ class FastMinimumNorm(Attack):
             rivals = order[rows, first : first + together]
             owner = rows.repeat_interleave(rivals.shape[1])
             margin, gradient = space.margin_gradient(space.x[owner], owner, rivals.flatten())
-            x, low, high = space.x[owner], space.lower[owner], space.upper[owner]
+            x = space.x[owner]
+            low = space.lower[owner]
+            high = space.upper[owner]
             foot, reached = nearest_on_plane(
                 x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm
             )
@@ -172,11 +175,10 @@ class FastMinimumNorm(Attack):
         if not self.scatter or not missing:
             return
         rows = send(missing, space.rows.device)
-        x, wide = space.x[rows], (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
-        low, high = (
-            torch.maximum(space.lower[rows], x - wide),
-            torch.minimum(space.upper[rows], x + wide),
-        )
+        x = space.x[rows]
+        wide = (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
+        low = torch.maximum(space.lower[rows], x - wide)
+        high = torch.minimum(space.upper[rows], x + wide)
         streams_of_rows = streams.select(missing)
         for done in range(0, self.scatter, _BETWEEN):
             share = streams_of_rows.uniform(
@@ -210,15 +212,15 @@ class FastMinimumNorm(Attack):
         """
         owner = (space.rows if rows is None else rows).repeat_interleave(starts.shape[1])
         towards = None if rivals is None else rivals.flatten()
-        points, x = starts.flatten(0, 1), space.x[owner]
+        points = starts.flatten(0, 1)
+        x = space.x[owner]
         radius = space.size(points, owner)
-        best, has_flipped = (
-            torch.full_like(radius, torch.inf),
-            torch.zeros_like(radius, dtype=torch.bool),
-        )
+        best = torch.full_like(radius, torch.inf)
+        has_flipped = torch.zeros_like(radius, dtype=torch.bool)
         for number in range(self.steps):
             fade = (1 + math.cos(math.pi * number / self.steps)) / 2
-            step, gamma = self.step * (0.01 + 0.99 * fade), self.gamma * (0.02 + 0.98 * fade)
+            step = self.step * (0.01 + 0.99 * fade)
+            gamma = self.gamma * (0.02 + 0.98 * fade)
             margin, gradient = space.margin_gradient(points, owner, towards)
             size, flips = nearest.offer(points, margin, owner)
             best = torch.where(flips, torch.minimum(best, size), best)
@@ -243,13 +245,15 @@ class FastMinimumNorm(Attack):
         rows = nearest.found.nonzero().flatten()
         if not len(rows):
             return
-        z, x = nearest.points[rows], space.x[rows]
+        z = nearest.points[rows]
+        x = space.x[rows]
         margin, gradient = space.margin_gradient(z, rows)
         rise = row_sums(gradient * (z - x)) - margin
         foot, _ = nearest_on_plane(
             x, gradient, rise, space.lower[rows], space.upper[rows], space.norm
         )
-        far, near = z, foot
+        far = z
+        near = foot
         for _ in range(2):
             share = torch.arange(_BETWEEN, dtype=z.dtype, device=z.device) / _BETWEEN
             points = near[:, None] + share[:, None] * (far - near)[:, None]

@@ -35,10 +35,8 @@ from standfast.tensors import Streams
 _RUNS = 4  # random directions, each with its opposite
 _STEPS = 4  # of the power method
 # how many sizes of the first step are tried, each double the one before; and at once
-_SIZES, _TOGETHER = (
-    24,
-    8,
-)
+_SIZES = 24
+_TOGETHER = 8
 _SMALLEST = 2.0**-14  # the first of them, as a share of the largest value of the input
 _CHANGE = 0.01  # the first step changes the margin by this share of it: far above rounding, and near the input
 _AROUND = (
@@ -67,7 +65,8 @@ def bridge_flat_inputs(space: FreeSpace, nearest: Nearest, streams: Streams) -> 
     estimate = _estimate_distance(space, sides.flatten(0, 1), step[owner], margin[owner], owner)
     ends = _climb(space, sides.flatten(0, 1), estimate, owner)
     least = _find_crossing(space, nearest, ends, estimate, owner).reshape(len(rows), -1).min(1)
-    distance, row_numbers = least.values, torch.arange(len(rows), device=rows.device)
+    distance = least.values
+    row_numbers = torch.arange(len(rows), device=rows.device)
     best = ends.reshape(sides.shape)[row_numbers, least.indices]
 
     depth = margin[rows].abs()
@@ -82,7 +81,8 @@ def _find_first_step(space: FreeSpace, directions: Tensor, margin: Tensor) -> tu
     largest = torch.where(space.free, space.x, 0.0).abs().amax(1)
     unit = torch.where(largest > 0, largest, room) * _SMALLEST
     powers = 2.0 ** torch.arange(_SIZES, dtype=unit.dtype, device=unit.device)
-    sizes, changed = unit[:, None] * powers, []
+    sizes = unit[:, None] * powers
+    changed = []
     owner = space.rows.repeat_interleave(_TOGETHER)
     for first in range(0, _SIZES, _TOGETHER):
         next_sizes = sizes[:, first : first + _TOGETHER].flatten()

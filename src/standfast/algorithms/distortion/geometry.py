@@ -12,7 +12,8 @@ from standfast.errors import ArgumentError
 Norm = Literal[2, "inf"]
 
 # distances and divisors are limited to these: float32 can still square the first and divide by the second
-_FAR, _TINY = 1e18, 1e-30
+_FAR = 1e18
+_TINY = 1e-30
 
 
 def check_norm(norm: float | str, name: str = "norm") -> Norm:

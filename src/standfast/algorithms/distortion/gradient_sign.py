@@ -93,7 +93,8 @@ class IteratedGradient(Attack):
             owner = rows.repeat_interleave(sizes.shape[1])
             radius = sizes.flatten()[:, None]
             x = space.x[owner]
-            points, flipped = x, torch.zeros(len(owner), dtype=torch.bool, device=x.device)
+            points = x
+            flipped = torch.zeros(len(owner), dtype=torch.bool, device=x.device)
             for number in range(self.steps + 1):
                 margin, gradient = space.loss_gradient(points, owner)
                 if number:
@@ -117,9 +118,11 @@ def _find_least_size(
     room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1)
     first = (-margin / dual_norm_of(gradient, "inf").clamp(min=1e-30)).clamp(min=1e-12) * _FIRST
     first = torch.where(first.isfinite(), torch.minimum(first, room), room.clamp(max=1.0))
-    low, high = torch.zeros_like(first), torch.full_like(first, torch.inf)
+    low = torch.zeros_like(first)
+    high = torch.full_like(first, torch.inf)
     powers = 2.0 ** torch.arange(_GRID, dtype=first.dtype, device=first.device)
-    rows, begin = space.rows, first
+    rows = space.rows
+    begin = first
     for _ in range(_DOUBLINGS // _GRID):
         sizes = torch.minimum(begin[:, None] * powers, room[rows, None])
         low[rows], high[rows] = _bracket(change(rows, sizes), sizes, low[rows])
@@ -136,7 +139,8 @@ def _find_least_size(
 
 def _bracket(flips: Tensor, sizes: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
     """The last size before the first that changes the class, and that one (infinite without one), `(n,)` each."""
-    has_flip, first = flips.any(1), flips.to(torch.int64).argmax(1)[:, None]
+    has_flip = flips.any(1)
+    first = flips.to(torch.int64).argmax(1)[:, None]
     before = torch.where(first > 0, sizes.gather(1, (first - 1).clamp(min=0)), low[:, None])[:, 0]
     return torch.where(has_flip, before, sizes[:, -1]), torch.where(
         has_flip, sizes.gather(1, first)[:, 0], torch.inf

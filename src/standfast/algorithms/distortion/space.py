@@ -18,10 +18,8 @@ from standfast.tensors import Streams, holds_everywhere
 
 MANY = 128  # up to so many rivals, a gradient for each costs little more than to estimate which ones matter
 # how many directional derivatives estimate a norm, and how many share a forward pass
-DIRECTIONS, _TOGETHER = (
-    64,
-    8,
-)
+DIRECTIONS = 64
+_TOGETHER = 8
 _SAFETY = 1.65  # sqrt(64 / q) for the quantile q of chi^2 with 64 degrees of freedom at 1e-6
 
 
@@ -38,7 +36,9 @@ class FreeSpace:
     def __init__(
         self, model: Subject, inputs: Tensor, targets: Tensor, free: Tensor, norm: Norm
     ) -> None:
-        self.model, self.targets, self.norm = model, targets, norm
+        self.model = model
+        self.targets = targets
+        self.norm = norm
         #: the class that a point must leave; of another task than classification, the first of `_as_classes`
         if model.task.classes:
             self.classes = targets
@@ -153,7 +153,8 @@ class FreeSpace:
             logits = logits.detach()
             return logits - logits.gather(1, classes[:, None]), total
 
-        total, margin = None, self.x
+        total = None
+        margin = self.x
         for _ in range(DIRECTIONS // _TOGETHER):
             v = streams.normal((_TOGETHER, self.x.shape[1]), self.x.dtype) * self.free[:, None]
             margin, part = self.model.map_rows(
@@ -254,7 +255,8 @@ class FreeSpace:
 
     def clip(self, points: Tensor, rows: Tensor) -> Tensor:
         """The points `(M, d)` within the bounds, with fixed features as they were."""
-        lower, upper = self._of_inputs(self.lower, rows), self._of_inputs(self.upper, rows)
+        lower = self._of_inputs(self.lower, rows)
+        upper = self._of_inputs(self.upper, rows)
         return torch.minimum(torch.maximum(points, lower), upper)
 
     def size(self, points: Tensor, rows: Tensor) -> Tensor:
@@ -300,7 +302,8 @@ class Nearest:
         Returns:
             The points' distortions and whether they change the prediction, both `(M,)`.
         """
-        size, flips = self.space.size(points, rows), margin > 0
+        size = self.space.size(points, rows)
+        flips = margin > 0
         if rows is self.space.rows:
             self._offer_one_each(points, size, flips)
             return size, flips

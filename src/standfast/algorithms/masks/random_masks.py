@@ -242,17 +242,16 @@ class _Run:
     def __init__(
         self, weights: Tensor, masks: Tensor, valid: Tensor, sizes: list[int], estimator: Estimator
     ) -> None:
-        self.weights, self.masks, self.valid, self.sizes, self.estimator = (
-            weights,
-            masks,
-            valid,
-            sizes,
-            estimator,
-        )
+        self.weights = weights
+        self.masks = masks
+        self.valid = valid
+        self.sizes = sizes
+        self.estimator = estimator
         self.device = weights.device
         self.used = valid.sum(1)
         # one answer for all problems: whether it has all masks, and then all features can be told apart
-        kept, columns = masks.sum(-2), torch.arange(masks.shape[-1], device=self.device)
+        kept = masks.sum(-2)
+        columns = torch.arange(masks.shape[-1], device=self.device)
         is_settled = ((kept > 0) & (kept < masks.shape[-2])) | (
             columns >= send(sizes, self.device)[:, None]
         )
@@ -274,15 +273,18 @@ class _Run:
 
     def _problem(self, row: int) -> WeightedMasks:
         """The problem of a row, with all its features and the weights as they are."""
-        valid, masks = self.valid[row], self.masks if self.masks.ndim == 2 else self.masks[row]
-        kept_masks, weights = masks[:, : self.sizes[row]], self.weights[:, row]
+        valid = self.valid[row]
+        masks = self.masks if self.masks.ndim == 2 else self.masks[row]
+        kept_masks = masks[:, : self.sizes[row]]
+        weights = self.weights[:, row]
         if not self.whole[row]:
             kept_masks, weights = kept_masks[valid], weights[:, valid]
         return WeightedMasks.of(kept_masks, *weights)
 
     def compute(self, permuted: int, resampled: int, streams: Streams) -> None:
         """Sensitivities, rho and agreement of all problems; null and interval of those that have an order."""
-        null, spread = self._full(math.nan, permuted), self._full(math.nan, resampled, 3)
+        null = self._full(math.nan, permuted)
+        spread = self._full(math.nan, resampled, 3)
         for row, size in enumerate(self.sizes):
             problem = self._problem(row)
             self.rho_paper[row] = rank_correlation(*problem.ranks)[0]

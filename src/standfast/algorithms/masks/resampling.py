@@ -112,16 +112,15 @@ def doubled_ranks(values: Tensor, grid: float | Tensor) -> Tensor:
     grid = grid if isinstance(grid, Tensor) else values.new_full((), grid)
     values = torch.where(grid > 0, (values / grid).round() + 0.0, 0.0)  # -0.0 and 0.0 are a tie
     order = order_rows(values)  # ties share a rank, so any order will do
-    ordered, count = values.gather(1, order), values.shape[1]
+    ordered = values.gather(1, order)
+    count = values.shape[1]
     position = torch.arange(count, device=values.device)
     differs = ordered[:, 1:] != ordered[:, :-1]
     if holds_everywhere(differs):  # mostly so, and then most of the work is saved
         ranks = (2 * position - (count - 1)).to(torch.float64).expand_as(order)
         return torch.empty_like(ordered).scatter_(1, order, ranks)
-    starts, ends = (
-        torch.ones_like(ordered, dtype=torch.bool),
-        torch.ones_like(ordered, dtype=torch.bool),
-    )
+    starts = torch.ones_like(ordered, dtype=torch.bool)
+    ends = torch.ones_like(ordered, dtype=torch.bool)
     starts[:, 1:], ends[:, :-1] = differs, differs
     first = torch.where(starts, position, 0).cummax(1).values
     last = torch.where(ends, position, count).flip(1).cummin(1).values.flip(1)
@@ -223,7 +222,8 @@ def sum_rotated(columns: Tensor, turned: Tensor, lanes: int) -> Tensor:
 
 def permuted_rho(problem: WeightedMasks, orders: Tensor, count: int) -> Tensor:
     """Rho `(count,)` with the explanation weights assigned to the masks in rotations of the orders `(b, K)`."""
-    lanes, correlations = count_lanes(count, len(problem.masks)), []
+    lanes = count_lanes(count, len(problem.masks))
+    correlations = []
     shift = problem.explanation.sum() * problem.average
     for part in torch.split(
         orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())
@@ -244,11 +244,10 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
         `(count, 3)`: rho of the resample; the rank correlation of its prediction sensitivity with that of all masks;
         the same for the explanation.
     """
-    masks, results = len(problem.masks), []
-    lanes, weights = (
-        count_lanes(count, masks),
-        torch.stack((problem.prediction, problem.explanation)),
-    )
+    masks = len(problem.masks)
+    results = []
+    lanes = count_lanes(count, masks)
+    weights = torch.stack((problem.prediction, problem.explanation))
     for part in torch.split(
         counts, max(1, count_at_once(CHUNK_ELEMENTS, counts) // problem.masks.numel())
     ):
@@ -302,10 +301,8 @@ def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
     corrected = torch.cat([rho[:, None] - half, rho[:, None] + half], dim=1) / shrinkage
     unknown = send([-1.0, 1.0], ends.device, ends.dtype)
     corrected = torch.where((reliability.amin(1) < _RELIABLE)[:, None], unknown, corrected)
-    low, high = (
-        torch.minimum(ends[:, 0], corrected[:, 0]),
-        torch.maximum(ends[:, 1], corrected[:, 1]),
-    )
+    low = torch.minimum(ends[:, 0], corrected[:, 0])
+    high = torch.maximum(ends[:, 1], corrected[:, 1])
     return torch.stack([torch.minimum(low, rho), torch.maximum(high, rho)], dim=1).clamp(-1.0, 1.0)
 
 

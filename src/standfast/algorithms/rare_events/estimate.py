@@ -187,7 +187,8 @@ class RareEventEstimate:
 
     def contradicts(self, level: float) -> Tensor:
         """Whether the intervals of both directions have no common point, bool `(P,)`."""
-        back, forward = self.interval_from_event(level), self.interval(level)
+        back = self.interval_from_event(level)
+        forward = self.interval(level)
         if back is None:
             return torch.zeros_like(self.resolved)
         return (back[:, 0] > forward[:, 1]) | (back[:, 1] < forward[:, 0])

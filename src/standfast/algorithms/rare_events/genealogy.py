@@ -67,7 +67,8 @@ class History:
 
     def count_families(self) -> list[float]:
         """The effective number of families at each level, `1 / sum_e w_e^2`: w_e is the share of first ancestor e."""
-        ancestors, counts = torch.arange(len(self.survivors[0])), []
+        ancestors = torch.arange(len(self.survivors[0]))
+        counts = []
         for level, above in enumerate(self.survivors):
             counts.append(_count_effective(ancestors[above]))
             if level < len(self.parents):
@@ -76,12 +77,15 @@ class History:
 
     def count_independent(self) -> list[float]:
         """The same, with descent counted from the latest level whose positions the particles have forgotten."""
-        counts, start, ancestors = [], 0, torch.arange(len(self.survivors[0]))
+        counts = []
+        start = 0
+        ancestors = torch.arange(len(self.survivors[0]))
         for level, above in enumerate(self.survivors):
             if level:
                 ancestors = ancestors[self.parents[level - 1]]
                 if (forgotten := self.find_forgotten(level)) > start:
-                    start, ancestors = forgotten, torch.arange(len(self.survivors[forgotten]))
+                    start = forgotten
+                    ancestors = torch.arange(len(self.survivors[forgotten]))
                     for parents in self.parents[start:level]:
                         ancestors = ancestors[parents]
             counts.append(_count_effective(ancestors[above]))
@@ -124,7 +128,8 @@ class History:
             block -= 1 / count
             lineage = -math.log(max(1 - concentration, 1 / count))
             variance = max(lineage + block, 0.0)
-            total, squared = done + variance, done_squared + variance**2 * concentration
+            total = done + variance
+            squared = done_squared + variance**2 * concentration
             if total >= largest:
                 largest = total
                 degrees = (
@@ -136,7 +141,9 @@ class History:
                 parents = self.parents[level]
                 ancestors = ancestors[parents]
                 if concentration > _DEGENERATE:
-                    done, done_squared, block = total, squared, 0.0
+                    done = total
+                    done_squared = squared
+                    block = 0.0
                     ancestors = parents
         return out
 

@@ -58,7 +58,8 @@ class Moves:
         self.size = torch.full((len(state),), size, device=state.device)
         most = largest if isinstance(largest, Tensor) else self.size.new_full((), largest)
         self.largest = most.to(self.size.dtype).expand(len(state))
-        self.kinds, self.kind = kinds, kinds - 1
+        self.kinds = kinds
+        self.kind = kinds - 1
         self.begin_level(state)
 
     def begin_level(self, state: Tensor) -> None:
@@ -262,7 +263,8 @@ def draw_blocks(
     )
     inside = torch.ones((), dtype=torch.bool, device=share.device)
     for axis, length in enumerate(grid):
-        rounding, offset = numbers[..., 1 + axis, None], offsets[..., axis, None]
+        rounding = numbers[..., 1 + axis, None]
+        offset = offsets[..., axis, None]
         side = (own_side * stretch * length + rounding).floor().clamp(1, length)
         first = (offset * (length + side - 1)).floor() - (side - 1)
         positions = torch.arange(length, device=share.device)

@@ -136,11 +136,13 @@ def _estimate(hits: Tensor, samples: int, extreme: Tensor) -> RareEventEstimate:
 
 def _read_levels(stages: Tensor, values: Tensor, last: int) -> Levels:
     """The levels that 1/2, 1/4, ... of one problem's draws are above, and the ends of its stages."""
-    count, order = len(stages), sort_by_key(stages, values)
+    count = len(stages)
+    order = sort_by_key(stages, values)
     marks = [(stage - 1, 0.0, int((stages >= stage).sum())) for stage in range(1, last + 1)]
     kept = count // 2
     while kept > marks[last - 1][2]:
-        stage, value = int(stages[order[count - kept]]), float(values[order[count - kept]])
+        stage = int(stages[order[count - kept]])
+        value = float(values[order[count - kept]])
         above = (stages > stage) | ((stages == stage) & (values >= value))
         marks.append((stage, value, int(above.sum())))
         kept //= 2

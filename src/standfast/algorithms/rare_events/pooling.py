@@ -61,7 +61,8 @@ def _plan_next(
     runs: Sequence[RareEventEstimate], sizes: Sequence[int], error: float, budget: float
 ) -> int | None:
     """How many particles the next run of a problem has; None where it is done, or another run would cost too much."""
-    pooled, size = pool(runs, sizes), sizes[-1]
+    pooled = pool(runs, sizes)
+    size = sizes[-1]
     is_resolved = bool(pooled.resolved)
     if is_resolved and not float(pooled.std_error) > error:  # no error: the floor was reached
         return None
@@ -127,10 +128,12 @@ def _pool_errors(reached: Sequence[RareEventEstimate], count: int) -> tuple[Tens
     shares[: len(reached)] = (values - total).exp()
     parts = (shares[: len(reached)] * errors) ** 2
     # Welch and Satterthwaite's degrees of freedom of a sum of independent variances
-    variance, freedom = parts.sum(), parts.sum() ** 2 / (parts**2 / degrees).sum()
+    variance = parts.sum()
+    freedom = parts.sum() ** 2 / (parts**2 / degrees).sum()
     spread = count * shares.var()  # relative variance of the mean
     if count >= _FEWEST_FOR_SPREAD and spread > variance:
-        variance, freedom = spread, torch.tensor(count - 1.0, dtype=torch.float64)
+        variance = spread
+        freedom = torch.tensor(count - 1.0, dtype=torch.float64)
     return (total - math.log(count))[None], variance.sqrt()[None], freedom[None]
 
 

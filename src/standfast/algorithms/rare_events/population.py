@@ -40,8 +40,12 @@ class Population:
         proposal: Proposal,
         indexed: bool,
     ) -> None:
-        self.score, self.indexed, self.proposal = score, indexed, proposal
-        self.prior, self.problems, self.streams = prior, problems, streams
+        self.score = score
+        self.indexed = indexed
+        self.proposal = proposal
+        self.prior = prior
+        self.problems = problems
+        self.streams = streams
         self.state = torch.empty(
             (len(problems), 0, *prior.shape), dtype=prior.dtype, device=prior.device
         )
@@ -86,7 +90,8 @@ class Population:
 
     def _add(self, state: Tensor, known: Tensor | None) -> None:
         """Add particles, with their scores."""
-        weights, parts_of_scores = [], [] if known is None else [known]
+        weights = []
+        parts_of_scores = [] if known is None else [known]
         for part in self._chunks(state.shape[1]):
             points = self.points(state[:, part])
             weights.append(self._log_target(points))
@@ -105,7 +110,9 @@ class Population:
                 weight = None
             else:
                 weight = torch.cat([self.weight, weight], dim=1)
-        self.state, self.scores, self.weight = state, scores, weight
+        self.state = state
+        self.scores = scores
+        self.weight = weight
 
     def _make_kernel(self, drawn: Tensor) -> None:
         """Make the moves; `drawn` is as wide as the prior."""
@@ -237,7 +244,8 @@ def take_particles(state: Tensor, parents: Tensor) -> Tensor:
     rows = torch.arange(len(parents), device=parents.device)[:, None]
     same = parents.shape[1] == state.shape[1]
     out = state if same else state.new_empty((*parents.shape, *state.shape[2:]))
-    before, after = state.flatten(2), out.flatten(2)
+    before = state.flatten(2)
+    after = out.flatten(2)
     features = max(1, count_at_once(CHUNK_ELEMENTS, state) // max(parents.shape[1], state.shape[1]))
     for start in range(0, before.shape[2], features):
         part = slice(start, start + features)

@@ -50,7 +50,8 @@ def estimate_from_event(
         ln P and its standard error, both `(P,)`. The error takes each starting point as one observation, so starting
         points that are alike make it too small.
     """
-    device, total = population.state.device, len(population)
+    device = population.state.device
+    total = len(population)
     paths = [[_PRIOR, *levels_of_problem] for levels_of_problem in levels]
     active = list(range(total))
     count = population.count

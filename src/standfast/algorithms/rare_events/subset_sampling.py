@@ -295,12 +295,16 @@ class _Problems:
         seed: int,
         indexed: bool,
     ) -> None:
-        self.score, self.prior, self.options, self.indexed = score, prior, options, indexed
+        self.score = score
+        self.prior = prior
+        self.options = options
+        self.indexed = indexed
         self.witnesses, self.seed, self.features = witnesses, seed, math.prod(prior.shape)
 
     def begin(self) -> RareEventEstimate:
         """Plain draws, a short run, a lean and a wide one: each for the problems that the one before leaves open."""
-        options, every = self.options, list(range(len(self.prior)))
+        options = self.options
+        every = list(range(len(self.prior)))
         limit = math.inf if options.budget is None else float(options.budget)
         if options.error is None or options.from_event:
             return self.simulate(every, options.particles, [limit] * len(every), 0)
@@ -317,7 +321,8 @@ class _Problems:
         self, few: int, looks: Looks, limit: float, is_short: bool
     ) -> tuple[dict[int, RareEventEstimate], list[_Open]]:
         """The estimates of problems for which plain draws are enough, and the others, after a short or a wide run."""
-        options, plan = self.options, plan_wide(self.options, few)
+        options = self.options
+        plan = plan_wide(self.options, few)
         if is_short:
             plan = plan_short(options, few)
             options = replace(options, floor=max(options.floor, math.log(_EXPECTED / few)))
@@ -447,7 +452,8 @@ class _Problems:
 
     def _gather(self, problems: Sequence[int], seed: int) -> Population:
         """These problems, without particles."""
-        rows, options = torch.tensor(problems), self.options
+        rows = torch.tensor(problems)
+        options = self.options
         prior = self.prior.select(rows)
         numbers = send(rows, prior.device)
         return Population(
@@ -509,13 +515,11 @@ class _Run:
         spent: list[int],
         lean: bool = False,
     ) -> None:
-        self.population, self.plan, self.options, self.budgets, self.lean = (
-            population,
-            plan,
-            options,
-            budgets,
-            lean,
-        )
+        self.population = population
+        self.plan = plan
+        self.options = options
+        self.budgets = budgets
+        self.lean = lean
         self.level = 0
         total = len(population)
         self.active = list(range(total))  # their positions in the result
@@ -573,7 +577,10 @@ class _Run:
         stages, values = self._read_keys()
         last = population.scores.shape[2]
         ended: list[tuple[int, int, int]] = []  # row, position and best particle
-        going_on, level_stage, level_value, survivors = [], [], [], []
+        going_on = []
+        level_stage = []
+        level_value = []
+        survivors = []
         count = population.count
         following, moves = self.level_plan(self.level + 1)
         # of a population that is much larger than the next one, no more are kept than that one has room for
@@ -692,7 +699,8 @@ def _return_to_prior(
         seed: of the way back.
         witnesses: of all problems of the run, `(P, W, *shape)`.
     """
-    particles, options = run.plan[-1][0], run.options
+    particles = run.plan[-1][0]
+    options = run.options
     plans = [plan_return(particles, options.moves, len(history.stage)) for history in run.histories]
     tries = 0 if witnesses is None else witnesses.shape[1]
     if run.population.proposal != "random_walk":
@@ -776,7 +784,8 @@ def _next_level(
     count = len(stages)
     order = sort_by_key(stages, values)
     nth = order[count - keep]
-    stage, value = int(stages[nth]), float(values[nth])
+    stage = int(stages[nth])
+    value = float(values[nth])
     if stage < last:
         above = (stages > stage) | ((stages == stage) & (values >= value))
         # all particles down to the lowest are tied: continue with those strictly above
@@ -785,7 +794,8 @@ def _next_level(
             if not bool(above.any()):
                 return None
             lowest = order[count - int(above.sum())]
-            stage, value = int(stages[lowest]), float(values[lowest])
+            stage = int(stages[lowest])
+            value = float(values[lowest])
     crossed = stages >= stage
     # reaching a stage is a level of its own (Eq. 13); if nearly all of the prior is in it, no moves are made for it
     cheap = first and float(crossed.float().mean()) > _NEARLY_ALL

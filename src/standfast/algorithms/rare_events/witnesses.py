@@ -27,10 +27,8 @@ def shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]:
         within = (scores >= 0).all(2) & (population.prior.log_density(inputs) > -torch.inf)
         return [witnesses[inside] for witnesses, inside in zip(inputs, within, strict=True)]
     particles = population.prior.to_gaussian(inputs)
-    nearest, within = (
-        particles,
-        torch.zeros(particles.shape[:2], dtype=torch.bool, device=particles.device),
-    )
+    nearest = particles
+    within = torch.zeros(particles.shape[:2], dtype=torch.bool, device=particles.device)
     for factor in torch.linspace(1.0, 1 / SHRINKING, SHRINKING).tolist():
         nearer = factor * particles
         points = population.points(nearer)

@@ -183,7 +183,9 @@ class Incumbent:
     """The point `(P, 1, *shape)` of each problem that is kept, its outcome and its key, `(P,)` each."""
 
     def __init__(self, x: Tensor, seen: Outcome, key: Tensor) -> None:
-        self.x, self.seen, self.key = x, seen, key
+        self.x = x
+        self.seen = seen
+        self.key = key
 
     def select(self, rows: Tensor) -> Incumbent:
         """The points of some problems."""
@@ -241,8 +243,12 @@ class SearchRun:
         gradient: GradientObjective | None = None,
         draft: Draft | None = None,
     ) -> None:
-        self._objective, self._gradient, self.draft = objective, gradient, draft
-        self.region, self.budget, self.spent = region, budget, 0
+        self._objective = objective
+        self._gradient = gradient
+        self.draft = draft
+        self.region = region
+        self.budget = budget
+        self.spent = 0
         self.followed_gradients = False
         self._every, self._next = max(1, budget // _TRACE_POINTS), 0
         self._trace: list[tuple[int, Outcome]] = []
@@ -326,7 +332,8 @@ class SearchRun:
             torch.stack([outcome.value for outcome in outcomes], dim=1),
             torch.stack([outcome.violation for outcome in outcomes], dim=1),
         )
-        x, best = self.kept.x[:, 0], self.kept.seen
+        x = self.kept.x[:, 0]
+        best = self.kept.seen
         return SearchResult(
             inputs=x,
             value=best.value,

@@ -108,10 +108,8 @@ class BlockSearch(Search):
             self.refine(run, streams, 1.0)
             return
         canvas = _Canvas(run.region)
-        home, x = (
-            run.kept.seen,
-            canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams),
-        )
+        home = run.kept.seen
+        x = canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
         now = Incumbent(run.region.centre[:, None], home, torch.full_like(run.kept.key, NAN_KEY))
         now.accept(x, run.query(x))
@@ -149,7 +147,8 @@ class BlockSearch(Search):
         leaves_corners: Callable[[], Tensor],
     ) -> None:
         """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
-        region, first = run.region, run.spent
+        region = run.region
+        first = run.spent
         count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[_VERTEX]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
@@ -207,7 +206,8 @@ class BlockSearch(Search):
                 now.seen.violation.double(),
                 self.merges,
             )
-            merged, fresh = canvas.merge(now.x, y, inside, amounts, score), (amounts > 0).sum(2) > 1
+            merged = canvas.merge(now.x, y, inside, amounts, score)
+            fresh = (amounts > 0).sum(2) > 1
 
 
 class _Canvas:
@@ -258,7 +258,8 @@ class _Canvas:
         # in a box few are no vertices; a card changes all rather than ask which
         few = is_on_host(move)
         rows = torch.nonzero(move != _VERTEX, as_tuple=True) if few else (slice(None),)
-        kind, part = move[rows], amount[rows].to(x.dtype)
+        kind = move[rows]
+        part = amount[rows].to(x.dtype)
         step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * raise_power(2.0, -8 * part)
         now, centre, width = (
             features.expand(-1, n, -1, -1)[rows] for features in (x, self.centre, upper - lower)
@@ -309,7 +310,8 @@ class _Canvas:
             A mask `(P, n, S)` and the block's middle `(P, n)`.
         """
         mask = torch.ones((*place.shape, 1), dtype=torch.bool, device=place.device)
-        middle, stride = torch.zeros_like(place), self.size
+        middle = torch.zeros_like(place)
+        stride = self.size
         for extent in self.extents:
             stride //= extent
             length = side.clamp(max=extent)
@@ -346,7 +348,9 @@ class _Influence:
     since it was last in a block, mixed with a small share of the mean.
     """
 
-    _FADE, _PRIOR, _FLOOR = 0.999, 0.5, 0.1
+    _FADE = 0.999
+    _PRIOR = 0.5
+    _FLOOR = 0.1
 
     def __init__(self, problems: int, size: int, device: torch.device) -> None:
         self._change = torch.zeros((problems, size), dtype=torch.float64, device=device)
@@ -369,7 +373,8 @@ class _Influence:
         touched = block.double().mul_(single.double()[..., None])
         size = touched.sum(2, keepdim=True).clamp(min=1)
         change_per_feature = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
-        fade, tries = self._FADE ** (block.shape[1] / 2), touched.sum(1)
+        fade = self._FADE ** (block.shape[1] / 2)
+        tries = touched.sum(1)
         self._change = fade * self._change + (touched * change_per_feature).sum(1)
         self._tries = fade * self._tries + tries
         self._idle = torch.where(tries > 0, 0.0, self._idle + 1)

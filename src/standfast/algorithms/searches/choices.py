@@ -84,7 +84,8 @@ class ChoiceSearch(Search):
         check(choices is not None, "search", expected, repr(self.name))
         assert choices is not None
         run.exact = choices.complete & (choices.combinations <= run.left)
-        few, many = run.exact.nonzero()[:, 0], (~run.exact).nonzero()[:, 0]
+        few = run.exact.nonzero()[:, 0]
+        many = (~run.exact).nonzero()[:, 0]
         has_grid = bool(choices.ordered.all()) and choices.counts.shape[1] <= FEW
         grid = None
         # few numbers, with or without steps: the grid covers them, and states a gap
@@ -172,7 +173,8 @@ class _Space:
     def __init__(self, region: Region) -> None:
         choices = region.choices
         assert choices is not None
-        self.region, self.choices = region, choices
+        self.region = region
+        self.choices = choices
         self.is_range = choices.counts == 0
         #: the largest setting of each parameter, `(P, D)`
         self.top = torch.where(self.is_range, 1, choices.counts - 1).double()
@@ -236,7 +238,9 @@ class _Evolution:
         self, search: ChoiceSearch, run: SearchRun, rows: Tensor, streams: Streams, is_few: bool
     ) -> None:
         self.space, self.rows = _Space(run.region.select(rows)), rows
-        self.streams, self.most, self.is_few = streams, search.elite, is_few
+        self.streams = streams
+        self.most = search.elite
+        self.is_few = is_few
         self.untried = _Untried(self.space.choices) if is_few else None
         clean = self.space.clean[:, None]
         self.singles = _Singles(self.space, max(1, int(search.singles * run.left)), streams)

@@ -65,8 +65,11 @@ class GeneticSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """Generation after generation."""
-        region, size, few = run.region, run.region.shape.numel(), max(2, run.budget // 20)
-        share, starts = max(0.5, 1 / size), self.population - 1
+        region = run.region
+        size = run.region.shape.numel()
+        few = max(2, run.budget // 20)
+        share = max(0.5, 1 / size)
+        starts = self.population - 1
         if size <= FEW:
             if self.population > few or self.mutation < share:
                 fitted = replace(
@@ -76,7 +79,8 @@ class GeneticSearch(Search):
             starts = max(starts, round(_SPREAD * run.left))
         first = draw_starts(region, starts, streams)[:, : run.left]
         centre = Outcome(run.kept.seen.value[:, None], run.kept.seen.violation[:, None])
-        x, outcome = torch.cat([run.kept.x, first], dim=1), _join(centre, run.query(first))
+        x = torch.cat([run.kept.x, first], dim=1)
+        outcome = _join(centre, run.query(first))
         while run.left:
             order = _rank_fitness(outcome, run)[:, : self.population]  # more only at the start
             x, outcome = take_points(x, order), outcome.gather(order)
@@ -95,7 +99,8 @@ class GeneticSearch(Search):
         ladder = (ranks / ranks.sum()).cumsum(0)
         draws = streams.uniform((2, pairs), torch.float64)
         parents = torch.searchsorted(ladder, draws).clamp(max=x.shape[1] - 1)
-        mother, father = take_points(x, parents[:, 0]), take_points(x, parents[:, 1])
+        mother = take_points(x, parents[:, 0])
+        father = take_points(x, parents[:, 1])
         exchanged = streams.uniform(mother.shape[1:], x.dtype) < 0.5
         # filled in place: joining two halves would copy them
         children = mother.new_empty((len(x), 2 * pairs, *x.shape[2:]))
@@ -109,7 +114,9 @@ class GeneticSearch(Search):
         One uniform number decides for each element whether it is altered, how, and by how much; for few parameters a
         second one decides about the size of the noise.
         """
-        few, children, features = region.shape.numel() <= FEW, x.shape[1], region.shape.numel()
+        few = region.shape.numel() <= FEW
+        children = x.shape[1]
+        features = region.shape.numel()
         # few float32 values are that small
         dtype = torch.float64 if self.mutation < _RARE else torch.float32
         chance = streams.uniform((children * features,), dtype).flatten()

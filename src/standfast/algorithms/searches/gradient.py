@@ -78,7 +78,9 @@ class GradientSearch(Search):
 
     def ascend(self, run: SearchRun, streams: Streams, budget: int) -> Tensor:
         """Spend `budget` of the evaluations that are left."""
-        region, first, step = run.region, run.spent, self.step
+        region = run.region
+        first = run.spent
+        step = self.step
         tried = 2 * budget // 3 if region.shape.numel() <= FEW else 0
         plan = self._plan(budget - tried)
         restarts = plan[0]
@@ -95,7 +97,8 @@ class GradientSearch(Search):
             take_points(x, rows[:, :restarts]),
             outcome.violation.gather(1, rows[:, :restarts]) <= 0,
         )
-        best, momentum = key[:, :restarts], torch.zeros_like(x)
+        best = key[:, :restarts]
+        momentum = torch.zeros_like(x)
         for count in plan[1:]:
             if count < x.shape[1]:
                 rows = best.argsort(dim=1, descending=True, stable=True)[:, :count]
@@ -114,7 +117,8 @@ class GradientSearch(Search):
     def _plan(self, budget: int) -> list[int]:
         """How many restarts there are at the start, and then in each iteration."""
         restarts = min(self.restarts, max(1, budget // 3))
-        left, plan = budget - restarts, [restarts]
+        left = budget - restarts
+        plan = [restarts]
         while left >= 2 * plan[-1]:
             # each half of what the halvings leave belongs to one of them: say the quarters, if there are two
             stage = min(self.halvings, int(2 * self.halvings * (1 - left / budget)))

@@ -100,7 +100,8 @@ class _Cells:
     """
 
     def __init__(self, run: SearchRun, budget: int) -> None:
-        self.run, region = run, run.region
+        self.run = run
+        region = run.region
         problems, self.size = len(region), region.shape.numel()
         self.lower, self.upper = (
             face.reshape(problems, 1, self.size) for face in (region.lower, region.upper)
@@ -113,11 +114,13 @@ class _Cells:
         )
         if line is None:
             points = torch.full((1, self.size), 0.5, dtype=self.dtype, device=self.device)
-            low, high = torch.zeros_like(points), torch.ones_like(points)
+            low = torch.zeros_like(points)
+            high = torch.ones_like(points)
         else:
             half = 0.5 / (side - 1)
             points = torch.cartesian_prod(*[line] * self.size).reshape(-1, self.size)
-            low, high = (points - half).clamp(min=0), (points + half).clamp(max=1)
+            low = (points - half).clamp(min=0)
+            high = (points + half).clamp(max=1)
         self.points, self.low, self.high = (
             of_one.expand(problems, -1, -1) for of_one in (points, low, high)
         )
@@ -186,7 +189,8 @@ class _Cells:
         point, low, high, reach = (
             take(values) for values in (self.points, self.low, self.high, self._reach())
         )
-        slope, violation_slope = take(self.slope), take(self.violation_slope)
+        slope = take(self.slope)
+        violation_slope = take(self.violation_slope)
         # along the parameter that may change most; where nothing is known to change, along the longest side
         effect = _share(slope * reach) + _share(violation_slope * reach) + 0.1 * _share(reach)
         effect = torch.where(self._find_uncut(), effect + 3, effect)  # more than the largest effect
@@ -195,10 +199,13 @@ class _Cells:
         up = above - middle >= middle - below
         far = torch.where(up, above - middle, middle - below)
         step = torch.where(up, far, -far) * (2 / 3)
-        new, cut = middle + step, middle + step / 2
+        new = middle + step
+        cut = middle + step / 2
         new_point = point.scatter(2, axis, new)
-        old_high, old_low = torch.where(up, cut, above), torch.where(up, below, cut)
-        new_high, new_low = torch.where(up, above, cut), torch.where(up, cut, below)
+        old_high = torch.where(up, cut, above)
+        old_low = torch.where(up, below, cut)
+        new_high = torch.where(up, above, cut)
+        new_low = torch.where(up, cut, below)
         outcome = self._query(new_point)
         distance = step.abs().double().clamp(min=_TINY)[..., 0]
         observed = []
@@ -238,7 +245,8 @@ class _Cells:
 
         That is without a feasible point, and where no slope along a parameter was observed.
         """
-        ahead, best = self._look_ahead(_SAFETY), self.run.kept.seen
+        ahead = self._look_ahead(_SAFETY)
+        best = self.run.kept.seen
         possible = torch.where(
             ahead.violation <= 0, ahead.value.nan_to_num(nan=-torch.inf), -torch.inf
         )

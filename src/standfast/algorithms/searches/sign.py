@@ -89,7 +89,8 @@ class SignSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """All restarts in parallel. What does not make a whole step goes to further starts; the best are used."""
-        region, size = run.region, run.region.shape.numel()
+        region = run.region
+        size = run.region.shape.numel()
         few = size <= FEW and not self.from_centre
         restarts = min(
             self.restarts, _FEW_RESTARTS if few else self.restarts, max(1, run.left // 3)
@@ -98,7 +99,8 @@ class SignSearch(Search):
         steps, over = divmod(max(0, run.left - tried - restarts), 2 * restarts)
         over += tried
         if self.from_centre:
-            over, x = 0, region.centre[:, None].expand(-1, restarts, *region.shape).contiguous()
+            over = 0
+            x = region.centre[:, None].expand(-1, restarts, *region.shape).contiguous()
         else:
             x = draw_starts(region, restarts + over, streams)
         outcome = run.query(x)

@@ -362,7 +362,8 @@ def _read_real(out: Any, label: str, dtype: torch.dtype) -> Tensor:
         ModelError: they are something else.
     """
     if isinstance(out, np.ndarray):
-        is_real, got = out.dtype.kind in "fiub", str(out.dtype)
+        is_real = out.dtype.kind in "fiub"
+        got = str(out.dtype)
         # torch knows no other order of bytes
         out = np.ascontiguousarray(out, out.dtype.newbyteorder("="))
     elif isinstance(out, Tensor):

@@ -30,7 +30,8 @@ def check_parameters(
     standfast.errors.ArgumentError: explainer: expected a function of module, inputs and targets, got <lambda>(module...
     """
     expected = f"a function of {names[0]}, {names[1]} and {names[2]}"
-    title, called = name_function(function), function
+    title = name_function(function)
+    called = function
     if isinstance(function, nn.Module):  # whose own parameters are those of its `forward`
         title, called = f"the module {title}", function.forward
     try:

@@ -150,11 +150,10 @@ class CaptumExplainer(ForeignExplainer):
         return _find_signs(self.method, {**self.constructor_options, **self.call_options})
 
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
-        options, name = (
-            {**self.constructor_options, **self.call_options},
-            get_class(self.method).__name__,
-        )
-        baselines, whole = options.pop("baselines", None), options.pop("multiply_by_inputs", True)
+        options = {**self.constructor_options, **self.call_options}
+        name = get_class(self.method).__name__
+        baselines = options.pop("baselines", None)
+        whole = options.pop("multiply_by_inputs", True)
         whole = whole and getattr(self.method, "_multiply_by_inputs", True)
         plain = isinstance(baselines, int | float | Tensor | None) and options.keys() <= _HARMLESS
         if name not in _ADDITIVE or not whole or not plain:
@@ -165,7 +164,8 @@ class CaptumExplainer(ForeignExplainer):
         return None
 
     def explain(self, model: Model, rows: Tensor, targets: Tensor) -> Tensor:
-        method, options = self._build(model, rows), dict(self.call_options)
+        method = self._build(model, rows)
+        options = dict(self.call_options)
         if "target" in self.list_parameters(method):
             options["target"] = targets
         with silence_warnings("captum"):

@@ -113,7 +113,8 @@ class FrameExplainer(Explainer):
     ) -> Array:
         """Attributions `(N, F)` of the user's columns, from those of columns with these names, or in their order."""
         table = function.table
-        own_width, width = len(table.columns), values.shape[1]
+        own_width = len(table.columns)
+        width = values.shape[1]
         if names is not None and set(names) == set(table.names):
             return np.ascontiguousarray(values[:, [names.index(name) for name in table.names]])
         encoded_width = _count_encoded(function, x)

@@ -71,13 +71,15 @@ class LimePackageExplainer(ForeignExplainer):
                         row.expand(3, *row.shape[1:]).permute(1, 2, 0).double().numpy(force=True)
                     )
                     explanation = self.method.explain_instance(image, predict_images, **options)
-                    segments, count = explanation.segments, int(explanation.segments.max()) + 1
+                    segments = explanation.segments
+                    count = int(explanation.segments.max()) + 1
                 else:
                     options = {"num_features": len(row), **options}
                     explanation = self.method.explain_instance(
                         row.double().numpy(force=True), predict, **options
                     )
-                    segments, count = np.arange(len(row)), len(row)
+                    segments = np.arange(len(row))
+                    count = len(row)
             weights = np.zeros(count)
             for feature, weight in explanation.local_exp[target]:
                 weights[feature] = weight

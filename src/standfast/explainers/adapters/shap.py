@@ -54,7 +54,8 @@ class ChosenLogit(nn.Module):
 
     def __init__(self, module: nn.Module, target: int) -> None:
         super().__init__()
-        self.module, self.target = module, target
+        self.module = module
+        self.target = target
         self.training = getattr(module, "training", False)
 
     def forward(self, x: Tensor) -> Tensor:

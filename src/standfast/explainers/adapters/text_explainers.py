@@ -126,7 +126,8 @@ class TextExplainer(Explainer):
         compared = _SAME.setdefault(box, set())
         if around in compared:
             return
-        first, expected_logits = found[:_COMPARED].double(), expected[:_COMPARED].double()
+        first = found[:_COMPARED].double()
+        expected_logits = expected[:_COMPARED].double()
         precision = find_input_types(box.network.module)[0]
         allowed = torch.finfo(precision).eps ** (2 / 3) * float(expected_logits.abs().max())
         if not torch.allclose(first, expected_logits, rtol=0, atol=allowed, equal_nan=True):
@@ -172,7 +173,8 @@ class TextFunctionExplainer(Explainer):
         explained = self.function(
             partial(box.predict_texts, task=model.task), texts, classes_of_batch
         )
-        values, pieces = getattr(explained, "values", explained), getattr(explained, "data", None)
+        values = getattr(explained, "values", explained)
+        pieces = getattr(explained, "data", None)
         if not hasattr(values, "__len__") or len(values) != len(texts):
             got = f"{len(values)}" if hasattr(values, "__len__") else type(values).__name__
             raise ModelError(

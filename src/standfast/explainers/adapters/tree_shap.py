@@ -62,7 +62,8 @@ from standfast.tensors import Array
 
 #: how far what attributions add up to may be from the model's answers: a share of the spread of these, and for XGBoost,
 #: which has single precision, of the sizes of what is added
-_TOLERANCE, _SINGLE = 1e-3, 2e-6
+_TOLERANCE = 1e-3
+_SINGLE = 2e-6
 #: rows that say how far answers of a model differ
 _COMPARED = 128
 
@@ -110,7 +111,8 @@ class TreeSHAPExplainer(Explainer):
         if contributions is None:
             values = self._explain_trees(model, x, logits)
         else:
-            values, rest = contributions[:, :-1], contributions[:, -1]
+            values = contributions[:, :-1]
+            rest = contributions[:, -1]
             spread = _measure_spread(model, x)
             _check_sums(self.label, values, rest, make_probabilities, logits, model, spread)
         record_gap(self, model, 0.0)
@@ -202,7 +204,8 @@ class TreeSHAPExplainer(Explainer):
         return readings[self._kind]
 
     def _read_trees(self, model: Model, x: Tensor) -> TreeReading:
-        source, name = self._find_source(model), module_name(model.module)
+        source = self._find_source(model)
+        name = module_name(model.module)
         keeps_scores = source.shift == 0.0 or self.output == "logit"
         expected = (
             f"'logit' for a classifier that decides at a threshold of its scores, and {self.label}"
@@ -402,7 +405,8 @@ def _check_sums(
         model: which one.
         spread: how much its answers differ between rows.
     """
-    name, task = module_name(model.module), model.task
+    name = module_name(model.module)
+    task = model.task
     is_readable = task.classes or isinstance(task, Regression | Binary)
     check(
         is_readable,
@@ -410,7 +414,8 @@ def _check_sums(
         f"classes, a binary task or a regression for {label}",
         f"the task {task.name}",
     )
-    sums, answers = values.sum(1) + base, _read_answers(logits, model)
+    sums = values.sum(1) + base
+    answers = _read_answers(logits, model)
     # what single precision loses is a share of the largest term
     sizes = np.abs(values).sum(1) + np.abs(base)
     if not isinstance(task, Regression):

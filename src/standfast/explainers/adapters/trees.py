@@ -176,7 +176,9 @@ class TreeGame:
     """
 
     def __init__(self, trees: Trees, explainer: Any, logits: Tensor | None) -> None:
-        self.trees, self._explainer, self._logits = trees, explainer, logits
+        self.trees = trees
+        self._explainer = explainer
+        self._logits = logits
 
     def compute(self, rows: Array) -> Array:
         """Attributions `(N, features, outputs)` of encoded rows, float64. Equal rows are computed once."""
@@ -221,7 +223,8 @@ class TreeReading:
     """
 
     def __init__(self, trees: Trees, own_logits: Tensor | None) -> None:
-        self.trees, self._own_logits = trees, own_logits
+        self.trees = trees
+        self._own_logits = own_logits
         self._games: OrderedDict[bytes, TreeGame] = OrderedDict()
         self._inputs: KnownRows | None = None
         self._references: KnownRows | None = None
@@ -246,7 +249,8 @@ class TreeReading:
             encoded = self.trees.source.encode(references)
             logits = self.trees.source.predict(model, encoded)
         else:
-            encoded, logits = prepared[0].numpy(), prepared[1]
+            encoded = prepared[0].numpy()
+            logits = prepared[1]
         return self.trees.with_background(encoded, logits)
 
     def encode(self, x: Tensor) -> Array:
@@ -276,7 +280,8 @@ class TreeReading:
         They are forgotten afterwards, since the estimator may be fitted again.
         """
         before = self._inputs, self._references
-        reader, source = model.undecided, self.trees.source
+        reader = model.undecided
+        source = self.trees.source
         different_inputs = x[[numbers[0] for numbers in number_rows(x.cpu().numpy()).values()]]
         different_rows = references[
             [numbers[0] for numbers in number_rows(references.cpu().numpy()).values()]

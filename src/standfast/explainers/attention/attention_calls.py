@@ -202,7 +202,8 @@ class AttentionWatch(PlainAttention):
 
     def _contract(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """An `einsum`, in which weights take part if it is a sum over their last axis, and over that alone."""
-        equation, operands = args[0], args[1:]
+        equation = args[0]
+        operands = args[1:]
         if isinstance(equation, str) and len(operands) == 2 and isinstance(operands[0], Tensor):
             terms, _, out = equation.replace(" ", "").partition("->")
             for position, (term, operand) in enumerate(

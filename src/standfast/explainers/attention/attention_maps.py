@@ -139,7 +139,8 @@ def spread_tokens(
     every channel gets the same value, as for Grad-CAM. On series and embedded text the channels share it equally, so
     that their sum is the relevance of the position.
     """
-    tokens, special = relevance.shape[1], relevance.shape[1] - math.prod(grid)
+    tokens = relevance.shape[1]
+    special = relevance.shape[1] - math.prod(grid)
     # rows of a batch must not depend on each other, so each is looked at
     at_end = deciding[:, -1:] == 1
     kept = torch.where(at_end, relevance[:, : tokens - special], relevance[:, special:])

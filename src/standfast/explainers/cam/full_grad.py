@@ -107,7 +107,8 @@ class FullGrad(GradientExplainer):
         if like.ndim == 2:
             values = values[:, None]  # features are positions
         axes = tuple(range(2 if self.rescale == "channel" else 1, values.ndim))
-        low, high = values.amin(axes, keepdim=True), values.amax(axes, keepdim=True)
+        low = values.amin(axes, keepdim=True)
+        high = values.amax(axes, keepdim=True)
         varies = (high - low).detach() > _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
         values = torch.where(varies, (values - low) / torch.where(varies, high - low, 1.0), 0.0)
         if like.ndim == 2:

@@ -48,7 +48,8 @@ _SERIES = (
     " Model(..., forward=lambda module, x: module(x[:, 0]))"
 )
 # nodes of the graph, without the number at the end of the name
-_SUMS, _PRODUCTS = {"AddBackward", "SubBackward"}, {"MulBackward", "DivBackward"}
+_SUMS = {"AddBackward", "SubBackward"}
+_PRODUCTS = {"MulBackward", "DivBackward"}
 
 
 @explainers.register("gradcam")
@@ -193,8 +194,12 @@ class KeptOutput(FunctionMode):
         grid: Grid | None,
     ) -> None:
         super().__init__()
-        self.module, self.wanted, self.x, self.who = module, wanted, x, who
-        self.detached, self.grid = detached, grid
+        self.module = module
+        self.wanted = wanted
+        self.x = x
+        self.who = who
+        self.detached = detached
+        self.grid = grid
         self.norms = _list_layers(module, _TOKEN_NORMS)
         #: attention is looked for only where layer normalisation is
         self.watch = AttentionWatch(len(x)) if self.norms else None
@@ -433,12 +438,11 @@ def _find_node(values: Tensor) -> Node | None:
 
 def _find_runs_below(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, frozenset[_Run]]:
     """Which of these runs each node of the graph of the logits comes from, without another run in between."""
-    at, flows = {_find_node(run.output): run for run in runs}, dict[Node | None, frozenset[_Run]]()
+    at = {_find_node(run.output): run for run in runs}
+    flows = dict[Node | None, frozenset[_Run]]()
     for node in walk_graph(logits):
-        last, run = (
-            frozenset[_Run]().union(*(flows[source] for source in find_sources(node))),
-            at.get(node),
-        )
+        last = frozenset[_Run]().union(*(flows[source] for source in find_sources(node)))
+        run = at.get(node)
         last = _drop_side_branches(node, last)
         if run is not None and (run.layer is not None or len(last) > 1):
             run.parts, run.before = last, last.union(*(part.before for part in last))

@@ -72,7 +72,8 @@ class GuidedGradCAM(GradCAM):
                 ) as kept,
             ):
                 logits = run_watched(mode, self.label, model, leaf.clone())
-            scores, output = select_scores(model, logits, targets), kept.find(logits)
+            scores = select_scores(model, logits, targets)
+            output = kept.find(logits)
             by_layer = compute_gradient(scores, output, retain_graph=True)
             guided = True
             by_input = compute_gradient(scores, leaf)

@@ -52,7 +52,8 @@ class SecondOrderMode(ReluReplacement):
             arguments = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
             padding = _read_padding(**arguments)
             if padding is not None:
-                weight, bias = arguments["weight"], arguments.get("bias")
+                weight = arguments["weight"]
+                bias = arguments.get("bias")
                 convolve = _Convolution.apply
                 return convolve(arguments["input"], weight, bias, padding)  # type: ignore[no-untyped-call]
         return super().run(name, func, args, kwargs)
@@ -103,7 +104,8 @@ class _Convolution(Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, ...]
     ) -> Tensor:
-        ctx.weight, ctx.padding = weight, padding
+        ctx.weight = weight
+        ctx.padding = padding
         return _CONVOLUTIONS[f"conv{len(padding)}d"](x, weight, bias, padding=padding)
 
     @staticmethod

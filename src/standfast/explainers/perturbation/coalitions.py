@@ -135,7 +135,8 @@ class _Group:
     @cached_property
     def numbers(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Of each copy the input, the row of `others`, and the order and the size `(total, 1)` of the coalition."""
-        numbers, many = torch.arange(self.total, device=self.x.device), len(self.others)
+        numbers = torch.arange(self.total, device=self.x.device)
+        many = len(self.others)
         which = numbers // many % self.made + 1
         return (
             numbers // self.each,

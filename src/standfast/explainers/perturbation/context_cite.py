@@ -34,7 +34,8 @@ class _Ablations(Coalitions):
         """The coefficients `(n, m)` of scores `(n, R + 1)`, of which the first is that of the full coalition."""
         # together, so that the host waits once
         fitted = torch.cat([scores[:, 1:].double(), penalty[:, None].double()], dim=1).cpu().numpy()
-        responses, penalties = np.ascontiguousarray(fitted[:, :-1].T), fitted[:, -1]
+        responses = np.ascontiguousarray(fitted[:, :-1].T)
+        penalties = fitted[:, -1]
         coefficients = fit_lasso(self.kept.numpy().astype(np.float64), responses, penalties)
         return send(
             torch.from_numpy(np.ascontiguousarray(coefficients.T)), scores.device, scores.dtype

@@ -66,10 +66,14 @@ def score_copies(
     Returns:
         Scores of the copies `(copies,)` and of `x` itself `(N,)`, float64; the logits `(N, K)` at `x`.
     """
-    count, total = x.shape[0], x.shape[0] + owners.shape[0]
+    count = x.shape[0]
+    total = x.shape[0] + owners.shape[0]
     size = choose_chunk_rows(model, x, -(-total // count))
     whose = torch.cat([torch.arange(count, device=x.device), owners])
-    at_x, scores, waiting, held_numbers = x.new_empty(0), list[Tensor](), list[Tensor](), 0
+    at_x = x.new_empty(0)
+    scores = list[Tensor]()
+    waiting = list[Tensor]()
+    held_numbers = 0
     for start in range(0, total, size):
         stop = min(start + size, total)
         plain = x[start : min(stop, count)]
@@ -89,6 +93,7 @@ def score_copies(
             scores.append(
                 measure_score(model.task, joined, classes[whose[stop - len(joined) : stop]], output)
             )
-            waiting, held_numbers = [], 0
+            waiting = []
+            held_numbers = 0
     all_scores = torch.cat(scores)
     return all_scores[count:], all_scores[:count], at_x

@@ -32,7 +32,8 @@ Perturbation = Literal["auto", "blur", "fade"]
 # by how much the weight of the area grows during the optimisation: as in the paper's 800 steps, for any number of steps
 _GROWTH = 1.0035**800
 # how many blurred versions of an image masks interpolate between; cells of a mask that the learning rate refers to
-_LEVELS, _CELLS = 8, 1024
+_LEVELS = 8
+_CELLS = 1024
 
 
 def _check_areas(areas: object, name: str) -> tuple[float, ...]:
@@ -149,7 +150,8 @@ class ExtremalPerturbations(Explainer):
         check(x.ndim > 2 or kind == "fade", "perturbation", "'fade' for flat features", repr(kind))
         with torch.no_grad():
             x = x.detach()
-            count, many = len(x), len(self.areas)
+            count = len(x)
+            many = len(self.areas)
             size = choose_chunk_rows(model, x, many)
             starts = range(0, count, size)
             logits = torch.cat([_compute_logits(model, x, start, size) for start in starts])
@@ -159,7 +161,8 @@ class ExtremalPerturbations(Explainer):
             for start in range(0, count * many, size):
                 stop = min(start + size, count * many)
                 rows = _number_rows(start, stop, size, x.device)
-                first, last = start // many, (stop - 1) // many
+                first = start // many
+                last = (stop - 1) // many
                 masks = self._optimise(model, x[first : last + 1], first, classes, rows, kind)
                 parts.append(masks[: stop - start])
             return torch.cat(parts).reshape(count, many, *spatial), logits
@@ -168,13 +171,15 @@ class ExtremalPerturbations(Explainer):
         self, model: Model, x: Tensor, first: int, classes: Tensor, rows: Tensor, kind: str
     ) -> Tensor:
         """The masks `(B, H, W)` with the numbers `rows` `(B,)`; `x` are their inputs, from number `first` on."""
-        owners, areas = rows // len(self.areas), rows % len(self.areas)
+        owners = rows // len(self.areas)
+        areas = rows % len(self.areas)
         classes, numbers = classes[owners], owners - first
         height, width = x.shape[2:] if x.ndim == 4 else (1, x.shape[-1])
         shorter = min(height, width) if x.ndim == 4 else width
         sigma = self.smoothness * shorter if x.ndim > 2 else 0.0
         smooth = SmoothMask((height, width), sigma, x.device)
-        pixels, cells = height * width, smooth.cells[0] * smooth.cells[1]
+        pixels = height * width
+        cells = smooth.cells[0] * smooth.cells[1]
         ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
         target_area = send(ones, x.device)[areas]
         other = choose_baseline(model, x, self.baseline)

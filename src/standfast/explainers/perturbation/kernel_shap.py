@@ -117,7 +117,8 @@ def _draw_coalitions(
     inner = solve_least_squares(masks.double() - share[:, None], weights)
     inner = inner - inner.mean(0)  # it adds up to 0 already, up to rounding
     even = torch.full((features, 1), 1 / features, dtype=torch.float64, device=device)
-    full, empty = even - inner @ share[:, None], -even - inner @ (1 - share[:, None])
+    full = even - inner @ share[:, None]
+    empty = -even - inner @ (1 - share[:, None])
     ends = torch.tensor([[True], [False]], device=device).expand(2, features)
     return FittedCoalitions.of_masks(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1))
 
@@ -139,8 +140,10 @@ def draw_shapley_coalitions(
     # each size together with the size of its complements
     sizes = {s: math.comb(m, s) * (1 if 2 * s == m else 2) for s in halves}
     masses = {s: (m - 1) / (s * (m - s)) * (1 if 2 * s == m else 2) for s in halves}
-    left, mass = samples, sum(masses.values())
-    masks, weights = [torch.zeros(0, m, dtype=torch.bool)], [torch.zeros(0, dtype=torch.float64)]
+    left = samples
+    mass = sum(masses.values())
+    masks = [torch.zeros(0, m, dtype=torch.bool)]
+    weights = [torch.zeros(0, dtype=torch.float64)]
     for s in halves:
         if left * masses[s] < sizes[s] * mass * (1 - 1e-9):
             break

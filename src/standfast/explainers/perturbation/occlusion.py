@@ -18,7 +18,8 @@ from standfast.model import Model, Output
 from standfast.segments import spatial_shape
 
 # by default: how many windows fit side by side along a side, and how many steps the length of a window takes
-_WINDOWS, _STEPS = 8, 2
+_WINDOWS = 8
+_STEPS = 2
 # default number of windows of a 28x28 image, for estimates: the inputs' size is known in the call only
 _USUAL = 169
 
@@ -119,7 +120,8 @@ class Occlusion(CopyExplainer):
             inside = [
                 _mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)
             ]
-            other, shape = choose_baseline(model, x, self.baseline), get_map_shape(x)
+            other = choose_baseline(model, x, self.baseline)
+            shape = get_map_shape(x)
 
             numbers = torch.arange(many * len(x), device=x.device)
             owners = numbers // many

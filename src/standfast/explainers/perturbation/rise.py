@@ -129,13 +129,15 @@ class RISE(CopyExplainer):
         self._check_graph(create_graph)
         with torch.no_grad():
             x, count = x.detach(), len(x)
-            masks, shape = self.draw_masks(x), get_map_shape(x)
+            masks = self.draw_masks(x)
+            shape = get_map_shape(x)
             other = choose_baseline(model, x, self.baseline)
             away = x - other
 
             # all inputs with the first mask, then all with the second: a mask is made once for all inputs of the chunk.
             numbers = torch.arange(count * self.samples, device=x.device)
-            owners, which = numbers % count, numbers // count
+            owners = numbers % count
+            which = numbers // count
 
             # product and sum are separate steps: a fused operation rounds differently at the end of a row
             def make_copies(start: int, stop: int) -> Tensor:

@@ -109,7 +109,8 @@ def split_channels(labels: Tensor, counts: list[int], x: Tensor) -> tuple[Tensor
     >>> labels.tolist(), counts
     ([[0, 0, 1, 2, 2, 3]], [4])
     """
-    channels, shared = x.shape[1], labels.stride(0) == 0
+    channels = x.shape[1]
+    shared = labels.stride(0) == 0
     labels_of_sample = labels[:1] if shared else labels
     first = send(counts[:1] if shared else counts, labels.device)
     offsets = first[:, None, None] * torch.arange(channels, device=labels.device)[:, None]

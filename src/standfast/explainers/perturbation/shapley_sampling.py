@@ -149,11 +149,10 @@ def _draw_walks(
     new = torch.empty_like(order_of).scatter_(0, order_of, torch.arange(different))
     # number 0 is the full coalition, which all orders end with
     along = F.pad(1 + new[number].reshape(features, count).T, (0, 1))  # (P, m + 1)
-    before, after = along[:, :-1].gather(1, ranks), along[:, 1:].gather(1, ranks)
-    order, size = (
-        F.pad(walk[sorted_first], (1, 0)),
-        F.pad(by_size[sorted_first], (1, 0), value=features),
-    )
+    before = along[:, :-1].gather(1, ranks)
+    after = along[:, 1:].gather(1, ranks)
+    order = F.pad(walk[sorted_first], (1, 0))
+    size = F.pad(by_size[sorted_first], (1, 0), value=features)
     return Walks(ranks.to(torch.int32), order, size, before, after).to(device)
 
 

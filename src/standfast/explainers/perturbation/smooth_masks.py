@@ -18,7 +18,10 @@ from standfast.tensors import send
 
 # the kernel is 1 up to half its width, and ends where it has decreased to exp(-2); the inverse temperature of the soft
 # maximum; the largest number of cells along a side of a mask
-_PLATEAU, _REACH, _INVERSE_TEMPERATURE, _CELLS = 0.5, 1.5, 20.0, 32
+_PLATEAU = 0.5
+_REACH = 1.5
+_INVERSE_TEMPERATURE = 20.0
+_CELLS = 32
 # standard deviations at which a Gaussian is cut off
 _TAIL = 5.0
 
@@ -173,7 +176,8 @@ def find_area_target(masks: Tensor, ones: Tensor) -> Tensor:
     tensor([[0.0000, 1.0000, 0.5000, 0.5000]])
     """
     last = masks.sort(1).values.gather(1, (masks.shape[1] - ones)[:, None])
-    above, equal = masks > last, masks == last
+    above = masks > last
+    equal = masks == last
     share = (ones[:, None] - above.sum(1, keepdim=True)) / equal.sum(1, keepdim=True)
     return torch.where(equal, share.to(masks.dtype), above.to(masks.dtype))
 
@@ -191,11 +195,13 @@ def blur_images(x: Tensor, sigma: float) -> Tensor:
         return x.clone()
     for axis in (2, 3):
         size = x.shape[axis]
-        total, mass = torch.zeros_like(x), x.new_zeros(size)
+        total = torch.zeros_like(x)
+        mass = x.new_zeros(size)
         for d in range(
             -min(size - 1, math.ceil(_TAIL * sigma)), min(size - 1, math.ceil(_TAIL * sigma)) + 1
         ):
-            start, length = max(0, -d), size - abs(d)
+            start = max(0, -d)
+            length = size - abs(d)
             weight = math.exp(-(d**2) / (2 * sigma**2))
             total.narrow(axis, start, length).add_(x.narrow(axis, start + d, length) * weight)
             mass[start : start + length] += weight

@@ -80,7 +80,9 @@ class AttentionRule(RuledMode):
 
     def __init__(self, attached: bool, gamma: float, convolution_gamma: float) -> None:
         super().__init__()
-        self.attached, self.gamma, self.convolution_gamma = attached, gamma, convolution_gamma
+        self.attached = attached
+        self.gamma = gamma
+        self.convolution_gamma = convolution_gamma
         self._constants: dict[int, Tensor] = {}  # with gradients, but without relevance
 
     def run(
@@ -223,7 +225,8 @@ class AttentionRule(RuledMode):
             "eps",
         )
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-        x, shape = arguments["input"], arguments["normalized_shape"]
+        x = arguments["input"]
+        shape = arguments["normalized_shape"]
         axes = tuple(range(-(1 if isinstance(shape, int) else len(shape)), 0))
         eps = arguments.get("eps", 1e-5 if name == "layer_norm" else None)
         centred = x - x.mean(axes, keepdim=True) if name == "layer_norm" else x
@@ -241,7 +244,9 @@ class AttentionRule(RuledMode):
     ) -> Tensor:
         """The gamma rule of a linear layer or a convolution, for inputs of both signs."""
         layer = read_weighted_call("linear", func, args, kwargs)
-        x, w, b = layer.source, layer.weight, layer.bias
+        x = layer.source
+        w = layer.weight
+        b = layer.bias
         up = torch.where(x > 0, x, 0.0)
         out = func(*args, **kwargs)
         plus = layer.call(up, w.clamp(min=0), None if b is None else b.clamp(min=0))

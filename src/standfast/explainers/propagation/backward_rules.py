@@ -339,7 +339,8 @@ def preprocess_within(name: str, model: Model, x: Tensor) -> tuple[Tensor, Tenso
     inputs = preprocess_copy(name, model, x)
     if model.preprocess is not None:
         ends = [preprocess_copy(name, model, end) for end in (lower, upper)]
-        lower, upper = torch.minimum(*ends), torch.maximum(*ends)
+        lower = torch.minimum(*ends)
+        upper = torch.maximum(*ends)
         slack = 1e-4 * (upper - lower)
         if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
             raise ModelError(

@@ -309,7 +309,8 @@ class CompositeRule(EpsilonRule):
             return None
         if layer.name == "linear" and given["input"].ndim > 2:
             return None
-        mean, variance = given["running_mean"].detach(), given["running_var"].detach()
+        mean = given["running_mean"].detach()
+        variance = given["running_var"].detach()
         scale = (variance + given.get("eps", 1e-5)).rsqrt()
         if given.get("weight") is not None:
             scale = scale * given["weight"].detach()

@@ -102,7 +102,8 @@ class DeepSHAP(Explainer):
                 maps[i] = pairs.add_to(maps[i])
                 logits.append(pairs.logits)
                 del pairs  # its graph, before the next one is recorded
-        mean, at_inputs = torch.cat(maps) / len(references), torch.cat(logits)
+        mean = torch.cat(maps) / len(references)
+        at_inputs = torch.cat(logits)
         warn_of_gap(self, model, mean, at_inputs, torch.cat(at_references).mean(0), targets)
         return mean, at_inputs
 
@@ -123,8 +124,11 @@ class _Pairs:
         references: Tensor,
         size: int,
     ) -> None:
-        self.rule, self.x, self.references = rule, x, references
-        total, aligned = len(references), size >= ROW_ALIGNMENT
+        self.rule = rule
+        self.x = x
+        self.references = references
+        total = len(references)
+        aligned = size >= ROW_ALIGNMENT
         self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x))) if aligned else 1
         padding = count_padding(self.copies * len(x), size) if aligned else 0
         first = pad_rows(

@@ -117,7 +117,8 @@ def _propagate_pool(
             change
         )
 
-    top, unchanged = torch.maximum(out, out_b), change.abs() <= epsilon
+    top = torch.maximum(out, out_b)
+    unchanged = change.abs() <= epsilon
     shared = scatter_to(g * (top - out_b), places) + scatter_to(g * (out - top), places_b)
     if change.requires_grad:  # the unused branch of `where` still needs a finite gradient
         change = torch.where(unchanged, 1.0, change)
@@ -164,7 +165,8 @@ class DifferenceRule(RuledMode):
 
     def __init__(self, epsilon: float, rows: int = 1) -> None:
         super().__init__()
-        self.epsilon, self.rows = epsilon, rows
+        self.epsilon = epsilon
+        self.rows = rows
         self._units: list[tuple[str, Tensor, Any]] = []
         self._next: int | None = None
         self._attached = self._smooth = False
@@ -172,7 +174,9 @@ class DifferenceRule(RuledMode):
     @contextlib.contextmanager
     def replay(self, attached: bool = False) -> Iterator[None]:
         """Compare activations with the stored ones, in the same order."""
-        self._next, self._attached, self.follows_rules = 0, attached, not attached
+        self._next = 0
+        self._attached = attached
+        self.follows_rules = not attached
         self._smooth = bool(torch.relu(torch.zeros(1)) > 0)  # inside of `smooth_relu`
         with self:
             yield

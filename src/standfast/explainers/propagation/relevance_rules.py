@@ -198,8 +198,11 @@ def read_weighted_call(
     name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
 ) -> WeightedCall:
     """The parts of a call of one of the functions `WEIGHTED`."""
-    rest, options = args[3:], dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
-    source, weight, bias = options.pop("input"), options.pop("weight"), options.pop("bias", None)
+    rest = args[3:]
+    options = dict(zip(("input", "weight", "bias"), args, strict=False)) | kwargs
+    source = options.pop("input")
+    weight = options.pop("weight")
+    bias = options.pop("bias", None)
     groups = 1
     if name.startswith("conv_transpose"):
         groups = int(options.get("groups", rest[3] if len(rest) > 3 else 1))

@@ -135,7 +135,8 @@ class PeerMetric(Metric):
         failure: list[str | None] = [None] * len(inputs)
         for row in probe.usable().tolist():
             part = slice(row, row + 1)
-            maps, classes = probe.maps[part], probe.logits.shape[1]
+            maps = probe.maps[part]
+            classes = probe.logits.shape[1]
             sample = Sample(
                 call.model, call.explainer, inputs[part], probe.targets[part], maps, classes
             )

@@ -105,11 +105,13 @@ def describe(title: str) -> tuple[type[PeerMetric], list[tuple[str, Any, Any]], 
     quantus_options = []
     for name, kind, option in _read_options(metrics()[title].__init__):
         if name == "num_classes":  # None stands for the model's number of classes
-            kind, option = int | None, field(default=None)
+            kind = int | None
+            option = field(default=None)
         elif name == "return_average_correlation" and title in _OVER_LAYERS:
             option = field(default=True)
         elif callable(option.default):  # None stands for Quantus's default function
-            kind, option = Any, field(default=None)
+            kind = Any
+            option = field(default=None)
         quantus_options.append((name, kind, option))
     our_options = [
         ("softmax", bool | None, field(default=None)),

@@ -37,10 +37,15 @@ class Sample:
         maps: Tensor,
         classes: int,
     ) -> None:
-        self.model, self.explainer = model, explainer
-        self.inputs, self.targets, self.maps, self.classes = inputs, targets, maps, classes
+        self.model = model
+        self.explainer = explainer
+        self.inputs = inputs
+        self.targets = targets
+        self.maps = maps
+        self.classes = classes
         self.module = join_preprocessing(model)
-        self.evaluations, self.explaining = 0, False
+        self.evaluations = 0
+        self.explaining = False
         self.error: Exception | None = None
 
     def explain(self, x: Tensor, targets: Tensor, module: nn.Module | None = None) -> Tensor:
@@ -68,7 +73,8 @@ class Sample:
     def _model_of(self, module: nn.Module, x: Tensor) -> Model:
         """A model with a changed copy of the module; tests that randomise weights make such copies."""
         clean_model = self.model
-        bounds, device = clean_model.bounds, clean_model.device
+        bounds = clean_model.bounds
+        device = clean_model.device
         options: dict[str, Any] = {"task": clean_model.task, "output": clean_model.output}
         rows = clean_model.row_budget(x, self.explainer.rows_per_input, "backward")
         if isinstance(module, PreprocessedModule):  # its layers keep the names that explainers use

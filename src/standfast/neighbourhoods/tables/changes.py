@@ -155,7 +155,8 @@ class TableChanges(TableOptions):
         if self.prior == "copula":
             copula = rows.copula
             still = torch.special.ndtr(copula.locate(rows.clean[:, list(plan.continuous)]).still)
-            lower, upper = still.clamp(max=_TAIL) - still, still.clamp(min=1 - _TAIL) - still
+            lower = still.clamp(max=_TAIL) - still
+            upper = still.clamp(min=1 - _TAIL) - still
         else:
             lower, upper = rows.limit_numbers()
         zeros = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.losing))

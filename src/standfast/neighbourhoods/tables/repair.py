@@ -31,7 +31,8 @@ def settle(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tens
 def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """The largest share of the changes that keeps the rules, with the new categories or, if need be, the clean ones."""
     clean_categories = [numbers.clamp(min=0) for numbers in rows.clean_categories]
-    kept_change, kept_categories = torch.zeros_like(change), clean_categories
+    kept_change = torch.zeros_like(change)
+    kept_categories = clean_categories
     done = torch.zeros(len(change), dtype=torch.bool, device=change.device)
     ways = [chosen, clean_categories] if chosen else [chosen]
     for categories in ways:
@@ -57,7 +58,8 @@ def _find_share(rows: RowChanges, change: Tensor, chosen: Sequence[Tensor]) -> T
     """The largest share of the changes of numbers that keeps all rules, without steps, `(M,)`; all are linear."""
     share = torch.ones(len(change), dtype=torch.float64, device=change.device)
     if rows.options.prior != "independent" and rows.columns:
-        zero, everywhere = torch.zeros_like(share), torch.ones_like(share, dtype=torch.bool)
+        zero = torch.zeros_like(share)
+        everywhere = torch.ones_like(share, dtype=torch.bool)
         low, high = rows.find_ranges()
         for column in range(len(rows.columns)):
             share = _cut(share, zero, change[:, column], high[:, column], everywhere)
@@ -70,7 +72,8 @@ def _find_share(rows: RowChanges, change: Tensor, chosen: Sequence[Tensor]) -> T
             share, rule.evaluate(first), rule.evaluate(last), rows.allow(rule), ~rows.lacks(rule)
         )
     for rule in rows.plan.definitions:
-        computed, holds = rule.defines, ~rows.lacks(rule)
+        computed = rule.defines
+        holds = ~rows.lacks(rule)
         upper, lower = (
             bound[..., computed] * rows.std[computed] + rows.mean[computed]
             for bound in (rows.upper, rows.lower)

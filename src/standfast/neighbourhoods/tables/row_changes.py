@@ -42,7 +42,10 @@ class RowChanges:
     def __init__(
         self, options: TableOptions, plan: Plan, inputs: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> None:
-        self.options, self.plan, self.inputs, self.bounds = options, plan, inputs, bounds
+        self.options = options
+        self.plan = plan
+        self.inputs = inputs
+        self.bounds = bounds
         device = inputs.device
         self.mean, self.std = plan.mean.to(device), plan.std.to(device)
         self.clean = self.in_units(inputs)
@@ -160,7 +163,8 @@ class RowChanges:
     def _are_inside(self, codes: Tensor, columns: Sequence[int]) -> Tensor:
         """Whether codes `(K, C)` of columns lie within the limits of some row, bool `(K, C)`."""
         slack = SAME * codes.abs()
-        lower, upper = self.lower[..., columns], self.upper[..., columns]
+        lower = self.lower[..., columns]
+        upper = self.upper[..., columns]
         if lower.ndim > 1:
             lower, upper = lower.amin(0), upper.amax(0)
         return (codes >= lower - slack) & (codes <= upper + slack)
@@ -184,7 +188,8 @@ class RowChanges:
         lower, upper = (bound * self.std + self.mean for bound in (self.lower, self.upper))
         low = torch.maximum(low, lower[..., self.columns] - clean).clamp(max=0)
         high = torch.minimum(high, upper[..., self.columns] - clean).clamp(min=0)
-        has_step, step = self.step > 0, torch.where(self.step > 0, self.step, 1.0)
+        has_step = self.step > 0
+        step = torch.where(self.step > 0, self.step, 1.0)
         low = torch.where(has_step, (low / step - _SLACK).ceil() * step, low)
         high = torch.where(has_step, (high / step + _SLACK).floor() * step, high)
         empty = self.empty[:, self.columns]
@@ -258,7 +263,8 @@ class RowChanges:
         rows = before.clone()
         if self.columns:
             moved = before[:, self.columns] + change / self.std[self.columns]
-            lower, upper = self.lower[..., self.columns], self.upper[..., self.columns]
+            lower = self.lower[..., self.columns]
+            upper = self.upper[..., self.columns]
             moved = torch.minimum(torch.maximum(moved, lower), upper)
             rows[:, self.columns] = torch.where(
                 self.empty[:, self.columns], before[:, self.columns], moved
@@ -301,7 +307,8 @@ class RowChanges:
             kept &= (rule.evaluate(units) <= self.allow(rule)) | self.lacks(rule)
         for rule in self.plan.definitions:
             value = rows[:, rule.defines].double()
-            lower, upper = self.lower[..., rule.defines], self.upper[..., rule.defines]
+            lower = self.lower[..., rule.defines]
+            upper = self.upper[..., rule.defines]
             kept &= ((value >= lower) & (value <= upper)) | self.lacks(rule)
         return kept
 

@@ -217,7 +217,8 @@ class Columns:
         self._centre = (
             np.median(self.top, axis=0) if len(self.top) else np.full(self.top.shape[1], np.nan)
         )
-        self._fractions, self._shares = curves.fractions, curves.shares
+        self._fractions = curves.fractions
+        self._shares = curves.shares
         powers = compute_centred_powers(self.top, self._centre)
         self.values = np.concatenate([*powers, above, bottom, curves.share], axis=1)
 

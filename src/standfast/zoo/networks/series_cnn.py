@@ -59,7 +59,8 @@ class SeriesCNN(nn.Module):
             kernel_size,
         )
         check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
-        kernels, strides = (kernel_size,) * 3, (stride, 1, 1)
+        kernels = (kernel_size,) * 3
+        strides = (stride, 1, 1)
         self.features = make_series_convolutions(
             in_channels, (width,) * 3, kernels, strides, dropout=dropout
         )

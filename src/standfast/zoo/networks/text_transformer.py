@@ -36,7 +36,8 @@ class TextTransformer(nn.Module):
 
     def __init__(self, num_classes: int = 2, in_channels: int = 32) -> None:
         super().__init__()
-        width, dropout = 48, 0.3
+        width = 48
+        dropout = 0.3
         self.project = nn.Linear(in_channels, width)
         self.drop = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
