@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from standfast.display import format_clock, show_progress
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 #: the time left is said after this share of the work, or after so many seconds; before, workers only start
 _ENOUGH, _LONG_ENOUGH = 0.05, 20.0

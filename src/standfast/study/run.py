@@ -18,8 +18,9 @@ from standfast.study.deadline import run_within
 from standfast.study.executors import Executor, InProcess, JobOutcome
 from standfast.study.folders import LocalFolder
 from standfast.study.import_paths import importing_from
+from standfast.study.jobs import Job
 from standfast.study.lease import hold_lease
-from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import EtaEstimator, Progress
 from standfast.study.provenance import environment
 from standfast.study.store import Store

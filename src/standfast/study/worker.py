@@ -21,8 +21,10 @@ from standfast.model import Model
 from standfast.question.grid import Grid, Part, Tried
 from standfast.study.guard import Guard
 from standfast.study.identity import Answers, ask_model
+from standfast.study.jobs import Job, job_seed
+from standfast.study.meeting import inputs_for
 from standfast.study.own_code import read_own_modules
-from standfast.study.plan import Job, PlannedGrid, inputs_for, job_seed
+from standfast.study.plan import PlannedGrid
 from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
 from standfast.tensors import seed_generators
 

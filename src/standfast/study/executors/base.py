@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from standfast.errors import MissingExtraError, StandfastError, check, check_integer
 from standfast.question.grid import Grid
 from standfast.study.executors.job_queue import JobQueue
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import JobFiles, Store, pack_failure
 from standfast.study.worker import record_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 #: the explainer to which a worker belongs; None for all that are not isolated, which share workers
 Owner = str | None

@@ -35,7 +35,7 @@ from standfast.study.executors.base import (
     store_result,
 )
 from standfast.study.import_paths import importing_from
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import available_cpus, thread_budget

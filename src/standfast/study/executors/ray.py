@@ -23,7 +23,7 @@ from standfast.study.executors.base import (
     import_package,
     pickle_modules_of,
 )
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import JobFiles, Store
 from standfast.study.worker import Worker
 

@@ -22,7 +22,7 @@ from standfast.study.executors.base import (
     store_failure,
 )
 from standfast.study.executors.processes import InProcess, Processes
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import Store
 
 _SECONDS_BETWEEN_CHECKS = 2.0

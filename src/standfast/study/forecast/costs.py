@@ -14,7 +14,7 @@ from standfast.metrics.base import Ladder
 from standfast.question.grid import Grid
 from standfast.study.forecast.estimate import Estimate, Line
 from standfast.study.forecast.left_out import NOT_BEGUN
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 #: settings are raised while so many samples fit into the time; more samples come before settings that cost more
 ENOUGH = 24

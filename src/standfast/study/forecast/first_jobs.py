@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from standfast.study.forecast.estimate import Basis, Estimate, Line
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 #: a job that takes more than this share of the time is long, and comes after the others of its turn
 LONG = 1 / 10
