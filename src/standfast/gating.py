@@ -13,7 +13,7 @@ whose first axis is not the batch. `find_gateable` tells for which layers they a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -65,38 +65,53 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
     Raises:
         ArgumentError: the module has no layer of that kind or name.
     """
-    every = weight_layers(module)
-    if wanted in ("all", "conv") or (wanted == "first" and "first" not in every):
-        kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
-        chosen: dict[str, nn.Module] = {
-            n: layer
-            for n, layer in every.items()
-            if isinstance(layer, kinds) and group_count(layer) > 1
-        }
-        if not chosen:
-            what = "a convolution" if wanted == "conv" else "a convolution or a linear layer"
-            existing = ", ".join(
-                f"{n} ({type(layer).__name__}, {group_count(layer)})" for n, layer in every.items()
-            )
-            existing = existing or "neither convolutions nor linear layers"
-            got = f"{wanted!r} for a {module_name(module)} with {existing}"
-            raise ArgumentError(
-                "layers", f"{wanted!r} only for a module with {what} of at least two channels", got
-            )
-        return dict([next(iter(chosen.items()))]) if wanted == "first" else chosen
-    names = (wanted,) if isinstance(wanted, str) else wanted
-    for name in names:
-        if name not in every:
-            known = [*every, "all", "conv", "first"] if isinstance(wanted, str) else every
-            raise UnknownNameError("layers", name, known)
-        channels = group_count(every[name])
-        check(
-            channels > 1,
-            "layers",
-            "layers of at least two channels",
-            f"{name!r}, which has {channels}",
+    layers = weight_layers(module)
+    # a layer may have the name "first", and is meant then
+    if wanted == "first" and "first" not in layers:
+        usable = _select_kind(module, layers, wanted)
+        first_name = next(iter(usable))
+        return {first_name: usable[first_name]}
+    if isinstance(wanted, str) and wanted in ("all", "conv"):
+        return _select_kind(module, layers, wanted)
+    if isinstance(wanted, str):
+        return _select_names(layers, (wanted,), [*layers, "all", "conv", "first"])
+    return _select_names(layers, wanted, list(layers))
+
+
+def _select_kind(
+    module: nn.Module, layers: Mapping[str, nn.Module], wanted: str
+) -> dict[str, nn.Module]:
+    """The layers of a kind with at least two channels, by name: convolutions, or linear ones as well."""
+    kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
+    usable = {
+        name: layer
+        for name, layer in layers.items()
+        if isinstance(layer, kinds) and group_count(layer) > 1
+    }
+    if not usable:
+        what = "a convolution" if wanted == "conv" else "a convolution or a linear layer"
+        expected = f"{wanted!r} only for a module with {what} of at least two channels"
+        existing = ", ".join(
+            f"{name} ({type(layer).__name__}, {group_count(layer)})"
+            for name, layer in layers.items()
         )
-    return {name: every[name] for name in names}
+        existing = existing or "neither convolutions nor linear layers"
+        got = f"{wanted!r} for a {module_name(module)} with {existing}"
+        raise ArgumentError("layers", expected, got)
+    return usable
+
+
+def _select_names(
+    layers: Mapping[str, nn.Module], names: Sequence[str], choices: Sequence[str]
+) -> dict[str, nn.Module]:
+    """The layers of these names, which all have at least two channels."""
+    for name in names:
+        if name not in layers:
+            raise UnknownNameError("layers", name, choices)
+        channels = group_count(layers[name])
+        got = f"{name!r}, which has {channels}"
+        check(channels > 1, "layers", "layers of at least two channels", got)
+    return {name: layers[name] for name in names}
 
 
 def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
@@ -115,11 +130,8 @@ def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
         keep = keep.reshape(layer.groups, -1).repeat_interleave(per_group, 0)
     elif isinstance(layer, CONVOLUTIONS):
         keep = keep[:, None]
-    keep = (
-        keep.reshape(*keep.shape, *[1] * (weight.ndim - 2))
-        if isinstance(layer, CONVOLUTIONS)
-        else keep
-    )
+    if isinstance(layer, CONVOLUTIONS):
+        keep = keep.reshape(*keep.shape, *[1] * (weight.ndim - 2))
     return torch.where(keep, weight.detach(), 0.0)
 
 

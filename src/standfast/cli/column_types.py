@@ -182,25 +182,29 @@ def _choose_types(
     """
     strings = [name for name in frame.columns if _is_text(frame[name]) and name not in texts]
     dates = [name for name in strings if _looks_like_dates(frame[name])]
-    others = [*texts, *(name for name in strings if name not in dates)]
-    choices = [
-        {**dict.fromkeys(dates, when), **dict.fromkeys(others, what)}
+    other_strings = [name for name in strings if name not in dates]
+    candidates = [
+        _list_types(texts, other_strings, what, dates, when)
         for what in ("text", "category")
         for when in ("date", what)
     ]
-    # columns of texts are read as texts without a type
-    written = [
-        {name: how for name, how in types.items() if how != "text" or name in texts}
-        for types in choices
-    ]
-    answers = [_ask(estimator, read_rows(types)) for types in written]
-    fitting = [types for types, answer in zip(written, answers, strict=True) if answer is not None]
-    if not fitting:
-        return None
+    answers = [_ask(estimator, read_rows(types)) for types in candidates]
     as_dates, as_texts = answers[:2]
     if as_dates is not None and as_texts is not None and not np.array_equal(as_dates, as_texts):
-        return written[1]  # a model that was fitted with texts knows no dates
-    return fitting[0]
+        return candidates[1]  # a model that was fitted with texts knows no dates
+    for types, answer in zip(candidates, answers, strict=True):
+        if answer is not None:
+            return types
+    return None
+
+
+def _list_types(
+    texts: Collection[str], strings: Collection[str], what: str, dates: Collection[str], when: str
+) -> Types:
+    """The types of columns: `what` for texts and other strings, `when` for what looks like dates."""
+    types = dict.fromkeys(dates, when) | dict.fromkeys([*texts, *strings], what)
+    # other columns of strings are read as texts without a type
+    return {name: kind for name, kind in types.items() if kind != "text" or name in texts}
 
 
 def _looks_like_dates(column: Any) -> bool:

@@ -323,32 +323,50 @@ def run(
         with _interruptible(_FROM_THE_BEGINNING):
             describe(loaded, target, loaded.minutes if minutes is None else minutes)
         return
-    words = ["standfast", "run", str(study)]
-    words += ["--preset", preset.value] if preset else []
-    words += ["--out", out] if out else []
-    for change in changes or ():
-        words += ["--set", change]
-    words += [] if minutes is None else ["--minutes", f"{minutes:g}"]
-    found = run_study(loaded, out, executor=chosen, minutes=minutes, command=shlex.join(words))
-    run = found.run
+    command = _spell_run(study, preset, out, changes or (), minutes)
+    results = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
+    run = results.run
     assert run is not None
     _echo(
         f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed"
     )
-    _tell_shared(found.manifest)
-    _echo(f"\n{found}\n")
+    _tell_shared(results.manifest)
+    _echo(f"\n{results}\n")
     _echo(f"results: {target}")
     if html:
-        local = target.removeprefix("file://")
-        where = (
-            Path(local) / "report" / "index.html"
-            if "://" not in local
-            else Path(f"{study.stem}-report.html")
-        )
-        _echo(f"report: {found.to_html(where)}")
+        _echo(f"report: {results.to_html(_place_report(target, study))}")
     if run.failed:
-        _tell_failures(describe_failures(found.summary), len(run.failed))
+        _tell_failures(describe_failures(results.summary), len(run.failed))
         raise typer.Exit(1)
+
+
+def _spell_run(
+    study: Path,
+    preset: Preset | None,
+    out: str | None,
+    changes: Sequence[str],
+    minutes: float | None,
+) -> str:
+    """The line that runs the same again, for the results."""
+    words = ["standfast", "run", str(study)]
+    if preset:
+        words += ["--preset", preset.value]
+    if out:
+        words += ["--out", out]
+    for change in changes:
+        words += ["--set", change]
+    if minutes is not None:
+        words += ["--minutes", f"{minutes:g}"]
+    return shlex.join(words)
+
+
+def _place_report(target: str, study: Path) -> Path:
+    """Where a report is written: beside the results, or in the current folder where these are elsewhere."""
+    local = target.removeprefix("file://")
+    is_remote = "://" in local
+    if is_remote:
+        return Path(f"{study.stem}-report.html")
+    return Path(local) / "report" / "index.html"
 
 
 def _tell_shared(manifest: Mapping[str, Any]) -> None:

@@ -326,42 +326,45 @@ def read_source(
     Source(label='digits', options={}, name='digits')
     """
     names: Names = MODELS if option == "--model" else DATA
-    function = (
-        re.fullmatch(REFERENCE, text) is not None
-        and not names.knows(text)
-        and not Path(text).exists()
-    )
-    given = {key: value for key, value in options.items() if value is not None}
-    check(
-        function or "weights" not in given,
-        "--weights",
-        "none but for a module:function",
-        given.get("weights"),
-    )
-    if names.knows(text):
-        if given and set(given) != {"task"}:
-            key, value = next(iter(given.items()))
-            raise ArgumentError(f"--{key}", "none for a data set by name, which has its own", value)
-        return Source(text, given, text)
-    if option == "--model" and (Path(text) / "config.json").is_file():
-        place = {"transformers": os.path.relpath(text, folder)}
-        return Source(
-            Path(text).resolve().name, {**place, **({"trust": True} if trust else {}), **given}
-        )
-    if Path(text).exists():
-        code = text.endswith((".pt2", *PICKLES))
+    path = Path(text)
+    is_name = names.knows(text)
+    is_function = re.fullmatch(REFERENCE, text) is not None and not is_name and not path.exists()
+    more = {key: value for key, value in options.items() if value is not None}
+    may_have_weights = is_function or "weights" not in more
+    expected = "none but for a module:function"
+    check(may_have_weights, "--weights", expected, more.get("weights"))
+    if is_name:
+        _check_options_of_name(more)
+        return Source(text, more, text)
+    if option == "--model" and (path / "config.json").is_file():
+        entry = {"transformers": os.path.relpath(text, folder)}
+        return Source(path.resolve().name, entry | _with_trust(trust) | more)
+    if path.exists():
+        holds_code = text.endswith((".pt2", *PICKLES))
         expected = (
-            f"--trust for a {Path(text).suffix} file, because opening it can run code that is in it"
+            f"--trust for a {path.suffix} file, because opening it can run code that is in it"
         )
-        check(trust or not code, option, expected, repr(text))
-        path = {"path": os.path.relpath(text, folder)}
-        return Source(Path(text).stem, {**path, **({"trust": True} if code else {}), **given})
-    if function:
+        check(trust or not holds_code, option, expected, repr(text))
+        entry = {"path": os.path.relpath(text, folder)}
+        return Source(path.stem, entry | _with_trust(holds_code) | more)
+    if is_function:
         label = text.partition(":")[0].rpartition(".")[2]
-        return Source(label, {"function": text, **({"trust": True} if trust else {}), **given})
+        return Source(label, {"function": text} | _with_trust(trust) | more)
     word = "models" if option == "--model" else "datasets"
     expected = f"a name that `standfast list {word}` shows, a file, or module:function of a module beside the study"
     raise ArgumentError(option, expected, f"{text!r}{suggest_name(text, names.listed)}")
+
+
+def _check_options_of_name(options: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` for further keys of a data set by name, but for its task."""
+    if options and set(options) != {"task"}:
+        key, value = next(iter(options.items()))
+        raise ArgumentError(f"--{key}", "none for a data set by name, which has its own", value)
+
+
+def _with_trust(trust: bool) -> dict[str, Any]:
+    """The key of an entry that is trusted."""
+    return {"trust": True} if trust else {}
 
 
 def read_task(text: str | None) -> Any:

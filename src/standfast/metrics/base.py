@@ -243,15 +243,6 @@ class Metric(metaclass=_PresetsApplied):
     has_random_cost: ClassVar[bool] = False
     takes_turns: ClassVar[bool] = False
     values: ClassVar[ValueSpec | None] = None
-    #: see `ConfigurationType`
-    gone: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"
-        ),
-        **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
-        "for_study": "no such method, since a metric does not see the others",
-        "category": "the attribute `evidence`",
-    }
 
     # equal options make equal metrics, whichever preset they come from
     preset: Preset = field(default="standard", kw_only=True, repr=False, compare=False)

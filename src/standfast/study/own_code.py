@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import textwrap
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from importlib.machinery import PathFinder
@@ -443,15 +443,8 @@ class Reach:
         if id(thing) in self._met or len(self._met) > _MOST_PARTS:
             return
         self._met[id(thing)] = thing
-        if isinstance(thing, Mapping):
-            for key, value in list(thing.items()):
-                self.add(value, f"{name}[{key!r}]" if _is_plain(key) else name)
-        elif isinstance(thing, list | tuple):
-            for number, value in enumerate(thing):
-                self.add(value, f"{name}[{number}]")
-        elif isinstance(thing, set | frozenset):
-            for value in sorted(thing, key=repr):
-                self.add(value, name)
+        if isinstance(thing, Mapping | list | tuple | set | frozenset):
+            self._add_entries(thing, name)
         elif isinstance(thing, partial):
             self.add([thing.func, thing.args, thing.keywords], name)
         elif isinstance(thing, MethodType):
@@ -464,6 +457,17 @@ class Reach:
             self.add(thing.__wrapped__, name)  # a function with a cache, or with a decorator
         else:
             self._add_object(thing, name)
+
+    def _add_entries(self, thing: Collection[Any], name: str) -> None:
+        if isinstance(thing, Mapping):
+            for key, value in list(thing.items()):
+                self.add(value, f"{name}[{key!r}]" if _is_plain(key) else name)
+        elif isinstance(thing, list | tuple):
+            for number, value in enumerate(thing):
+                self.add(value, f"{name}[{number}]")
+        else:  # a set, whose order differs from process to process
+            for value in sorted(thing, key=repr):
+                self.add(value, name)
 
     def add_names_of(self, thing: FunctionType | type) -> None:
         """What a function or a class of the user's names, without its own text."""

@@ -324,38 +324,44 @@ class Study(Entry):
     def _check_meetings(self) -> Study:
         """Models and requirements name what there is, and every data set meets a model."""
         errors: list[StudyFieldError] = []
+        self._check_data_of_models(errors)
+        if self.choose is not None:
+            labels = self._list_metric_names()
+            with errors_at("choose", into=errors):
+                _check_known("the label or the name of a metric", self.choose.by, labels, "by")
+        for index, requirement in enumerate(self.requirements):
+            with errors_at("requirements", index, into=errors):
+                self._check_names_of(requirement)
+        raise_all(errors)
+        return self
+
+    def _check_data_of_models(self, errors: list[StudyFieldError]) -> None:
         for model in self.models.values():
             for index, name in enumerate(model.value.data or ()):
                 with errors_at(*model.path, into=errors):
                     _check_known("the name of data", name, self.data, "data", index)
-        met = {data for data, _ in self._pairs()}
+        data_with_models = {data for data, _ in self._pairs()}
         for name, entry in self.data.items():
             with errors_at(*entry.path, into=errors):
-                if name not in met:
+                if name not in data_with_models:
                     raise reject("data that a model meets", "none that does")
-        labels = dict.fromkeys(
-            [*self.metrics, *(measured.name for measured in self.metrics.values())]
-        )
-        if self.choose is not None:
-            with errors_at("choose", into=errors):
-                _check_known("the label or the name of a metric", self.choose.by, labels, "by")
+
+    def _check_names_of(self, requirement: RequirementEntry) -> None:
+        for name in requirement.explainer or ():
+            _check_known("the name of an explainer", name, self.explainers, "explainer")
+        for name in requirement.data or ():
+            _check_known("the name of data", name, self.data, "data")
+        for name in requirement.model or ():
+            _check_known("the name of a model", name, self.models, "model")
         compared = {**self.explainers, **self.named_controls}
-        for index, requirement in enumerate(self.requirements):
-            with errors_at("requirements", index, into=errors):
-                for name in requirement.explainer or ():
-                    _check_known("the name of an explainer", name, self.explainers, "explainer")
-                for name in requirement.data or ():
-                    _check_known("the name of data", name, self.data, "data")
-                for name in requirement.model or ():
-                    _check_known("the name of a model", name, self.models, "model")
-                _check_known(
-                    "the name of an explainer", requirement.better_than, compared, "better_than"
-                )
-                _check_known(
-                    "the label or the name of a metric", requirement.metric, labels, "metric"
-                )
-        raise_all(errors)
-        return self
+        _check_known("the name of an explainer", requirement.better_than, compared, "better_than")
+        labels = self._list_metric_names()
+        _check_known("the label or the name of a metric", requirement.metric, labels, "metric")
+
+    def _list_metric_names(self) -> dict[str, None]:
+        """The labels of the metrics, and then their names."""
+        names = [measured.name for measured in self.metrics.values()]
+        return dict.fromkeys([*self.metrics, *names])
 
     def plain(self) -> dict[str, Any]:
         """The study as plain values with every default spelled out; `study_from` makes the same study of it.
