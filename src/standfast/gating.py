@@ -83,7 +83,7 @@ def _select_kind(
 ) -> dict[str, nn.Module]:
     """The layers of a kind with at least two channels, by name: convolutions, or linear ones as well."""
     kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
-    usable = {
+    usable: dict[str, nn.Module] = {
         name: layer
         for name, layer in layers.items()
         if isinstance(layer, kinds) and group_count(layer) > 1
@@ -240,7 +240,9 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
     def before(_layer: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         x = args[0] if args else kwargs["input"]
         x = torch.where(keep(x, x.ndim - 1), x, torch.zeros((), dtype=x.dtype, device=x.device))
-        return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "input": x})
+        if args:
+            return ((x, *args[1:]), kwargs)
+        return (args, {**kwargs, "input": x})
 
     handle, eager = None, contextlib.ExitStack()
     try:
@@ -266,21 +268,23 @@ def find_gateable(model: Model, like: Tensor, layers: Mapping[str, nn.Module]) -
     layer, once for each module and shape: what is found is remembered as long as the module lives.
     """
     shape = tuple(like.shape[1:])
-    known = _GATEABLE.setdefault(model.module, WeakKeyDictionary())
-    new = {name: layer for name, layer in layers.items() if shape not in known.get(layer, {})}
+    known_layers = _GATEABLE.setdefault(model.module, WeakKeyDictionary())
+    new = {
+        name: layer for name, layer in layers.items() if shape not in known_layers.get(layer, {})
+    }
     if new:
         x = _random_inputs(model, like)
         pair = x[:2]
         reference = model.forward(pair.clone())
         shapes = [_row_counts(model, rows, new) for rows in (x, torch.cat([x, x]))]
         for name, layer in new.items():
-            few, many = (seen[name] for seen in shapes)
+            few, many = (row_counts[name] for row_counts in shapes)
             called = (
                 len(few) == len(many) > 0 and set(few) == {len(x)} and set(many) == {2 * len(x)}
             )
             agrees = called and _agrees(model, pair, layer, reference)
-            known.setdefault(layer, {})[shape] = agrees
-    return {name for name, layer in layers.items() if known[layer][shape]}
+            known_layers.setdefault(layer, {})[shape] = agrees
+    return {name for name, layer in layers.items() if known_layers[layer][shape]}
 
 
 def _random_inputs(model: Model, like: Tensor) -> Tensor:
@@ -292,12 +296,12 @@ def _random_inputs(model: Model, like: Tensor) -> Tensor:
 
 def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dict[str, list[int]]:
     """The length of the first axis of each layer's output, at each of its calls."""
-    seen: dict[str, list[int]] = {name: [] for name in layers}
+    rows_of_layer: dict[str, list[int]] = {name: [] for name in layers}
     handles = []
 
     def watch(name: str) -> None:
         def note(_layer: nn.Module, _args: Any, out: Tensor) -> None:
-            seen[name].append(out.shape[0] if out.ndim >= 2 else -1)
+            rows_of_layer[name].append(out.shape[0] if out.ndim >= 2 else -1)
 
         handles.append(layers[name].register_forward_hook(note))
 
@@ -309,7 +313,7 @@ def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dic
     finally:
         for handle in handles:
             handle.remove()
-    return seen
+    return rows_of_layer
 
 
 def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> bool:
@@ -317,7 +321,7 @@ def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> boo
     masks = send(torch.rand((len(x), group_count(layer)), generator=generator) < 0.5, x.device)
     try:
         with gate(layer, masks):
-            seen = model.forward(x.clone())
+            expected = model.forward(x.clone())
     except ModelError:
         return False
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
@@ -326,6 +330,6 @@ def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> boo
     with masked_weights(layer) as use:
         for row in (0, len(x) - 1):
             use(masks[row])
-            if not bool(((model.forward(x.clone())[row] - seen[row]).abs() <= close).all()):
+            if not bool(((model.forward(x.clone())[row] - expected[row]).abs() <= close).all()):
                 return False
     return True

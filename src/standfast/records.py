@@ -96,7 +96,9 @@ class _Declared(NamedTuple):
         """The value as it is held, a list as a tuple; `ArgumentError` if it does not fit."""
         if self.check is not None:
             checked = self.check(value, option)
-            return value if checked is None else checked
+            if checked is None:
+                return value
+            return checked
         if self._allows_list(value):
             return tuple(value)
         if not self.allows(value):

@@ -88,14 +88,14 @@ def is_text_label(estimator: Any, column: Any, cells: Any) -> bool:
 def _guess_texts(frame: Any, cells: Any, encoded: Collection[Encoded]) -> list[set[Any]]:
     """Columns that may be texts though they do not look so: those that encoders know, then further ones."""
     changed = [name for name in frame.columns if _is_changed(frame[name], cells[name])]
-    known = {name for name in changed if _are_known(frame[name], cells[name], encoded)}
+    known_texts = {name for name in changed if _are_known(frame[name], cells[name], encoded)}
     possible = [name for name in changed if not _has_other_categories(cells[name], encoded)]
     coded = {name for name in possible if _loses_text(frame[name], cells[name])}
     matching = {name for name in possible if _may_be_known(cells[name], encoded)}
-    guesses: list[set[Any]] = [known]
+    guesses: list[set[Any]] = [known_texts]
     for further in (coded, matching, *({name} for name in possible[:_MOST_SINGLE])):
-        if known | further not in guesses:
-            guesses.append(known | further)
+        if known_texts | further not in guesses:
+            guesses.append(known_texts | further)
     return guesses
 
 
@@ -117,18 +117,22 @@ def _walk_parts(
         for entry in _as_list(getattr(part, "transformers_", None)):
             yield from _walk_parts(entry[1], _list_names(entry[2]), seen, depth + 1)
         inner = [*getattr(part, "__dict__", {}).values()]
-    for each in inner:
-        yield from _walk_parts(each, names, seen, depth + 1)
+    for inner_part in inner:
+        yield from _walk_parts(inner_part, names, seen, depth + 1)
 
 
 def _list_names(columns: Any) -> list[str]:
     """The names of the columns of a transformer; empty where it has numbers, masks or functions."""
     names = [columns] if isinstance(columns, str) else _as_list(columns)
-    return names if all(isinstance(name, str) for name in names) else []
+    if all(isinstance(name, str) for name in names):
+        return names
+    return []
 
 
 def _as_list(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, list | tuple | np.ndarray) else []
+    if isinstance(values, list | tuple | np.ndarray):
+        return list(values)
+    return []
 
 
 def _is_text(column: Any) -> bool:
@@ -151,21 +155,25 @@ def _are_known(column: Any, cells: Any, encoded: Collection[Encoded]) -> bool:
     lost = set(cells[(column.astype(str) != cells) & cells.notna()])
     if _is_text(column):
         lost &= set(cells[column.isna()])
-        return any(lost & each.texts for each in encoded if each.name in (str(column.name), ""))
-    named = any(texts & each.texts for each in encoded if each.name == str(column.name))
-    return named or (bool(lost) and any(texts <= each.texts for each in encoded if not each.name))
+        return any(
+            lost & encoder.texts for encoder in encoded if encoder.name in (str(column.name), "")
+        )
+    named = any(texts & encoder.texts for encoder in encoded if encoder.name == str(column.name))
+    return named or (
+        bool(lost) and any(texts <= encoder.texts for encoder in encoded if not encoder.name)
+    )
 
 
 def _may_be_known(cells: Any, encoded: Collection[Encoded]) -> bool:
     """Whether an encoder of an array has all texts of a column, as it may by chance."""
     texts = set(cells.dropna())
-    return bool(texts) and any(texts <= each.texts for each in encoded if not each.name)
+    return bool(texts) and any(texts <= encoder.texts for encoder in encoded if not encoder.name)
 
 
 def _has_other_categories(cells: Any, encoded: Collection[Encoded]) -> bool:
     """Whether an encoder of this very column knows none of its texts: it may ignore them without a word."""
-    own = [each for each in encoded if each.name == str(cells.name)]
-    return bool(own) and not any(set(cells.dropna()) & each.texts for each in own)
+    encoders = [encoder for encoder in encoded if encoder.name == str(cells.name)]
+    return bool(encoders) and not any(set(cells.dropna()) & encoder.texts for encoder in encoders)
 
 
 def _loses_text(column: Any, cells: Any) -> bool:

@@ -39,14 +39,16 @@ def find_kinds(name: str) -> list[str]:
         raise ArgumentError(
             "name", "the name of a single thing", f"{name!r}; standfast list {name} shows them"
         )
-    found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
+    kinds = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
     # metrics are known at once, explainers when they are used
-    if ":" in name and "metrics" in found:
-        found = ["metrics"]
-    if not found:
-        near = suggest_name(name, {known for kind in KINDS.values() for known in kind.load()})
+    if ":" in name and "metrics" in kinds:
+        kinds = ["metrics"]
+    if not kinds:
+        near = suggest_name(
+            name, {known_name for kind in KINDS.values() for known_name in kind.load()}
+        )
         raise ArgumentError("name", "a name that standfast list shows", f"{name!r}{near}")
-    return found
+    return kinds
 
 
 def _knows(registry: Registry[Any], name: str) -> bool:
@@ -131,11 +133,11 @@ def _list_options(entry: Any, width: int) -> Iterator[str]:
         return
     notes, fields = describe_options(function), getattr(function, "__dataclass_fields__", {})
     for option in inspect.signature(function).parameters.values():
-        given = option.name in _GIVEN and option.name not in fields
-        if given or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
+        comes_from_study = option.name in _GIVEN and option.name not in fields
+        if comes_from_study or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
             continue
-        made = option.name in fields and callable(fields[option.name].default_factory)
-        default = fields[option.name].default_factory() if made else option.default
+        has_factory = option.name in fields and callable(fields[option.name].default_factory)
+        default = fields[option.name].default_factory() if has_factory else option.default
         kind = f": {option.annotation}" if isinstance(option.annotation, str) else ""
         yield f"  {option.name}{kind}" + (
             " (must be given)" if default is option.empty else f" = {_write(default)}"
@@ -148,4 +150,6 @@ def _list_options(entry: Any, width: int) -> Iterator[str]:
 def _write(value: object) -> str:
     """A value as in a study file."""
     plain = to_plain(value)
-    return plain if isinstance(plain, str) and plain else json.dumps(plain, ensure_ascii=False)
+    if isinstance(plain, str) and plain:
+        return plain
+    return json.dumps(plain, ensure_ascii=False)

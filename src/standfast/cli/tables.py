@@ -39,7 +39,9 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
     path = str(data.options.get("path", ""))
     if "transformers" in model.options:
         column = _find_texts(folder / path)
-        return data if column is None else data.with_option("text", column)
+        if column is None:
+            return data
+        return data.with_option("text", column)
     estimator = load_estimator(model, folder) if path.endswith((".csv", ".parquet")) else None
     if not is_estimator(estimator):
         return data
@@ -134,4 +136,6 @@ def _find_label(estimator: Any, unused: Any) -> str | None:
     for name in unused.columns:
         if classes == set(map(str, unused[name].dropna().unique())):
             return str(name)
-    return str(unused.columns[0]) if unused.shape[1] == 1 else None
+    if unused.shape[1] == 1:
+        return str(unused.columns[0])
+    return None

@@ -75,10 +75,10 @@ class KeptClass:
         # few origins at once, for memory
         group = max(1, _ELEMENTS // (block * region.input_shape.numel()))
         for rows in torch.split(usable, group) if len(usable) else ():
-            own = region.select(rows)
-            streams = own.streams(seed)
+            part_region = region.select(rows)
+            streams = part_region.streams(seed)
             for start in range(0, self.most, block):
-                yield rows, own.sample(min(block, self.most - start), streams)
+                yield rows, part_region.sample(min(block, self.most - start), streams)
 
     def draw(self, seed: int) -> None:
         """Draw for the origins that can be evaluated, and predict what was drawn."""

@@ -203,10 +203,10 @@ class PerturbationCurves:
             yield part, self._scores(part)
 
     def _scores(self, part: Tensor) -> Tensor:
-        ranks, counts, wanted = self.ranks(part), self.counts[part], self.wanted[part]
-        shape = (len(part), self.draws, *wanted.shape[1:])
-        found = torch.full(shape, torch.nan, dtype=torch.float64, device=part.device)
-        places = torch.arange(len(part), device=part.device).repeat_interleave(self.draws)
+        ranks, counts, is_wanted = self.ranks(part), self.counts[part], self.wanted[part]
+        shape = (len(part), self.draws, *is_wanted.shape[1:])
+        scores = torch.full(shape, torch.nan, dtype=torch.float64, device=part.device)
+        samples = torch.arange(len(part), device=part.device).repeat_interleave(self.draws)
         numbers = torch.arange(self.draws, device=part.device).repeat(len(part))
 
         def score(logits: Tensor, owner: Tensor, *_: Tensor) -> Tensor:
@@ -214,20 +214,20 @@ class PerturbationCurves:
 
         # one draw of a sample at a time, as many of them as may be held at once
         size = max(1, count_at_once(_ELEMENTS, part) // self.copies.inputs[0].numel())
-        for place, number in zip(
-            torch.split(places, size), torch.split(numbers, size), strict=True
+        for sample, number in zip(
+            torch.split(samples, size), torch.split(numbers, size), strict=True
         ):
-            values = self.values(part[place], number)
-            pair, order, level = wanted[place].nonzero().unbind(1)
+            values = self.values(part[sample], number)
+            pair, order, level = is_wanted[sample].nonzero().unbind(1)
             if not len(pair):
                 continue
-            which = place[pair]
+            which = sample[pair]
 
             columns = pair, order * len(part) + which, counts[which, level].float()
-            found[which, number[pair], order, level] = self.copies.scores(
+            scores[which, number[pair], order, level] = self.copies.scores(
                 score, _replace_below(ranks, values), part[which], *columns
             )
-        return found
+        return scores
 
 
 def _replace_below(ranks: Tensor, values: Tensor) -> Replace:

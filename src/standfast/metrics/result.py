@@ -99,8 +99,8 @@ class Result:
         skipped = ", ".join(
             f"{count} {status}" for status, count in counts.items() if status != "ok"
         )
-        known = [value for value in self.frame()["value"].to_list() if value is not None]
-        middle = f", median {statistics.median(known):z.4g}" if known else ""
+        values = [value for value in self.frame()["value"].to_list() if value is not None]
+        middle = f", median {statistics.median(values):z.4g}" if values else ""
         samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
         return f"{type(self).__name__}({self.metric}, {samples}{f' ({skipped})' if skipped else ''}{middle})"
 
@@ -114,15 +114,15 @@ class Result:
 
     def columns(self) -> dict[str, Any]:
         """The further columns of the frame: by default every other field with one number for each sample."""
-        found: dict[str, Any] = {}
-        for known in dataclasses.fields(self):
-            values = getattr(self, known.name)
-            per_sample = known.metadata.get("per_sample", True)
-            if known.name in COMMON_COLUMNS or not per_sample or not isinstance(values, Tensor):
+        columns: dict[str, Any] = {}
+        for declared in dataclasses.fields(self):
+            values = getattr(self, declared.name)
+            per_sample = declared.metadata.get("per_sample", True)
+            if declared.name in COMMON_COLUMNS or not per_sample or not isinstance(values, Tensor):
                 continue
             if values.shape == (len(self),):
-                found[known.name] = values.tolist()
-        return found
+                columns[declared.name] = values.tolist()
+        return columns
 
     def frame(self) -> pl.DataFrame:
         """One row per sample.

@@ -41,7 +41,9 @@ class Part(NamedTuple):
 
     def take(self, inputs: Tensor) -> Tensor:
         """These of all inputs `(N, ...)`."""
-        return inputs[self.rows] if self.width is None else inputs[self.rows, : self.width]
+        if self.width is None:
+            return inputs[self.rows]
+        return inputs[self.rows, : self.width]
 
 
 class Reader(ABC):
@@ -143,10 +145,16 @@ class Samples:
             return [Part(model, rows)]
         parts = []
         for length, group in groupby(numbers, key=self.lengths.__getitem__):
-            places = list(group)
+            numbers_of_length = list(group)
             # shorter ones are skipped by the metrics, which expect so many features
             width = max(length, FEWEST)
-            parts.append(Part(model.with_width(width), slice(places[0], places[-1] + 1), width))
+            parts.append(
+                Part(
+                    model.with_width(width),
+                    slice(numbers_of_length[0], numbers_of_length[-1] + 1),
+                    width,
+                )
+            )
         return parts
 
     def _take_one(self, model: Model, row: int) -> Part:
@@ -360,7 +368,7 @@ class Grid:
 
     def misfits(self) -> dict[str, dict[str, str]]:
         """For each metric that cannot evaluate some of the explainers: why, by the names of these explainers."""
-        found = {}
+        misfits = {}
         for label, metric in self.metrics.items():
             left_out = set(self.explainers) - set(self.explainers_of(metric))
             reasons = {
@@ -368,8 +376,8 @@ class Grid:
                 for name, e in self.explainers.items()
                 if name in left_out
             }
-            found[label] = {name: reason for name, reason in reasons.items() if reason}
-        return {label: reasons for label, reasons in found.items() if reasons}
+            misfits[label] = {name: reason for name, reason in reasons.items() if reason}
+        return {label: reasons for label, reasons in misfits.items() if reasons}
 
     def combinations(self) -> list[tuple[str, str]]:
         """The `(data, model)` pairs that are evaluated."""

@@ -127,7 +127,10 @@ class Inputs(ABC):
     def name_models(self, name: str) -> None:
         """Give a model that has no name this one, or else that of its module."""
         sources = self.models.items()
-        self.models = {own or name or _name_module(source): source for own, source in sources}
+        self.models = {
+            name_of_source or name or _name_module(source): source
+            for name_of_source, source in sources
+        }
 
     def fit_explainer(self, explainer: Any) -> Explainer:
         """An explainer, its name or a function, as an explainer of these inputs.
@@ -213,7 +216,9 @@ class Inputs(ABC):
 
 
 def _name_module(source: ModelSource) -> str:
-    return module_name(source.ready.module) if isinstance(source, LoadedModel) else "model"
+    if isinstance(source, LoadedModel):
+        return module_name(source.ready.module)
+    return "model"
 
 
 kinds: Registry[type[Inputs]] = Registry(

@@ -116,9 +116,9 @@ def _make_private(root: Path) -> None:
     """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name == "posix":
-        found = root.lstat()
-        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-        if not own or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        folder_stat = root.lstat()
+        is_own = stat.S_ISDIR(folder_stat.st_mode) and folder_stat.st_uid == os.geteuid()
+        if not is_own or folder_stat.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError("it is not the user's own folder, or others can write in it")
         root.chmod(0o700)
 

@@ -170,10 +170,10 @@ class RemoteFolder(Folder):
     def names(self, part: str) -> list[str]:
         self.system.invalidate_cache()  # other processes write here as well
         try:
-            found: list[str] = self.system.ls(self._path(part), detail=False)
+            paths: list[str] = self.system.ls(self._path(part), detail=False)
         except FileNotFoundError:
             return []
-        names = (entry.rstrip("/").rpartition("/")[2] for entry in found)
+        names = (entry.rstrip("/").rpartition("/")[2] for entry in paths)
         return [name for name in names if not name.endswith(".part")]
 
     def delete(self, name: str) -> None:
@@ -192,6 +192,6 @@ def open_folder(address: str | Path) -> Folder:
     text = str(address)
     if text.startswith("file://"):
         return LocalFolder(text.removeprefix("file://"))
-    return (
-        RemoteFolder(text) if "://" in text and not isinstance(address, Path) else LocalFolder(text)
-    )
+    if "://" in text and not isinstance(address, Path):
+        return RemoteFolder(text)
+    return LocalFolder(text)

@@ -60,33 +60,33 @@ class TorchFunctions:
         classes: set[type] = {*layers, torch.Tensor, torch.autograd.Function}
         for part in module.modules():
             classes.update(type(part).__mro__[:-1])  # all but `object`
-        places = [
+        namespaces = [
             torch,
             nn.functional,
             torch.autograd,
             *sorted(classes, key=lambda kind: kind.__qualname__),
         ]
         #: for each module or class what it had by name
-        self.before = [(place, dict(vars(place))) for place in places]
+        self.before = [(namespace, dict(vars(namespace))) for namespace in namespaces]
         self.hooks = {name: _copy(getattr(nn.modules.module, name)) for name in _GLOBAL_HOOKS}
 
     def restore(self) -> list[str]:
         """Put everything back, and say what was not as before."""
         changed: dict[str, None] = {}
-        for place, entries in self.before:
-            now = vars(place)
+        for namespace, entries in self.before:
+            now = vars(namespace)
             for name, entry in entries.items():
                 new = now.get(name)
                 if (
                     new is not entry
-                    and _concerns_code(place, new, entry)
+                    and _concerns_code(namespace, new, entry)
                     and not _wraps_by_torch(new, entry)
                 ):
-                    setattr(place, name, entry)
-                    changed[_name_entry(place, name)] = None
-            for name in _list_hiding(place, entries):
-                delattr(place, name)
-                changed[_name_entry(place, name)] = None
+                    setattr(namespace, name, entry)
+                    changed[_name_entry(namespace, name)] = None
+            for name in _list_hiding(namespace, entries):
+                delattr(namespace, name)
+                changed[_name_entry(namespace, name)] = None
         if self._restore_hooks():
             changed["the hooks of all modules"] = None
         return list(changed)
@@ -240,7 +240,9 @@ def _concerns_code(place: object, new: object, old: object) -> bool:
 
 
 def _copy(entry: Any) -> Any:
-    return dict(entry) if isinstance(entry, dict) else entry
+    if isinstance(entry, dict):
+        return dict(entry)
+    return entry
 
 
 def _list_hiding(place: Any, entries: Mapping[str, Any]) -> list[str]:

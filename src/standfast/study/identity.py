@@ -181,15 +181,17 @@ class Description:
                 if content != self._default(field)
             }
         state = getattr(value, "__dict__", None)
-        return self._describe(state) if state else re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+        if state:
+            return self._describe(state)
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
     def _default(self, field: Field[Any]) -> Any:
         """The description of an option's default; of none for an option that has none."""
         if field.default is not MISSING:
             return self._describe(field.default)
-        return (
-            MISSING if field.default_factory is MISSING else self._describe(field.default_factory())
-        )
+        if field.default_factory is MISSING:
+            return MISSING
+        return self._describe(field.default_factory())
 
     def _describe_code(self, thing: Any) -> str:
         """The version of a distribution, or the text of the user's own function or class."""
@@ -261,7 +263,9 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
 
 def find_composition(model: Model) -> Composition | None:
     """What a model of arrays, data frames or texts says that it consists of; None for a model of tensors."""
-    return None if model.black_box is None else model.black_box.composition
+    if model.black_box is None:
+        return None
+    return model.black_box.composition
 
 
 def _is_own_part(part: object) -> bool:
@@ -506,9 +510,11 @@ def _limit_memory(more: int) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        held = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        used_bytes = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
         resource.setrlimit(
-            resource.RLIMIT_DATA, (held + more, resource.getrlimit(resource.RLIMIT_DATA)[1])
+            resource.RLIMIT_DATA, (used_bytes + more, resource.getrlimit(resource.RLIMIT_DATA)[1])
         )
 
 

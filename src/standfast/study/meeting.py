@@ -111,7 +111,9 @@ class Meeting:
     @property
     def first_targets(self) -> Tensor | None:
         """The targets of the first part."""
-        return None if self.targets is None else self.targets[self.parts[0].rows]
+        if self.targets is None:
+            return None
+        return self.targets[self.parts[0].rows]
 
     def ask(self) -> Answers:
         """What the model answers.
@@ -149,7 +151,9 @@ class Meeting:
         if reference is None:
             return []
         rows = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
-        return rows if reference.codes is None else [*rows, Description(reference.codes).content]
+        if reference.codes is None:
+            return rows
+        return [*rows, Description(reference.codes).content]
 
 
 class AnswerMemory:

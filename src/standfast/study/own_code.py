@@ -169,7 +169,9 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
 @cache
 def _find_folder(file: str) -> str:
     """The folder of a file; empty where there is no file."""
-    return str(Path(file).parent) if file else ""
+    if file:
+        return str(Path(file).parent)
+    return ""
 
 
 def _digest_file(file: str) -> str:
@@ -187,7 +189,9 @@ def _find_file(name: str, folder: str, path: _SearchPath) -> str | None:
     if name.endswith(".py"):
         return _find_path(name, folder)
     file = path.find_beside(name, folder) if folder else path.find(name)
-    return file if file is not None and file.endswith(".py") and _is_own_file(file) else None
+    if file is not None and file.endswith(".py") and _is_own_file(file):
+        return file
+    return None
 
 
 def _find_path(name: str, folder: str) -> str | None:
@@ -245,7 +249,9 @@ class _SearchPath:
                 return None
             if spec is None:
                 return None
-        return None if spec is None else spec.origin
+        if spec is None:
+            return None
+        return spec.origin
 
     def _list_places(self, module: str) -> list[str]:
         """The folders of the path that can have a module."""
@@ -373,7 +379,9 @@ def _read_class(kind: type) -> Names:
     named = [read_code(function.__code__) for function in _list_methods(kind)]
     return Names(
         *(
-            frozenset().union(*(getattr(each, part.name) for each in named))
+            frozenset().union(
+                *(getattr(names_of_function, part.name) for names_of_function in named)
+            )
             for part in fields(Names)
         )
     )
@@ -397,7 +405,9 @@ def _find_globals(kind: type) -> dict[str, Any]:
     if function is not None:
         return function.__globals__
     module = sys.modules.get(kind.__module__)
-    return {} if module is None else vars(module)
+    if module is None:
+        return {}
+    return vars(module)
 
 
 # What is reached
@@ -556,13 +566,15 @@ class Reach:
 
     def _add_state(self, thing: Any, name: str) -> None:
         """What an object of the user's holds: all of it, or what it was made with, and the code in the rest."""
-        held = _read_attributes(thing)
+        attributes = _read_attributes(thing)
         if self._holds_state:
-            self.add(held, name)
+            self.add(attributes, name)
             return
-        made_with = [argument for argument in _list_arguments(type(thing)) if argument in held]
+        made_with = [
+            argument for argument in _list_arguments(type(thing)) if argument in attributes
+        ]
         for argument in made_with:
-            self.add(held[argument], f"{name}.{argument}")
+            self.add(attributes[argument], f"{name}.{argument}")
         self._add_parts(thing)
 
     def _add_parts(self, thing: object) -> None:

@@ -363,4 +363,6 @@ def _describe_bound(metric: Metric, explainer: Explainer) -> list[str]:
     """The digest of what a metric is for an explainer, where it is another one than for the rest; else nothing."""
     bound = metric.bind(explainer=explainer)
     is_other = bound is not metric and Description(bound).content != Description(metric).content
-    return [Description(bound).digest] if is_other else []
+    if is_other:
+        return [Description(bound).digest]
+    return []

@@ -25,7 +25,7 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "standfast": find_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "packages": {name: found for name in _PACKAGES if (found := find_version(name))},
+        "packages": {name: version for name in _PACKAGES if (version := find_version(name))},
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu": _processor(),

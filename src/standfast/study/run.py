@@ -148,12 +148,12 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
     )
     if damaged:
         many = len(damaged) > 1
-        found = (
+        warning = (
             f"{len(damaged)} stored jobs are damaged and are"
             if many
             else "a stored job is damaged and is"
         )
-        warn_user(f"{found} done again{'; the first' * many}: {next(iter(damaged.values()))}")
+        warn_user(f"{warning} done again{'; the first' * many}: {next(iter(damaged.values()))}")
     pending = [
         job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged
     ]
@@ -249,9 +249,9 @@ class _Tally:
         if outcome.failed:
             self.failed.append(job)
         word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
-        place = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
+        coordinates = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
         text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
-        logger.log(level, text, self.ended, len(self.pending), word, *place)
+        logger.log(level, text, self.ended, len(self.pending), word, *coordinates)
         self.tell(job, 1.0)
 
 

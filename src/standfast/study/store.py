@@ -61,7 +61,8 @@ def digest(description: object) -> str:
 def tensor_digest(tensor: Tensor) -> str:
     """A hash of a tensor's values, shape and type, as 16 hexadecimal digits."""
     # NumPy has no bfloat16
-    tensor = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.view(torch.int16)
     array = np.ascontiguousarray(tensor.detach().cpu().numpy())
     return hashlib.sha256(
         array.tobytes() + str((array.shape, array.dtype.str)).encode()
@@ -293,8 +294,8 @@ class Store:
 
         with self._open_pool() as pool:
             listed = list(jobs)
-            found = zip(listed, pool.map(look, listed), strict=True)
-            return {job: problem for job, problem in found if problem}
+            problems = zip(listed, pool.map(look, listed), strict=True)
+            return {job: problem for job, problem in problems if problem}
 
     def _open_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16)
@@ -370,9 +371,9 @@ class Store:
             return [], pl.DataFrame()
         # failures are read from their own files: a later run may have failed with another error
         current = [
-            each
-            for each in about["records"]
-            if each["status"] == "done" == wanted_statuses.get(each["job"])
+            stored_record
+            for stored_record in about["records"]
+            if stored_record["status"] == "done" == wanted_statuses.get(stored_record["job"])
         ]
         if len(current) < len(about["records"]):
             samples = samples.filter(pl.col("job").is_in([record["job"] for record in current]))

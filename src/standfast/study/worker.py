@@ -38,8 +38,10 @@ _ALMOST = 0.99
 def record_of(grid: Grid, job: Job) -> dict[str, Any]:
     """The beginning of a job's record: its identity and its coordinates."""
     metric = grid.measured[job.label].name
-    own = {name: getattr(job, name) for name in (*COORDINATES, "start", "stop") if name != "metric"}
-    return {"job": job.identity, **own, "metric": metric, "seconds": 0.0}
+    coordinates = {
+        name: getattr(job, name) for name in (*COORDINATES, "start", "stop") if name != "metric"
+    }
+    return {"job": job.identity, **coordinates, "metric": metric, "seconds": 0.0}
 
 
 class _Share:
@@ -159,21 +161,24 @@ class Worker:
             ready = self._prepare(job)
             record["device"] = str(ready.model.device)
             where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
-            found: list[Result] = []
+            results: list[Result] = []
             frames: list[pl.DataFrame] = []
             for part in self._split(job, ready.model):
                 result = self._evaluate(job, replace(ready, model=part.model), part, tell)
-                found.append(result)
+                results.append(result)
                 frames.append(
                     result.frame().select(
                         *where, pl.col("sample") + part.rows.start, pl.exclude("sample")
                     )
                 )
-            tensors = [result.tensors() for result in found]
-            joined = {name: _join([each[name] for each in tensors]) for name in tensors[0]}
+            tensors = [result.tensors() for result in results]
+            joined = {
+                name: _join([tensors_of_part[name] for tensors_of_part in tensors])
+                for name in tensors[0]
+            }
             record["seconds"] = time.perf_counter() - began
             record["choices"] = (
-                "; ".join(f"{option} {chosen}" for option, chosen in found[0].choices.items())
+                "; ".join(f"{option} {chosen}" for option, chosen in results[0].choices.items())
                 or None
             )
             # where no sample of a part was evaluated, a column may be missing
@@ -232,12 +237,12 @@ class Worker:
             self.grid.explainers[name]
             for name in self.grid.explainers_of(self.grid.measured[job.label])
         ]
-        own = self.grid.explainers[job.explainer].shared_pass
-        if own is None or sum(each.shared_pass == own for each in same) < 2:
+        shared_pass = self.grid.explainers[job.explainer].shared_pass
+        if shared_pass is None or sum(other.shared_pass == shared_pass for other in same) < 2:
             return None
-        place = (job.data, job.model, job.label, job.repeat, job.start, job.stop)
-        if self._passes is None or self._passes[0] != place:
-            self._passes = place, PassMemory()
+        coordinates = (job.data, job.model, job.label, job.repeat, job.start, job.stop)
+        if self._passes is None or self._passes[0] != coordinates:
+            self._passes = coordinates, PassMemory()
         return self._passes[1]
 
     def _prepare(self, job: Job) -> _Ready:
@@ -266,14 +271,20 @@ class Worker:
     def _find_tried(self, job: Job, model: Model) -> Tried | None:
         """What is known of a model that was asked in this process; None for other ones."""
         tried = self.grid.tried.get((job.data, job.model))
-        return tried if tried is not None and tried.model is model else None
+        if tried is not None and tried.model is model:
+            return tried
+        return None
 
     def _prove_code(self) -> None:
         """Compare the user's modules with those of the plan."""
         if not isinstance(self.grid, PlannedGrid):
             return
-        here = read_own_modules() if self.grid.code else {}  # which takes long where there are many
-        changed = [name for name, code in self.grid.code.items() if here.get(name, code) != code]
+        current_code = (
+            read_own_modules() if self.grid.code else {}
+        )  # which takes long where there are many
+        changed = [
+            name for name, code in self.grid.code.items() if current_code.get(name, code) != code
+        ]
         if changed:
             raise ModelError(
                 f"{', '.join(changed)}: changed since the jobs were planned; run the study again in a new process"
@@ -286,8 +297,8 @@ class Worker:
         if planned is None or not planned.numbers:
             return
         parts = self.grid.data[job.data].split(model, slice(0, _PROVED))
-        asked = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
-        different = planned.find_difference(asked, model.precision)
+        answers = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
+        different = planned.find_difference(answers, model.precision)
         if different:
             raise ModelError(
                 f"model {job.model!r}: its answers ({different}) are not those of the model that the jobs were planned"

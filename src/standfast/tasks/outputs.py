@@ -78,11 +78,10 @@ def _take_part(output: Any, where: str | int, rows: int) -> Any:
 def _find_usual_name(output: Any) -> Tensor | None:
     """The part that has one of the names that libraries use."""
     for name in _USUAL_NAMES:
-        if isinstance(output, Mapping) and isinstance(output.get(name), Tensor):
-            return output[name]
-        attribute = getattr(output, name, None)
-        if isinstance(attribute, Tensor):
-            return attribute
+        entry = output.get(name) if isinstance(output, Mapping) else None
+        for part in (entry, getattr(output, name, None)):
+            if isinstance(part, Tensor):
+                return part
     return None
 
 
@@ -92,7 +91,9 @@ def _find_only_tensor(output: Any) -> Tensor | None:
     if not isinstance(parts, list | tuple):
         return None
     tensors = [part for part in parts if isinstance(part, Tensor)]
-    return tensors[0] if len(tensors) == 1 else None
+    if len(tensors) == 1:
+        return tensors[0]
+    return None
 
 
 def is_list_of_boxes(output: Any) -> bool:
@@ -115,7 +116,9 @@ def _describe(output: Any, rows: int) -> str:
         return f"{kind} with {_describe_parts(output, rows) or 'nothing'}"
     attributes = {**vars(type(output)), **getattr(output, "__dict__", {})}
     tensors = {name: value for name, value in attributes.items() if isinstance(value, Tensor)}
-    return f"{kind} with {_describe_parts(tensors, rows)}" if tensors else kind
+    if tensors:
+        return f"{kind} with {_describe_parts(tensors, rows)}"
+    return kind
 
 
 def _describe_parts(parts: Mapping[Any, Any], rows: int) -> str:

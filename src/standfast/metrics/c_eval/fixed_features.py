@@ -16,8 +16,11 @@ def score_pixels(maps: Tensor, absolute: bool = False) -> Tensor:
     >>> score_pixels(torch.tensor([[[1.0, 2.0], [-3.0, 4.0]]]))
     tensor([[-2.,  6.]])
     """
-    maps = maps.abs() if absolute else maps
-    return maps if maps.ndim == 2 else maps.sum(1)
+    if absolute:
+        maps = maps.abs()
+    if maps.ndim == 2:
+        return maps
+    return maps.sum(1)
 
 
 def count_fixed(fraction: float, places: int) -> int:

@@ -134,8 +134,10 @@ def resolve_noise(
             reference.mean.double(),
             reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny),
         )
-    centre = centre if mean is None else _broadcast(mean, "mean", inputs)
-    scale = scale if sd is None else _broadcast(sd, "sd", inputs)
+    if mean is not None:
+        centre = _broadcast(mean, "mean", inputs)
+    if sd is not None:
+        scale = _broadcast(sd, "sd", inputs)
     inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr(
         (lower - centre) / scale
     )
@@ -164,10 +166,10 @@ def make_gaussian_fields(
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         count = x[0].numel()
         parts = []
-        for own in torch.split(keys, max(1, count_at_once(_DRAWN, keys) // count)):
-            values = centre + scale * draw_normal(own, count).reshape(-1, *x.shape[1:])
+        for chunk_keys in torch.split(keys, max(1, count_at_once(_DRAWN, keys) // count)):
+            values = centre + scale * draw_normal(chunk_keys, count).reshape(-1, *x.shape[1:])
             if fit_cells is not None:
-                values = fit_cells(values, own)
+                values = fit_cells(values, chunk_keys)
             # float64 until here, so that rounding removes the last bits, in which `erfinv` of two devices may differ
             parts.append(values.to(x.dtype))
         return torch.cat(parts)
@@ -193,8 +195,10 @@ def _find_fit(reference: Reference) -> Callable[[Tensor, Tensor], Tensor] | None
     def fit(noise: Tensor, keys: Tensor) -> Tensor:
         values = torch.minimum(torch.maximum(noise, lowest.to(noise)), highest.to(noise))
         uniform = hashed_uniform(keys, noise.shape[1]).double()
-        for column, known in cells.items():
-            values[:, column] = known.to(noise)[(uniform[:, column] * len(known)).long()]
+        for column, known_cells in cells.items():
+            values[:, column] = known_cells.to(noise)[
+                (uniform[:, column] * len(known_cells)).long()
+            ]
         return values
 
     return fit

@@ -55,7 +55,9 @@ class Event:
 
     def dissimilarity(self, similarity: Tensor) -> Tensor:
         """Minus the similarity, or a discrepancy as it is."""
-        return -similarity if self.similarity.larger_is_closer else similarity
+        if self.similarity.larger_is_closer:
+            return -similarity
+        return similarity
 
     def scores(self, seen: Measurement) -> Tensor:
         """Scores `(M, S)` of the S stages of subset simulation, all `>= 0` where the event happened (Eq. 12 to 15)."""
@@ -83,8 +85,11 @@ class Event:
         """The similarity of two batches of signed maps `(M, ...)`, if it is what the event is about; else None."""
         if self.name != "changed_explanation":
             return None
-        own = [self.similarity.of_maps(each.abs() if absolute else each) for each in (maps, others)]
-        return self.similarity(*own)
+        compared = [
+            self.similarity.of_maps(values.abs() if absolute else values)
+            for values in (maps, others)
+        ]
+        return self.similarity(*compared)
 
     def has_happened(self, similarity: Tensor, margin: Tensor) -> Tensor:
         """Whether the event happened, with its threshold; bool `(M,)`. False everywhere without a threshold."""

@@ -72,8 +72,8 @@ class MaskedLayers:
 
         All masks are rows of one batch; `number` is the layer's.
         """
-        sample, place, back = self._find_distinct(masks)
-        size = self.probe.choose_block_size(self.inputs, len(sample))
+        samples, indices, back = self._find_distinct(masks)
+        size = self.probe.choose_block_size(self.inputs, len(samples))
 
         def explain(
             x: Tensor, classes: Tensor, call: Tensor, mask: Tensor
@@ -82,7 +82,7 @@ class MaskedLayers:
                 return self._comparison.explain(x, classes, call)
 
         parts = []
-        for which, mask in zip(torch.split(sample, size), torch.split(place, size), strict=True):
+        for which, mask in zip(torch.split(samples, size), torch.split(indices, size), strict=True):
             origins = rows[which]
             calls = _number_calls(number, first + mask)
             parts.append(self._compare(explain, origins, calls, masks[which, mask]))
@@ -95,12 +95,12 @@ class MaskedLayers:
 
         One mask after the other, for all samples at once. Afterwards the layer is as it was.
         """
-        _, places, back = self._find_distinct(masks)
+        _, indices, back = self._find_distinct(masks)
         parts = []
         with masked_weights(layer) as use:
-            for place in places.tolist():
-                use(masks[0, place])
-                calls = _number_calls(number, torch.full_like(rows, first + place))
+            for index in indices.tolist():
+                use(masks[0, index])
+                calls = _number_calls(number, torch.full_like(rows, first + index))
                 parts.append(self._compare(self._comparison.explain, rows, calls))
         return torch.stack(parts, 2)[:, :, back[0]]
 
@@ -128,8 +128,8 @@ class MaskedLayers:
         codes = (masks * bits).sum(2) + (torch.arange(samples, device=masks.device) << groups)[
             :, None
         ]
-        found, back = torch.unique(codes, return_inverse=True)
-        chosen = torch.full_like(found, len(whole)).scatter_reduce_(
+        distinct, back = torch.unique(codes, return_inverse=True)
+        chosen = torch.full_like(distinct, len(whole)).scatter_reduce_(
             0, back.reshape(-1), whole, "amin"
         )
         return chosen // count, chosen % count, back
@@ -137,8 +137,10 @@ class MaskedLayers:
 
 def are_constant(weights: Tensor) -> Tensor:
     """Which of the weights `(..., K)` are the same for all masks, where they are finite; bool `(...)`."""
-    seen = weights.isfinite()
-    return weights.where(seen, torch.inf).amin(-1) >= weights.where(seen, -torch.inf).amax(-1)
+    is_weighed = weights.isfinite()
+    return weights.where(is_weighed, torch.inf).amin(-1) >= weights.where(
+        is_weighed, -torch.inf
+    ).amax(-1)
 
 
 def mark_constant(found: Consistency, weights: Tensor) -> Consistency:

@@ -181,10 +181,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
         fit = find_gateable(model, inputs, chosen) if call.explainer.gateable else set()
         masked = MaskedLayers(probe, inputs)
         groups = [group_count(layer) for layer in chosen.values()]
-        found = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
-        for place, (name, layer) in enumerate(chosen.items()):
+        table = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
+        for index, (name, layer) in enumerate(chosen.items()):
             # keyed by the place among all layers: the same masks whichever others are chosen
-            number, gated, width = every.index(name), name in fit, groups[place]
+            number, gated, width = every.index(name), name in fit, groups[index]
             layer_seed = int(mix64(torch.tensor([seed + number])).item())
             for rows in self.split_rows(usable, width) if gated or not len(usable) else (usable,):
                 keys = content_keys(inputs[rows], layer_seed).tolist() if gated else [layer_seed]
@@ -193,17 +193,17 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
                 )
                 weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
                 features = torch.full((len(rows),), width)
-                group = MaskedGroup(rows, inputs[rows], masks, features, layer_seed, weigh, place)
-                self.evaluate_group(group, found)
-        columns = _average_layers(found, self.permutations)
-        probe.skip(~_find_informative(found).any(1))
+                group = MaskedGroup(rows, inputs[rows], masks, features, layer_seed, weigh, index)
+                self.evaluate_group(group, table)
+        columns = _average_layers(table, self.permutations)
+        probe.skip(~_find_informative(table).any(1))
         return ParameterSencResult(
             **probe.common_fields(self),
             **columns,
             layers=tuple(chosen),
             methods=tuple("gated" if name in fit else "masked weights" for name in chosen),
-            prediction_sensitivity=found.prediction_sensitivity,
-            explanation_sensitivity=found.explanation_sensitivity,
+            prediction_sensitivity=table.prediction_sensitivity,
+            explanation_sensitivity=table.explanation_sensitivity,
             origins=inputs,
             origin_maps=probe.maps,
         )

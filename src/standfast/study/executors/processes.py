@@ -286,7 +286,9 @@ def memory_of(process: int) -> int | None:
 def _device(device: str, number: int) -> str:
     """The device of a worker: with several GPUs, the workers take turns."""
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return f"cuda:{number % cards}" if cards and device in ("auto", "cuda") else device
+    if cards and device in ("auto", "cuda"):
+        return f"cuda:{number % cards}"
+    return device
 
 
 @contextmanager
@@ -334,4 +336,6 @@ def local(
     check_integer(workers, "workers", also=("auto",))
     assert isinstance(workers, int)
     alone = workers == 1 and threads is None and limits == UNLIMITED
-    return InProcess() if alone else Processes(workers, threads, limits)
+    if alone:
+        return InProcess()
+    return Processes(workers, threads, limits)

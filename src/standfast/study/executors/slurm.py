@@ -64,13 +64,15 @@ class Slurm(Executor):
         check_integer(tasks, "tasks", also=("auto",))
         check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
         self.tasks, self.folder, self.cluster = tasks, Path(folder), cluster
-        asked = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
-        self.options = {**asked, **(options or {})}
+        memory = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
+        self.options = {**memory, **(options or {})}
         self.limits = limits
 
     @property
     def at_once(self) -> int:
-        return self.tasks if isinstance(self.tasks, int) else _USUAL
+        if isinstance(self.tasks, int):
+            return self.tasks
+        return _USUAL
 
     def run(
         self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None

@@ -80,16 +80,16 @@ class Document:
         "neighbourhood.linf (line 4): expected a number, got 'big'"
         """
         path: Keys = ()
-        here = self.content
+        node = self.content
         for key in problem.path:
-            if isinstance(here, list) and isinstance(key, str):
+            if isinstance(node, list) and isinstance(key, str):
                 continue  # a list stands for the first option, as the parts of a composition do
-            if not isinstance(here, dict | list):
+            if not isinstance(node, dict | list):
                 break
             path = (*path, key)
-            if isinstance(here, dict) and key not in here:
+            if isinstance(node, dict) and key not in node:
                 break
-            here = here[key]  # type: ignore[index]
+            node = node[key]  # type: ignore[index]
         line = next(
             (self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None
         )
@@ -154,9 +154,9 @@ def read_plain(value: Any, *path: str | int) -> Any:
     standfast.study.file.problems.StudyFieldError: samples[0]: expected a number below 1e308, got one of 2001 bits
     """
     if isinstance(value, Mapping):
-        return {key: read_plain(each, *path, key) for key, each in value.items()}
+        return {key: read_plain(entry, *path, key) for key, entry in value.items()}
     if type(value) in (list, tuple):
-        return [read_plain(each, *path, index) for index, each in enumerate(value)]
+        return [read_plain(entry, *path, index) for index, entry in enumerate(value)]
     if isinstance(value, int) and value.bit_length() > 1023:
         raise reject("a number below 1e308", f"one of {value.bit_length()} bits", *path)
     return as_number(value)

@@ -22,7 +22,9 @@ from standfast.study.file.problems import Entry, in_words, make_unknown_error, r
 
 def as_tuple(raw: object) -> object:
     """A list as a tuple, which strict checks tell apart; anything else as it is."""
-    return tuple(raw) if isinstance(raw, list) else raw
+    if isinstance(raw, list):
+        return tuple(raw)
+    return raw
 
 
 Numbers = float | tuple[float, ...]
@@ -297,9 +299,13 @@ class RequirementEntry(Entry):
     @property
     def side(self) -> Literal["higher", "lower"]:
         """Of a requirement on values: which side of the limit meets it."""
-        return "higher" if self.at_least is not None else "lower"
+        if self.at_least is not None:
+            return "higher"
+        return "lower"
 
     @property
     def share(self) -> float:
         """The share of samples that has to meet the limit."""
-        return 0.5 if self.share_of_samples is None else self.share_of_samples
+        if self.share_of_samples is None:
+            return 0.5
+        return self.share_of_samples

@@ -90,8 +90,8 @@ def find_line(error: BaseException, paths: Sequence[str]) -> str:
 
 def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> ModuleType:
     top = name.partition(".")[0]
-    own = PathFinder.find_spec(top, list(paths)) is not None
-    if not (own or trust) and (top in sys.modules or find_spec(top) is not None):
+    lies_beside = PathFinder.find_spec(top, list(paths)) is not None
+    if not (lies_beside or trust) and (top in sys.modules or find_spec(top) is not None):
         raise reject(
             f"trust: true beside it, because {name} lies outside of the study's folder", "no trust"
         )

@@ -143,14 +143,14 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
     if isinstance(raw, str):
         return _read_text(raw, names)
     content = raw if isinstance(raw, Mapping) else {}
-    given = [form for form in names.forms if content.get(form) is not None]
-    if len(given) > 1:
+    used_forms = [form for form in names.forms if content.get(form) is not None]
+    if len(used_forms) > 1:
         raise reject(
             f"{names.one} with exactly one of {', '.join(names.forms)}",
-            f"{' and '.join(given)} at once",
+            f"{' and '.join(used_forms)} at once",
         )
-    if given:
-        return NamedEntry(names, str(content[given[0]]), content, form=given[0])
+    if used_forms:
+        return NamedEntry(names, str(content[used_forms[0]]), content, form=used_forms[0])
     if len(content) == 1:
         ((name, value),) = content.items()
         if not names.knows(name):

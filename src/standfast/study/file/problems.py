@@ -100,11 +100,11 @@ def errors_at(
         yield
     except (StandfastError, ValidationError) as error:
         problems = _place_beneath(path, _problems_of(error, keys, key))
-        told = StudyFieldError(problems)
-        told.__cause__ = error.__cause__ or error
+        placed_error = StudyFieldError(problems)
+        placed_error.__cause__ = error.__cause__ or error
         if into is None:
-            raise told from told.__cause__
-        into.append(told)
+            raise placed_error from placed_error.__cause__
+        into.append(placed_error)
 
 
 def raise_all(errors: Sequence[StudyFieldError]) -> None:
@@ -211,17 +211,17 @@ def in_words(words: str) -> WrapValidator:
 
 
 def make_unknown_error(
-    what: str, name: object, known: Iterable[str], *path: str | int, note: str = ""
+    what: str, name: object, names: Iterable[str], *path: str | int, note: str = ""
 ) -> StudyFieldError:
     """The error for a name that is not known, with the nearest that is.
 
     >>> print(make_unknown_error("an explainer", "salience", ["lrp", "saliency"], "explainers", 0))
     explainers[0]: expected an explainer (lrp, saliency), got 'salience' (did you mean 'saliency'?)
     """
-    known = list(known)
+    names = list(names)
     return reject(
-        f"{what} ({join_names(known)})",
-        f"{show(name)}{suggest_name(name, known)}",
+        f"{what} ({join_names(names)})",
+        f"{show(name)}{suggest_name(name, names)}",
         *path,
         note=note,
     )
@@ -259,9 +259,13 @@ def show(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return f"a mapping with {join_names(value, 60)}" if value else "an empty mapping"
+        if value:
+            return f"a mapping with {join_names(value, 60)}"
+        return "an empty mapping"
     if isinstance(value, list | tuple):
-        return shorten(repr(list(value))) if value else "an empty list"
+        if value:
+            return shorten(repr(list(value)))
+        return "an empty list"
     return shorten(repr(value))
 
 
@@ -272,7 +276,9 @@ def describe_error(error: BaseException, where: str = "") -> str:
     'ValueError: no such colour (palette.py, line 3)'
     """
     text = shorten(f"{type(error).__name__}: {error}", 220).rstrip(": ")
-    return f"{text} ({where})" if where and where not in text else text
+    if where and where not in text:
+        return f"{text} ({where})"
+    return text
 
 
 def with_article(noun: str) -> str:
@@ -287,4 +293,6 @@ def with_article(noun: str) -> str:
 def shorten(text: str, width: int = 120) -> str:
     """A text in one line of at most so many characters."""
     text = " ".join(text.split())
-    return text if len(text) <= width else f"{text[: width - 4]} ..."
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 4]} ..."

@@ -107,13 +107,13 @@ def _define_entry(
 
     alone = [name for name, options in by_name.items() if not must_have_options(options)]
     # whose options are theirs
-    places = _beginning_with([*names.prefixes, *names.registry.packages])
-    texts = [places, *([_beginning_with(by_name)] if names.in_text else [])]
+    prefixes = _beginning_with([*names.prefixes, *names.registry.packages])
+    texts = [prefixes, *([_beginning_with(by_name)] if names.in_text else [])]
     none = {"type": "null"}
     beneath = {
         **_ONE_KEY,
         "properties": {name: {"anyOf": [options, none]} for name, options in by_name.items()},
-        "patternProperties": {places["pattern"]: {"type": ["object", "null"]}},
+        "patternProperties": {prefixes["pattern"]: {"type": ["object", "null"]}},
         "additionalProperties": False,
     }
     definitions[what] = {"anyOf": [{"enum": alone}, *texts, *forms, beneath]}

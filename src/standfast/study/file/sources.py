@@ -160,7 +160,9 @@ class DataEntry(Entry):
         with errors_at(keys=self.known(), key=self.form):
             data = self._load(base, count)
             _check_count(data, count)
-            return self._set_bounds(_take_first(data, count)) if isinstance(data, Samples) else data
+            if isinstance(data, Samples):
+                return self._set_bounds(_take_first(data, count))
+            return data
 
     def _load(self, base: Path, count: int | None) -> Any:
         raise NotImplementedError
@@ -249,8 +251,8 @@ class DataFile(DataEntry):
             return _give_texts(
                 read_texts(base / self.path, self.text, self.label, count), self.targets
             )
-        found = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
-        return self._as_samples(found, found.about)
+        data = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
+        return self._as_samples(data, data.about)
 
 
 class DataFunction(DataEntry):
@@ -386,7 +388,9 @@ class Scale(nn.Module):
 
 def _read_preprocess(raw: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """A mapping is a scaling, anything else a function: two errors for one value would puzzle."""
-    return Scaling.model_validate(raw) if isinstance(raw, Mapping) else handler(raw)
+    if isinstance(raw, Mapping):
+        return Scaling.model_validate(raw)
+    return handler(raw)
 
 
 class ModelEntry(Entry):
@@ -487,9 +491,9 @@ class NamedModel(ModelEntry):
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The model of the zoo; a folder of transformers may be beside the study file."""
-        hub, _, place = self._name.partition(":")
-        local = hub == "transformers" and (base / place).is_dir()
-        return zoo.load(f"{hub}:{base / place}" if local else self._name, self.pretrained)
+        hub, _, folder = self._name.partition(":")
+        local = hub == "transformers" and (base / folder).is_dir()
+        return zoo.load(f"{hub}:{base / folder}" if local else self._name, self.pretrained)
 
 
 class ModelProgram(ModelEntry):
@@ -648,12 +652,12 @@ class ModelArchitecture(ModelEntry):
         """The architecture with these weights."""
         try:
             with torch.random.fork_rng(devices=[]):
-                found = architectures[self.architecture](**self.options)
+                module = architectures[self.architecture](**self.options)
         except (TypeError, ValueError, RuntimeError) as error:
             expected = f"options of {self.architecture}, such as num_classes and in_channels"
             raise reject(expected, describe_error(error), "options") from error
-        fill(found, read_weights(content))
-        return found
+        fill(module, read_weights(content))
+        return module
 
 
 @dataclass(frozen=True, eq=False)
@@ -758,10 +762,10 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything
-        own = isinstance(error, StandfastError)
+        is_ours = isinstance(error, StandfastError)
         got = (
             _shorten_script_error(str(error))
-            if own
+            if is_ours
             else describe_error(error, find_line(error, paths))
         )
         raise reject(
@@ -788,7 +792,9 @@ def _shorten_script_error(text: str) -> str:
     text = text.removeprefix("module: ")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     start, script, _ = text.partition("The following operation failed in the TorchScript")
-    return f"{start}{lines[-1]}" if script else text
+    if script:
+        return f"{start}{lines[-1]}"
+    return text
 
 
 def build_source(named: NamedEntry) -> dict[str, tuple[Any, dict[str, Any]]]:

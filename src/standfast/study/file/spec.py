@@ -115,7 +115,9 @@ def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | N
     """As the file says; None where it says nothing."""
     if isinstance(raw, list | tuple):
         return tuple(neighbourhoods_from(raw).values())
-    return None if raw is None else neighbourhood_from(raw)
+    if raw is None:
+        return None
+    return neighbourhood_from(raw)
 
 
 def _refer_to(definition: str) -> WithJsonSchema:
@@ -193,7 +195,9 @@ class Study(Entry):
     @property
     def named_controls(self) -> dict[str, Explained]:
         """The controls that the file names, by label."""
-        return self.controls if isinstance(self.controls, dict) else {}
+        if isinstance(self.controls, dict):
+            return self.controls
+        return {}
 
     def grid(self, check: bool = True) -> Grid:
         """Everything that the study evaluates: data in memory, files of models read, functions imported.
@@ -213,26 +217,26 @@ class Study(Entry):
         Raises:
             StudyError: files, functions and values that do not fit, each at its place in the file.
         """
-        places, references = FilePlaces(self), ReferenceReader(self.base)
-        data, models = self._load_data(places), self._load_models(places)
-        explainers = _load_all(self.explainers, "explainers", places, references)
-        controls = _load_all(self.named_controls, "controls", places, references)
-        common_options = self._read_common_options(places, references)
-        loaded_metrics = _load_all(self.metrics, "metrics", places, references, common_options)
+        file_places, references = FilePlaces(self), ReferenceReader(self.base)
+        data, models = self._load_data(file_places), self._load_models(file_places)
+        explainers = _load_all(self.explainers, "explainers", file_places, references)
+        controls = _load_all(self.named_controls, "controls", file_places, references)
+        common_options = self._read_common_options(file_places, references)
+        loaded_metrics = _load_all(self.metrics, "metrics", file_places, references, common_options)
         inputs: Inputs | None = None
-        with places.at("data"):
+        with file_places.at("data"):
             changes = [metric for metric in loaded_metrics.values() if isinstance(metric, Metric)]
-            inputs = read_given(Given(data, models, self._pairs(), changes, places=places))
+            inputs = read_given(Given(data, models, self._pairs(), changes, places=file_places))
         if inputs is None:
-            places.raise_errors()
+            file_places.raise_errors()
         assert inputs is not None
         about: dict[str, Any] = {}
-        metrics = _place_metrics(loaded_metrics, inputs, places, about)
-        _look_up_extras(metrics, inputs, places)
-        fitted_controls = _fit_explainers(controls, "controls", inputs, places)
+        metrics = _place_metrics(loaded_metrics, inputs, file_places, about)
+        _look_up_extras(metrics, inputs, file_places)
+        fitted_controls = _fit_explainers(controls, "controls", inputs, file_places)
         return Question(
             inputs=inputs,
-            explainers=_fit_explainers(explainers, "explainers", inputs, places),
+            explainers=_fit_explainers(explainers, "explainers", inputs, file_places),
             metrics=metrics,
             ladders=self._list_ladders(metrics),
             extras=_list_extras(loaded_metrics, metrics, inputs, about),
@@ -245,7 +249,7 @@ class Study(Entry):
             device=self.device,
             paths=(str(self.base),),
             about=about,
-            places=places,
+            places=file_places,
         )
 
     def _load_data(self, places: FilePlaces) -> dict[str, Any]:

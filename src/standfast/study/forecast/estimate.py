@@ -95,7 +95,9 @@ class Estimate:
     def seconds(self) -> float:
         """Of all lines whose time is known; NaN if none is."""
         known_seconds = [line.seconds for line in self.lines if not math.isnan(line.seconds)]
-        return math.fsum(known_seconds) if known_seconds else math.nan
+        if known_seconds:
+            return math.fsum(known_seconds)
+        return math.nan
 
     @property
     def unknown(self) -> list[str]:
@@ -146,7 +148,9 @@ def mark_seconds(words: str, lines: Sequence[Line]) -> str:
     """The time of some lines together, with the mark of the one that is known worst."""
     bases = {line.basis for line in lines}
     marks = [mark for basis, mark in _MARKS.items() if basis in bases]
-    return words + marks[-1] if marks else words
+    if marks:
+        return words + marks[-1]
+    return words
 
 
 def format_costs(estimate: Estimate) -> str:
@@ -190,7 +194,9 @@ def _shorten_labels(labels: Sequence[str]) -> list[str]:
     """The names of the metrics, where these alone tell them apart."""
     names = [label.partition(":")[0] for label in labels]
     is_clear = len(set(names)) == len(names)
-    return names if is_clear else list(labels)
+    if is_clear:
+        return names
+    return list(labels)
 
 
 def _format_cell(line: Line) -> str:

@@ -97,10 +97,10 @@ def _compare(
         forecast = forecast_job(job)
         seconds = spent.get(job.identity, 0.0)
         if forecast > 0 and seconds > 0:
-            place = _Place(job.data, job.model, job.label, job.explainer)
-            spent_at[place] = spent_at.get(place, 0.0) + seconds
-            forecast_at[place] = forecast_at.get(place, 0.0) + forecast
-    return {place: spent_at[place] / forecast_at[place] for place in spent_at}
+            cell = _Place(job.data, job.model, job.label, job.explainer)
+            spent_at[cell] = spent_at.get(cell, 0.0) + seconds
+            forecast_at[cell] = forecast_at.get(cell, 0.0) + forecast
+    return {cell: spent_at[cell] / forecast_at[cell] for cell in spent_at}
 
 
 def _guess_quotient(place: _Place, quotients: Mapping[_Place, float]) -> float:
