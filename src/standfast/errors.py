@@ -42,12 +42,12 @@ def make_printable(text: str) -> str:
     >>> make_printable("\x1b[2Ja\u202eb\ud800\tç\n")
     '\\x1b[2Ja\\u202eb\\ud800\tç\n'
     """
-    return "".join(
-        char.encode("unicode_escape").decode()
-        if unicodedata.category(char)[0] == "C" and char not in "\n\t"
-        else char
-        for char in text
-    )
+    return "".join(map(_make_character_printable, text))
+
+
+def _make_character_printable(char: str) -> str:
+    is_control = unicodedata.category(char)[0] == "C" and char not in "\n\t"
+    return char.encode("unicode_escape").decode() if is_control else char
 
 
 class StandfastError(Exception):

@@ -317,11 +317,9 @@ def bind_arguments(
     if isinstance(func, FunctionType):
         names = list(inspect.signature(func).parameters)
     else:
-        packet = (
-            func
-            if isinstance(func, OpOverload | OpOverloadPacket)
-            else getattr(torch.ops.aten, func.__name__)
-        )
+        packet: Any = func
+        if not isinstance(func, OpOverload | OpOverloadPacket):
+            packet = getattr(torch.ops.aten, func.__name__)
         overload = (
             packet if isinstance(packet, OpOverload) else getattr(packet, packet.overloads()[0])
         )

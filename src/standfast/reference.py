@@ -119,11 +119,10 @@ def _summarise_cells(cells: Tensor, category: bool, edge: float) -> Tensor:
         baseline = _find_most_frequent(cells, edge)
         return torch.stack([baseline, baseline, torch.zeros_like(baseline)])
     mostly_missing = 2 * len(known_cells) < len(cells)
-    baseline = (
-        _find_most_frequent(cells[cells < edge], edge)
-        if mostly_missing
-        else known_cells[(len(known_cells) - 1) // 2]
-    )
+    if mostly_missing:
+        baseline = _find_most_frequent(cells[cells < edge], edge)
+    else:
+        baseline = known_cells[(len(known_cells) - 1) // 2]
     if len(known_cells) == 0:
         return torch.stack([baseline, baseline, torch.zeros_like(baseline)])
     return torch.stack([baseline, known_cells.mean(), known_cells.std(correction=0)])

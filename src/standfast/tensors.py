@@ -347,7 +347,8 @@ def read_bounds(
     if len(wrong):
         first = tuple(wrong[0].tolist())
         got = f"({low[first].item():zg}, {high[first].item():zg})"
-        where = f" at {first if len(first) > 1 else first[0]}" if first else ""
+        index = first[0] if len(first) == 1 else first
+        where = f" at {index}" if first else ""
         more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
         constant = low.ndim == 1 and bool(low[first] == high[first])
         equal = "; a column that is constant needs a range, too" if constant else ""

@@ -579,11 +579,8 @@ def _require_well_formed(result: Result, count: int, metric: Metric) -> None:
     _require(set(result.status) <= set(STATUSES), f"each status is one of {', '.join(STATUSES)}")
     for name in ("value", "low", "high", "targets", "model_evaluations", "degenerate", "nonfinite"):
         column = getattr(result, name)
-        fits = (
-            column is None
-            if name in ("low", "high") and column is None
-            else column.shape == (count,)
-        )
+        is_missing = column is None and name in ("low", "high")
+        fits = is_missing or column.shape == (count,)
         _require(fits, f"{name} has one number for each sample")
     _require(
         bool((result.model_evaluations >= 1).all()),

@@ -102,7 +102,9 @@ def find_needs(kind: Kind, entry: Any) -> str:
         f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING
     ]
     neighbourhood_option = getattr(entry, "neighbourhood_option", "")  # which only metrics declare
-    words = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
+    words = ""
+    if required:
+        words = f"{'options' if len(required) > 1 else 'option'} {', '.join(required)}"
     if neighbourhood_option in required:
         words += f" (in evaluate by default {DEFAULT_REACH})"
     needs = str(getattr(entry, "needs", ""))

@@ -508,11 +508,8 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
             explainer(setting.tried, setting.samples.inputs[:1])
             fit.append(written_explainer)
         except Exception as error:  # a model of the user's may raise anything
-            left_out[label] = (
-                f"{error}"
-                if isinstance(error, StandfastError)
-                else f"{type(error).__name__}: {error}"
-            )
+            is_ours = isinstance(error, StandfastError)
+            left_out[label] = f"{error}" if is_ours else f"{type(error).__name__}: {error}"
     return _fill(setting, fit, study), left_out
 
 

@@ -132,9 +132,10 @@ class SeedAgreement(Metric):
         return Cost(predictions=0, explanations=self.seeds)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
-        first, second = (values.abs() if self.absolute else values for values in (maps, others))
+        if self.absolute:
+            maps, others = maps.abs(), others.abs()
         similarity = get_similarity(self.similarity)
-        return similarity(similarity.of_maps(first), similarity.of_maps(second))
+        return similarity(similarity.of_maps(maps), similarity.of_maps(others))
 
     @property
     def compares_in_order(self) -> bool:

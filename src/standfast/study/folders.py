@@ -150,11 +150,9 @@ class RemoteFolder(Folder):
 
     def write(self, name: str, content: bytes, lasting: bool = True) -> None:
         path = self._path(name)
-        beside = (
-            f"{path}.{os.getpid()}-{threading.get_ident()}.part"
-            if self.protocols & _GRADUAL
-            else path
-        )
+        beside = path
+        if self.protocols & _GRADUAL:
+            beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
         try:
             self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.system.pipe_file(beside, content)

@@ -159,11 +159,9 @@ class Description:
         title = name if isinstance(name, str) else kind.__name__
         package = getattr(kind, "package", "")  # of a metric of another package: its version
         code, state = self._describe_code(kind), self._describe_state(value)
-        version = (
-            value.revision
-            if isinstance(value, Metric | Neighbourhood)
-            else getattr(kind, "version", 1)
-        )
+        version = getattr(kind, "version", 1)
+        if isinstance(value, Metric | Neighbourhood):
+            version = value.revision
         return [title, version, code, package, state]
 
     def _describe_state(self, value: object) -> Any:

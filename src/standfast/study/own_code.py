@@ -82,11 +82,9 @@ def name_module(thing: object) -> str:
 @cache
 def _is_own_file(file: str) -> bool:
     path = Path(file)
-    return not (
-        _is_installed(os.path.realpath(path))
-        if path.is_symlink()
-        else _is_in_installed_folder(path.parent)
-    )
+    if path.is_symlink():
+        return not _is_installed(os.path.realpath(path))
+    return not _is_in_installed_folder(path.parent)
 
 
 @cache
@@ -102,15 +100,11 @@ def _is_installed(path: str) -> bool:
 @cache
 def _installed() -> tuple[str, ...]:
     """The folders of the standard library, of installed packages, and of this package."""
-    installed_folders = [
-        sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    ]
-    installed_folders += [
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-        str(Path(__file__).parents[1]),
-    ]
-    return tuple({os.path.realpath(folder) for folder in installed_folders})
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [sysconfig.get_path(kind) for kind in kinds]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    this_package = str(Path(__file__).parents[1])
+    return tuple({os.path.realpath(folder) for folder in [*folders, this_package]})
 
 
 def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
@@ -196,10 +190,10 @@ def _find_file(name: str, folder: str, path: _SearchPath) -> str | None:
 
 def _find_path(name: str, folder: str) -> str | None:
     """The user's source file at a path, from the folder of the file that names it or the current one."""
-    candidates = [Path(folder or ".", name), Path(name)]
-    return next(
-        (str(path) for path in candidates if path.is_file() and _is_own_file(str(path))), None
-    )
+    for path in (Path(folder or ".", name), Path(name)):
+        if path.is_file() and _is_own_file(str(path)):
+            return str(path)
+    return None
 
 
 def _is_of_installed(name: str) -> bool:
@@ -235,8 +229,9 @@ class _SearchPath:
         return self._search(name, folder)
 
     def _search(self, name: str, before: str | None = None) -> str | None:
-        top = name.partition(".")[0]
-        folders = [*([] if before is None else [before]), *self._list_places(top)]
+        folders = self._list_places(name.partition(".")[0])
+        if before is not None:
+            folders = [before, *folders]
         outer, spec = "", None
         for part in name.split("."):
             outer = f"{outer}.{part}" if outer else part
@@ -325,12 +320,13 @@ class Names:
             names |= {start, *(f"{start}.{part}" for part in parts if part != "*")}
         loaded_names = {name for pair in self.loaded for name in pair}
         if loaded_names.intersection(_IMPORTERS):
-            names |= {
-                text
-                for text in self.texts
-                if text and all(part.isidentifier() for part in text.split("."))
-            }
+            names |= set(filter(_may_be_module, self.texts))
         return tuple(sorted(names - {""}))
+
+
+def _may_be_module(text: str) -> bool:
+    """Whether a text can be the name of a module."""
+    return all(part.isidentifier() for part in text.split("."))
 
 
 def _resolve(level: int, module: str, package: str) -> str:
@@ -360,11 +356,9 @@ def read_code(code: CodeType) -> Names:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             inner = read_code(constant)
-            loaded, imported, texts = (
-                loaded | inner.loaded,
-                imported | inner.imported,
-                texts | inner.texts,
-            )
+            loaded |= inner.loaded
+            imported |= inner.imported
+            texts |= inner.texts
         elif isinstance(constant, str):
             texts.add(constant)
     return Names(frozenset(loaded), frozenset(imported), frozenset(texts))
@@ -373,28 +367,25 @@ def read_code(code: CodeType) -> Names:
 def _read_class(kind: type) -> Names:
     """What the text of a class names, with bases, decorators and defaults; or, without text, what its methods name."""
     with contextlib.suppress(OSError, TypeError, SyntaxError, ValueError):
-        return read_code(
-            compile(textwrap.dedent(inspect.getsource(kind)), "<class>", "exec", dont_inherit=True)
-        )
+        text = textwrap.dedent(inspect.getsource(kind))
+        return read_code(compile(text, "<class>", "exec", dont_inherit=True))
     named = [read_code(function.__code__) for function in _list_methods(kind)]
-    return Names(
-        *(
-            frozenset().union(
-                *(getattr(names_of_function, part.name) for names_of_function in named)
-            )
-            for part in fields(Names)
-        )
-    )
+    unions: dict[str, frozenset[Any]] = {}
+    for part in fields(Names):
+        sets = [getattr(names_of_function, part.name) for names_of_function in named]
+        unions[part.name] = frozenset().union(*sets)
+    return Names(**unions)
 
 
 def _list_methods(kind: type) -> Iterator[FunctionType]:
     for value in vars(kind).values():
-        wrapped = (
-            getattr(value, "__func__", None)
-            or getattr(value, "fget", None)
-            or getattr(value, "func", None)
-        )
-        function = value if wrapped is None else wrapped
+        function = value
+        # of a class method or a static one, a property, and a cached property
+        for attribute in ("__func__", "fget", "func"):
+            wrapped = getattr(value, attribute, None)
+            if wrapped:
+                function = wrapped
+                break
         if isinstance(function, FunctionType):
             yield function
 

@@ -67,11 +67,9 @@ class Progress:
         count = self.describe_count(running)
         if self.total == 0:
             return count
-        left = (
-            "time left not known yet"
-            if self.left is None
-            else f"about {format_clock(self.left)} left"
-        )
+        left = "time left not known yet"
+        if self.left is not None:
+            left = f"about {format_clock(self.left)} left"
         done = f"{self.share:.0%} {count}"
         facts = [done, f"{format_clock(elapsed)} elapsed"]
         if self.done < self.total:

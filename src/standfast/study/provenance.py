@@ -21,6 +21,7 @@ _PACKAGES = (
 def environment(folder: Path | None = None) -> dict[str, Any]:
     """Versions, hardware, and the git revision of `folder` (by default, the current folder)."""
     cuda = torch.cuda.is_available()
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
         "standfast": find_version(),
         "torch": torch.__version__,
@@ -30,9 +31,7 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": _processor(),
         "cores": available_cpus(),
-        "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        if cuda
-        else None,
+        "gpu": gpus if cuda else None,
         "cuda": torch.version.cuda if cuda else None,
         "git": git_revision(folder or Path()),
     }

@@ -148,11 +148,9 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
     )
     if damaged:
         many = len(damaged) > 1
-        warning = (
-            f"{len(damaged)} stored jobs are damaged and are"
-            if many
-            else "a stored job is damaged and is"
-        )
+        warning = "a stored job is damaged and is"
+        if many:
+            warning = f"{len(damaged)} stored jobs are damaged and are"
         warn_user(f"{warning} done again{'; the first' * many}: {next(iter(damaged.values()))}")
     pending = [
         job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged

@@ -119,15 +119,25 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
     """
     if len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(list(parts))
-    widest = [max(sides) for sides in zip(*(part.shape[1:] for part in parts), strict=True)]
+    shapes = [part.shape[1:] for part in parts]
+    widest = [max(sides) for sides in zip(*shapes, strict=True)]
     fill = torch.nan if parts[0].is_floating_point() else 0
     whole = parts[0].new_full((sum(map(len, parts)), *widest), fill)
-    first = 0
+    start = 0
     for part in parts:
-        whole[
-            (slice(first, first := first + len(part)), *(slice(side) for side in part.shape[1:]))
-        ] = part
+        stop = start + len(part)
+        corner = [slice(side) for side in part.shape[1:]]
+        whole[(slice(start, stop), *corner)] = part
+        start = stop
     return whole
+
+
+def _join_tensors(results: Sequence[Result]) -> dict[str, Tensor]:
+    """The arrays of all parts of a job, by name."""
+    tensors_of_parts = [result.tensors() for result in results]
+    return {
+        name: _join([tensors[name] for tensors in tensors_of_parts]) for name in tensors_of_parts[0]
+    }
 
 
 class Worker:
@@ -160,38 +170,31 @@ class Worker:
         try:
             ready = self._prepare(job)
             record["device"] = str(ready.model.device)
-            where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
+            coordinates = [pl.lit(record[name]).alias(name) for name in COORDINATES]
             results: list[Result] = []
             frames: list[pl.DataFrame] = []
             for part in self._split(job, ready.model):
                 result = self._evaluate(job, replace(ready, model=part.model), part, tell)
                 results.append(result)
-                frames.append(
-                    result.frame().select(
-                        *where, pl.col("sample") + part.rows.start, pl.exclude("sample")
-                    )
-                )
-            tensors = [result.tensors() for result in results]
-            joined = {
-                name: _join([tensors_of_part[name] for tensors_of_part in tensors])
-                for name in tensors[0]
-            }
+                # samples are numbered within the data set, and not within the part
+                number = pl.col("sample") + part.rows.start
+                frames.append(result.frame().select(*coordinates, number, pl.exclude("sample")))
+            tensors = _join_tensors(results)
             record["seconds"] = time.perf_counter() - began
+            choices = results[0].choices.items()
             record["choices"] = (
-                "; ".join(f"{option} {chosen}" for option, chosen in results[0].choices.items())
-                or None
+                "; ".join(f"{option} {chosen}" for option, chosen in choices) or None
             )
             # where no sample of a part was evaluated, a column may be missing
-            return pack(record, pl.concat(frames, how="diagonal_relaxed"), joined)
+            return pack(record, pl.concat(frames, how="diagonal_relaxed"), tensors)
         except (Exception, SystemExit) as error:  # a model or explainer may call sys.exit
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, *describe_failure(error))
         finally:
             self._is_fresh = False
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
-                self._ready = self._passes = (
-                    None  # it is built again, and has to prove that it is the planned model
-                )
+                # it is built again, and has to prove that it is the planned model
+                self._ready = self._passes = None
                 self._suspect = job.explainer
 
     def _split(self, job: Job, model: Model) -> list[Part]:
@@ -208,9 +211,8 @@ class Worker:
         """The result of the metric for some samples of the job."""
         rows = part.rows
         extras = self.grid.data[job.data].extras
-        metric = (
-            self.grid.measured[job.label].bind(extras=extras).bind(inputs=ready.inputs, rows=rows)
-        )
+        metric = self.grid.measured[job.label].bind(extras=extras)
+        metric = metric.bind(inputs=ready.inputs, rows=rows)
         explainer, inputs = self.grid.explainers[job.explainer], part.take(ready.inputs)
         share = _Share(
             expect=lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start),
@@ -279,11 +281,11 @@ class Worker:
         """Compare the user's modules with those of the plan."""
         if not isinstance(self.grid, PlannedGrid):
             return
-        current_code = (
-            read_own_modules() if self.grid.code else {}
-        )  # which takes long where there are many
+        planned_code = self.grid.code
+        # to read the modules takes long where there are many
+        current_code = read_own_modules() if planned_code else {}
         changed = [
-            name for name, code in self.grid.code.items() if current_code.get(name, code) != code
+            name for name, code in planned_code.items() if current_code.get(name, code) != code
         ]
         if changed:
             raise ModelError(

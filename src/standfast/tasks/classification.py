@@ -109,11 +109,9 @@ class ZeroShot(Classification):
             and len(vectors) >= 2
             and vectors.is_floating_point()
         )
-        got = (
-            f"{vectors.dtype} of shape {tuple(vectors.shape)}"
-            if isinstance(vectors, Tensor)
-            else type(vectors).__name__
-        )
+        got = type(vectors).__name__
+        if isinstance(vectors, Tensor):
+            got = f"{vectors.dtype} of shape {tuple(vectors.shape)}"
         check(fits, "vectors", "a vector for each of at least two classes, (classes, D)", got)
         check(
             bool((vectors.norm(dim=1) > 0).all()),

@@ -237,12 +237,10 @@ class DistortionSearch:
         """
         before = torch.where(empty.found[:, 0], empty.c[:, 0], torch.inf)
         empty.improve_by(found, 0, 0)
-        rows = (
-            torch.where(empty.c[:, 0] < before)[0]
-            if not self.call.model.task.classes
-            else before[:0].long()
-        )
         tied = torch.zeros_like(before, dtype=torch.bool)
+        if self.call.model.task.classes:
+            return tied
+        rows = torch.where(empty.c[:, 0] < before)[0]
         if not len(rows):
             return tied
         generator = torch.Generator().manual_seed(self.call.seed)

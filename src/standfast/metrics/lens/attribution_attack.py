@@ -296,9 +296,11 @@ class AttributionAttack(Metric):
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         first = self._similarities()[0]
-        return first(
-            *(first.of_maps(values.abs() if self.absolute else values) for values in (maps, others))
-        )
+        return first(first.of_maps(self._prepare(maps)), first.of_maps(self._prepare(others)))
+
+    def _prepare(self, maps: Tensor) -> Tensor:
+        """The maps as they are compared."""
+        return maps.abs() if self.absolute else maps
 
     @property
     def compares_in_order(self) -> bool:
@@ -412,10 +414,7 @@ class AttributionAttack(Metric):
             probe, self.neighbourhood, inputs, points, compare=False
         )
         similarities, (maps, visible) = self._similarities(), moved or (fields["maps"], None)
-        before, after = (
-            compared_maps.abs() if self.absolute else compared_maps
-            for compared_maps in (probe.maps, maps)
-        )
+        before, after = self._prepare(probe.maps), self._prepare(maps)
         pairs = [
             (similarity, similarity.of_maps(before), similarity.of_maps(after))
             for similarity in similarities

@@ -85,11 +85,9 @@ class Event:
         """The similarity of two batches of signed maps `(M, ...)`, if it is what the event is about; else None."""
         if self.name != "changed_explanation":
             return None
-        compared = [
-            self.similarity.of_maps(values.abs() if absolute else values)
-            for values in (maps, others)
-        ]
-        return self.similarity(*compared)
+        if absolute:
+            maps, others = maps.abs(), others.abs()
+        return self.similarity(self.similarity.of_maps(maps), self.similarity.of_maps(others))
 
     def has_happened(self, similarity: Tensor, margin: Tensor) -> Tensor:
         """Whether the event happened, with its threshold; bool `(M,)`. False everywhere without a threshold."""

@@ -94,10 +94,11 @@ class _Sensitivity(Metric):
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         if self.per_distance:
             return None
-        first, second = (values.abs() if self.absolute else values for values in (maps, others))
-        distance: Tensor = (second - first).flatten(1).norm(dim=1)
+        if self.absolute:
+            maps, others = maps.abs(), others.abs()
+        distance: Tensor = (others - maps).flatten(1).norm(dim=1)
         if self.normalise:
-            return distance / _norms(first)
+            return distance / _norms(maps)
         return distance
 
     @property

@@ -161,13 +161,9 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     def cost(self, classes: int | None = None) -> Cost:
         """The masks of each layer and the sample itself; for a few layers, unless they are named."""
-        named = (
-            1
-            if self.layers == "first"
-            else len(self.layers)
-            if isinstance(self.layers, tuple)
-            else _LAYERS
-        )
+        named = len(self.layers) if isinstance(self.layers, tuple) else _LAYERS
+        if self.layers == "first":
+            named = 1
         return Cost(predictions=0, explanations=self.masks * named + 1)
 
     def evaluate(self, call: Call) -> ParameterSencResult:

@@ -153,11 +153,9 @@ class _Process(Member):
                 f"workers: a worker process ended before it could start ({how}). A script that asks for workers needs"
                 ' `if __name__ == "__main__":` around what it does.'
             )
-        hint = (
-            "SIGKILL is what the system sends when memory runs out"
-            if code == -signal.SIGKILL
-            else ""
-        )
+        hint = ""
+        if code == -signal.SIGKILL:
+            hint = "SIGKILL is what the system sends when memory runs out"
         return Lost(f"the worker process ended with {how}", hint)
 
     def memory(self) -> int:
@@ -204,11 +202,9 @@ class _ProcessCrew(Crew[_Process]):
         theirs.close()
 
     def poll(self, seconds: float | None) -> list[tuple[_Process, Said]]:
-        ready = wait([end for member in self.members for end in member.ends], seconds)
+        ready = set(wait([end for member in self.members for end in member.ends], seconds))
         heard = [
-            (member, member.hear())
-            for member in self.members
-            if any(end in ready for end in member.ends)
+            (member, member.hear()) for member in self.members if not ready.isdisjoint(member.ends)
         ]
         memory = Limits(memory_gb=self.limits.memory_gb)
         for member, said in heard:

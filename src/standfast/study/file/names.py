@@ -87,11 +87,8 @@ class Names:
 
     def make_unknown_error(self, name: object, *path: str) -> StudyFieldError:
         """The error for a name that is not."""
-        note = (
-            "files stand under path:"
-            if "path" in self.forms and re.search(r"[/.]", str(name))
-            else ""
-        )
+        looks_like_file = re.search(r"[/.]", str(name)) is not None
+        note = "files stand under path:" if "path" in self.forms and looks_like_file else ""
         got = f"{show(name)}{suggest_name(name, [*self.listed, *self.forms])}"
         return reject(f"{self.one} ({join_names(self.listed)})", got, *path, note=note)
 

@@ -180,14 +180,10 @@ def _type_of_option(annotation: Any, default: object = None) -> Any:
 def _find_special(kinds: Kinds) -> _Special | None:
     """The first of the alternatives that has a form of its own in a file."""
     classes = [kind for kind in kinds if isinstance(kind, type)]
-    return next(
-        (
-            special
-            for special in _SPECIAL
-            if any(issubclass(kind, special.kind) for kind in classes)
-        ),
-        None,
-    )
+    for special in _SPECIAL:
+        if any(issubclass(kind, special.kind) for kind in classes):
+            return special
+    return None
 
 
 class _Schemas(GenerateJsonSchema):

@@ -58,11 +58,9 @@ class BackgroundEntry(Entry):
     @model_validator(mode="after")
     def _check_source(self) -> BackgroundEntry:
         if (self.path is None) == (self.data is None):
-            got = (
-                show(self.model_dump(exclude_none=True))
-                if self.path is None
-                else "path and data at once"
-            )
+            got = "path and data at once"
+            if self.path is None:
+                got = show(self.model_dump(exclude_none=True))
             raise reject("a background with exactly one of path, data", got)
         if self.data is not None and self.samples is None:
             raise reject("a value beside data", "nothing", "samples")
