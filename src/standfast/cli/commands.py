@@ -525,12 +525,12 @@ def train(
 
     Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
     """
-    from standfast.cli.train import Plan, fit
+    from standfast.cli.train import TrainingPlan, fit
     from standfast.registry import parse_options
     from standfast.study.file.options import configure
 
     plan = configure(
-        Plan,
+        TrainingPlan,
         "train",
         {"model": model, "data": data, "scheme": scheme, **parse_options(options, "options")},
     )

@@ -207,7 +207,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Line:
+class ListedName:
     """A name in a list."""
 
     name: str
@@ -221,15 +221,17 @@ class Line:
         )
 
 
-def describe_names(kind: Kind) -> list[Line]:
+def describe_names(kind: Kind) -> list[ListedName]:
     """A line for each name of a kind. Plug-ins are not imported for it."""
     registry, lines = kind.load(), []
     for name in registry.names():
         if name in registry.plugins:
-            lines.append(Line(name, f"From the plug-in {registry.plugins[name].value}."))
+            lines.append(ListedName(name, f"From the plug-in {registry.plugins[name].value}."))
         else:
             entry = registry[name]
             lines.append(
-                Line(name, first_sentence(kind.describe(name, entry)), find_needs(kind, entry))
+                ListedName(
+                    name, first_sentence(kind.describe(name, entry)), find_needs(kind, entry)
+                )
             )
     return lines

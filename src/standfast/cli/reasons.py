@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReasonArguments:
     """What `standfast.reasons` is called with.
 
     Attributes:
@@ -71,7 +71,7 @@ def read_rows(
     retrained: Sequence[str] = (),
     retrain: bool = False,
     **options: Any,
-) -> Asked:
+) -> ReasonArguments:
     """Load a model and some rows of its data.
 
     Args:
@@ -105,7 +105,7 @@ def read_rows(
         check(setting.table is not None, "--retrain", "a pipeline and a table", model)
         assert setting.table is not None
         reference, labels = _read_training_rows(setting.data, setting.table, folder)
-    return Asked(loaded_model, inputs, reference, name, again, labels)
+    return ReasonArguments(loaded_model, inputs, reference, name, again, labels)
 
 
 def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) -> Setting:

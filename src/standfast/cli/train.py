@@ -62,7 +62,7 @@ _OF_DATA = ("num_classes", "in_channels")
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """A training, described by names and numbers.
 
     Args:
@@ -85,7 +85,7 @@ class Plan:
         UnknownNameError: an unknown model, augmentation or scheme.
         UnknownOptionError: the model does not have an option.
 
-    >>> Plan("lenet5", "mnist", "pgd:radius=0.1", device="cpu").options()["precision"]
+    >>> TrainingPlan("lenet5", "mnist", "pgd:radius=0.1", device="cpu").options()["precision"]
     'float32'
     """
 
@@ -237,7 +237,9 @@ class Fitted:
         return f"{{architecture: {self.card['architecture']}, options: {options}, weights: {self.weights.name}}}"
 
 
-def fit(plan: Plan, out: str | Path, *, download: bool = False, show: bool = False) -> Fitted:
+def fit(
+    plan: TrainingPlan, out: str | Path, *, download: bool = False, show: bool = False
+) -> Fitted:
     """Train a model, or continue an interrupted training of the same plan, and measure its accuracy.
 
     After every epoch it writes `<name>.checkpoint` into `out`, and at the end `<name>.safetensors` and `<name>.json`,
@@ -296,7 +298,7 @@ def fit(plan: Plan, out: str | Path, *, download: bool = False, show: bool = Fal
     return Fitted(weights, card)
 
 
-def _try_out(plan: Plan, run: Training) -> None:
+def _try_out(plan: TrainingPlan, run: Training) -> None:
     """Forward one input, so that an architecture for another size of inputs gives a clear error."""
     shape, module = tuple(run.inputs.shape[1:]), run.module
     try:
@@ -314,7 +316,7 @@ def _try_out(plan: Plan, run: Training) -> None:
     )
 
 
-def _continue(run: Training, checkpoint: Path, plan: Plan) -> None:
+def _continue(run: Training, checkpoint: Path, plan: TrainingPlan) -> None:
     """Load the state of the last epoch that was completed."""
     stored = checkpoint.read_bytes()
     digest, content = stored[:_DIGEST], stored[_DIGEST:]
@@ -332,7 +334,7 @@ def _continue(run: Training, checkpoint: Path, plan: Plan) -> None:
     _check_options(options, plan, checkpoint)
 
 
-def _read_card(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any]:
+def _read_card(card_file: Path, weights: Path, plan: TrainingPlan) -> dict[str, Any]:
     """The card of a finished model of the same plan."""
     try:
         card: dict[str, Any] = json.loads(card_file.read_bytes())
@@ -347,7 +349,7 @@ def _read_card(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any]:
     return card
 
 
-def _check_options(stored: Mapping[str, Any], plan: Plan, file: Path) -> None:
+def _check_options(stored: Mapping[str, Any], plan: TrainingPlan, file: Path) -> None:
     options = plan.options().items()
     changed = [
         f"{key} is {stored.get(key)} there and {value} now"
@@ -358,7 +360,7 @@ def _check_options(stored: Mapping[str, Any], plan: Plan, file: Path) -> None:
     check(not changed, "options", expected, "; ".join(changed))
 
 
-def _make_card(plan: Plan, run: Training, test: Dataset) -> dict[str, Any]:
+def _make_card(plan: TrainingPlan, run: Training, test: Dataset) -> dict[str, Any]:
     """All that is worth knowing of a model, but the digest of its weights."""
     options, count, kind = (
         plan.options(),

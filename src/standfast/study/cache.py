@@ -34,7 +34,7 @@ OFF = "off"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """The results of one grid.
 
     Attributes:
@@ -123,13 +123,13 @@ def _make_private(root: Path) -> None:
         root.chmod(0o700)
 
 
-def list_entries(root: Path) -> list[Entry]:
+def list_entries(root: Path) -> list[CacheEntry]:
     """All results in the folder, those that were used last at the end. Each run writes its manifest."""
     entries = []
     for manifest in root.glob(f"*/{MANIFEST}"):
         with contextlib.suppress(FileNotFoundError):  # another process is writing or deleting it
             size = sum(file.stat().st_size for file in manifest.parent.rglob("*"))
-            entries.append(Entry(manifest.parent, size, manifest.stat().st_mtime))
+            entries.append(CacheEntry(manifest.parent, size, manifest.stat().st_mtime))
     return sorted(entries, key=lambda entry: entry.used)
 
 

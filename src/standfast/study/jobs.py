@@ -83,7 +83,7 @@ def count_passes(explainer: Explainer) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ModelOnData:
     """A data set with a model, and the digests that its jobs share. It holds no model, since models may be large.
 
     Attributes:
@@ -151,7 +151,7 @@ class Pool:
         samples_per_job: how many a job has, if that is not to be chosen.
     """
 
-    pair: Pair
+    pair: ModelOnData
     explainer: str
     label: str
     repeat: int

@@ -281,21 +281,21 @@ def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
 
 
 @cache
-def _read_file(file: str, digest: str) -> Names:
+def _read_file(file: str, digest: str) -> CodeNames:
     """What the code of a file names, as it is now: `digest` only tells versions apart."""
     if not file.endswith(".py"):
-        return Names()
+        return CodeNames()
     try:
         return read_code(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True))
     except (OSError, SyntaxError, ValueError):
-        return Names()
+        return CodeNames()
 
 
 # Code objects
 
 
 @dataclass(frozen=True)
-class Names:
+class CodeNames:
     """What code names.
 
     Attributes:
@@ -339,7 +339,7 @@ def _resolve(level: int, module: str, package: str) -> str:
 
 
 @cache
-def read_code(code: CodeType) -> Names:
+def read_code(code: CodeType) -> CodeNames:
     """What a code object names, with those of the functions and classes inside of it."""
     loaded: set[tuple[str, str]] = set()
     imported: set[tuple[int, str, tuple[str, ...]]] = set()
@@ -361,20 +361,20 @@ def read_code(code: CodeType) -> Names:
             texts |= inner.texts
         elif isinstance(constant, str):
             texts.add(constant)
-    return Names(frozenset(loaded), frozenset(imported), frozenset(texts))
+    return CodeNames(frozenset(loaded), frozenset(imported), frozenset(texts))
 
 
-def _read_class(kind: type) -> Names:
+def _read_class(kind: type) -> CodeNames:
     """What the text of a class names, with bases, decorators and defaults; or, without text, what its methods name."""
     with contextlib.suppress(OSError, TypeError, SyntaxError, ValueError):
         text = textwrap.dedent(inspect.getsource(kind))
         return read_code(compile(text, "<class>", "exec", dont_inherit=True))
     named = [read_code(function.__code__) for function in _list_methods(kind)]
     unions: dict[str, frozenset[Any]] = {}
-    for part in fields(Names):
+    for part in fields(CodeNames):
         sets = [getattr(names_of_function, part.name) for names_of_function in named]
         unions[part.name] = frozenset().union(*sets)
-    return Names(**unions)
+    return CodeNames(**unions)
 
 
 def _list_methods(kind: type) -> Iterator[FunctionType]:
@@ -496,7 +496,7 @@ class Reach:
                 self.add(getattr(value, attribute, None), f"{name}.{attribute}")
             self.add(value, name)
 
-    def _add_imports(self, names: Names, package: str, file: str) -> None:
+    def _add_imports(self, names: CodeNames, package: str, file: str) -> None:
         for name in names.find_imports(package):
             path = _find_path(name, str(Path(file).parent)) if name.endswith(".py") else None
             if path is None:

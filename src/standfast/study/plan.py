@@ -32,7 +32,15 @@ from standfast.study.identity import (
     ask_reader,
     find_composition,
 )
-from standfast.study.jobs import SECONDS, Job, Pair, Pool, choose_sizes, cut_pools, expected_work
+from standfast.study.jobs import (
+    SECONDS,
+    Job,
+    ModelOnData,
+    Pool,
+    choose_sizes,
+    cut_pools,
+    expected_work,
+)
 from standfast.study.manifest import describe_grid
 from standfast.study.meeting import AnswerMemory, Meeting
 from standfast.study.own_code import read_own_modules
@@ -156,7 +164,7 @@ def make_plan(
         "jobs": [job.identity for job in jobs],
     }
     manifest = describe_grid(grid, about_models, about) | learned
-    # as if each pool were one job
+    # as if each pool were one job, so that the question does not depend on the cut
     whole_pools = [pool.cut(pool.count)[0].identity for pool in pools]
     question = digest([grid.samples_per_job, whole_pools])
     isolated = configurations.isolated
@@ -187,13 +195,13 @@ class _Configurations:
 
 def _make_pair(
     grid: Grid, configurations: _Configurations, meeting: Meeting, answers_digest: str
-) -> Pair:
+) -> ModelOnData:
     """What all jobs of a model on a data set share."""
     # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
     device = grid.device.partition(":")[0]
     reference = meeting.describe_reference()
     extras = meeting.samples.extras
-    return Pair(
+    return ModelOnData(
         data=meeting.data,
         model=meeting.name,
         digest=digest([meeting.content, answers_digest, device, *reference]),
@@ -281,7 +289,7 @@ def _choose_pace(meeting: Meeting, pace: float, device: str) -> float:
 def _make_pools(
     grid: Grid,
     meeting: Meeting,
-    pair: Pair,
+    pair: ModelOnData,
     explanations: Mapping[str, _Explanations],
     copies_digests: Mapping[str, list[str]],
     pace: float,

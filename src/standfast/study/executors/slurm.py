@@ -94,10 +94,11 @@ class Slurm(Executor):
             ) from error
         # every n-th job: jobs that follow each other cost about the same, so all tasks take about the same time
         parts = [
-            Task(grid, store, tuple(jobs[number::tasks]), self.limits) for number in range(tasks)
+            SlurmTask(grid, store, tuple(jobs[number::tasks]), self.limits)
+            for number in range(tasks)
         ]
         with pickle_modules_of(grid, import_package("cloudpickle", "slurm")):
-            submitted = executor.map_array(Task.__call__, parts)
+            submitted = executor.map_array(SlurmTask.__call__, parts)
         try:
             yield from self._collect(submitted, parts)
         except BaseException:
@@ -105,7 +106,7 @@ class Slurm(Executor):
                 task.cancel()
             raise
 
-    def _collect(self, submitted: Sequence[Any], parts: Sequence[Task]) -> Outcomes:
+    def _collect(self, submitted: Sequence[Any], parts: Sequence[SlurmTask]) -> Outcomes:
         grid, store = parts[0].grid, parts[0].store
         jobs_left = {job.identity: job for part in parts for job in part.jobs}
         ended = False
@@ -127,7 +128,7 @@ class Slurm(Executor):
 
 
 @dataclass
-class Task:
+class SlurmTask:
     """One task of the array: does those of its jobs that the store does not have."""
 
     grid: Grid
