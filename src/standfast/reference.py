@@ -97,11 +97,9 @@ def make_reference(rows: Tensor, codes: CellCodes | None = None) -> Reference:
     chosen = all_rows[content_keys(all_rows, seed=0).argsort(stable=True)[:MOST_ROWS]]
     # so that the last bits of sums do not depend on the order of rows
     ordered = all_rows.double().sort(0).values
-    baseline, mean, sd = (
-        ordered[(len(all_rows) - 1) // 2],
-        ordered.mean(0),
-        ordered.std(0, correction=0),
-    )
+    baseline = ordered[(len(all_rows) - 1) // 2]
+    mean = ordered.mean(0)
+    sd = ordered.std(0, correction=0)
     if codes is not None and not codes.plain:
         columns = zip(ordered.T, codes.categories, codes.edges, strict=True)
         middles = [_summarise_cells(cells, category, edge) for cells, category, edge in columns]

@@ -126,10 +126,8 @@ def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> 
 def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """The result has a value and a status for each sample, and counts every row that the model was given."""
     module = _Counted(small_net(shape))
-    model, x = (
-        Model(module, (0.0, 1.0), device=device, batch_size=16),
-        _draw_inputs(shape, device=device),
-    )
+    model = Model(module, (0.0, 1.0), device=device, batch_size=16)
+    x = _draw_inputs(shape, device=device)
     result = metric(model, "saliency", x)
     _require_well_formed(result, 5, metric)
     counted = int(result.model_evaluations.sum())

@@ -133,11 +133,9 @@ def _table(
             line
         )
     for names, group in groups.items():
-        jobs, done, costs = (
-            sum(n.jobs for n in group),
-            sum(n.done for n in group),
-            Estimate(tuple(group)),
-        )
+        jobs = sum(n.jobs for n in group)
+        done = sum(n.done for n in group)
+        costs = Estimate(tuple(group))
         time_words = mark_seconds(format_duration(costs.seconds), group)
         words = [f"{costs.evaluations:,}", time_words, format_size(costs.memory)]
         if in_time is not None:

@@ -272,10 +272,8 @@ class Setting:
             return []
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
         correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
-        count, chance = (
-            len(rows),
-            max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows)),
-        )
+        count = len(rows)
+        chance = max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
         lines = [f"accuracy on the labels: {correct / count:.1%} of {count} samples"]
         if correct <= count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
             doubt = (

@@ -362,11 +362,9 @@ def _check_options(stored: Mapping[str, Any], plan: TrainingPlan, file: Path) ->
 
 def _make_card(plan: TrainingPlan, run: Training, test: Dataset) -> dict[str, Any]:
     """All that is worth knowing of a model, but the digest of its weights."""
-    options, count, kind = (
-        plan.options(),
-        len(run.inputs),
-        "series" if test.inputs.ndim == 3 else "images",
-    )
+    options = plan.options()
+    count = len(run.inputs)
+    kind = "series" if test.inputs.ndim == 3 else "images"
     optimizer = {"adamw": "AdamW", "radam": "RAdam"}[plan.optimizer]
     return {
         "name": plan.name,

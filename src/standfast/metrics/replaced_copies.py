@@ -199,7 +199,9 @@ class PerturbationCurves:
         """
         copies = self.draws * self.wanted[0].numel()
         group = max(1, min(count_at_once(_ELEMENTS, rows) // self.positions, _COPIES // copies))
-        for part in torch.split(rows, group) if len(rows) else ():
+        if not len(rows):
+            return
+        for part in torch.split(rows, group):
             yield part, self._scores(part)
 
     def _scores(self, part: Tensor) -> Tensor:

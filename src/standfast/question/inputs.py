@@ -192,21 +192,20 @@ class Inputs(ABC):
             explainers: by name. The first that is no control is also explained with shuffled weights.
             models: which are explained.
         """
-        first_name = next(
-            (name for name, explainer in explainers.items() if not explainer.control), None
-        )
-        if first_name is None:
+        no_controls = [name for name, explainer in explainers.items() if not explainer.control]
+        if not no_controls:
             return {}
+        first_name = no_controls[0]
         controls: dict[str, Explainer] = {RandomExplainer().label: RandomExplainer()}
         if self.holds_quantities and all(find_text_box(model) is None for model in models):
             controls[InputCopy().label] = InputCopy()
         # columns of a table have no neighbours
         if all(samples.inputs.ndim > 2 for samples in self.samples.values()):
             controls[Edges().label] = Edges()
-        if all(any(True for _ in model.module.parameters()) for model in models):
-            controls[f"{RandomisedExplainer.name}:{first_name}"] = RandomisedExplainer(
-                explainers[first_name]
-            )
+        have_weights = [next(model.module.parameters(), None) is not None for model in models]
+        if all(have_weights):
+            shuffled = RandomisedExplainer(explainers[first_name])
+            controls[f"{RandomisedExplainer.name}:{first_name}"] = shuffled
         return controls
 
     @property
@@ -300,9 +299,8 @@ def read_given(given: Given) -> Inputs:
         with given.places.at("data", name):
             if kind is not first:
                 del kept[name]
-            check(
-                kind is first, "data", f"{first.words} alone, or none", "both; make a study of each"
-            )
+            expected = f"{first.words} alone, or none"
+            check(kind is first, "data", expected, "both; make a study of each")
     return first.read(
         Given(kept, given.models, given.pairs, given.changes, given.reference, given.places)
     )

@@ -80,10 +80,8 @@ class Segmentation(Task):
         return (answer[:, 1:] > 0).any(1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        values, mask = (
-            self._own(outputs if scale == "logit" else outputs.softmax(1), answer),
-            answer[:, 1:].to(outputs),
-        )
+        values = self._own(outputs if scale == "logit" else outputs.softmax(1), answer)
+        mask = answer[:, 1:].to(outputs)
         return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:

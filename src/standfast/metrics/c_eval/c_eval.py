@@ -154,21 +154,17 @@ class CEval(DistortionMetric):
             repr(self.certify),
         )
         search = DistortionSearch(self, call)
-        probe, rows, fixed, empty = (
-            search.probe,
-            search.rows,
-            search.fix_places(self.fraction),
-            search.find_empty(),
-        )
+        probe = search.probe
+        rows = search.rows
+        fixed = search.fix_places(self.fraction)
+        empty = search.find_empty()
         least = search.find([fixed], empty)
         tied = search.improve_empty(empty, least)
         probe.charge(rows, least.evaluations)
-        c, was_found, second, c_empty = (
-            least.c[:, 0],
-            least.found[:, 0],
-            least.second[:, 0],
-            empty.c[:, 0],
-        )
+        c = least.c[:, 0]
+        was_found = least.found[:, 0]
+        second = least.second[:, 0]
+        c_empty = empty.c[:, 0]
         points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
         points[rows], mask[rows] = least.points[:, 0], fixed
         predicted, flipped = task.read_answer(probe.logits, probe.targets), rows[was_found]

@@ -204,10 +204,8 @@ class DistortionSearch:
             return self._find_none(len(masks))
         start, parts = empty.points[:, 0], []
         for mask in masks:
-            generator, free = (
-                torch.Generator().manual_seed(self.call.seed),
-                mark_free(mask, self.inputs),
-            )
+            generator = torch.Generator().manual_seed(self.call.seed)
+            free = mark_free(mask, self.inputs)
             columns = (self.inputs, self.targets, free, self.norm, generator, start)
             searched = self.attack.minimise_checked(self.call.model, *columns)
             parts.append(searched)

@@ -124,16 +124,12 @@ def resolve_noise(
     """
     lower, upper = (bound.double() for bound in model.bounds)
     finite = torch.isfinite(lower) & torch.isfinite(upper)
-    centre, scale = (
-        torch.where(finite, (lower + upper) / 2, 0.0),
-        torch.where(finite, (upper - lower) / 4, 1.0),
-    )
+    centre = torch.where(finite, (lower + upper) / 2, 0.0)
+    scale = torch.where(finite, (upper - lower) / 4, 1.0)
     reference = model.reference_for(inputs)
     if reference is not None:
-        centre, scale = (
-            reference.mean.double(),
-            reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny),
-        )
+        centre = reference.mean.double()
+        scale = reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny)
     if mean is not None:
         centre = _broadcast(mean, "mean", inputs)
     if sd is not None:

@@ -246,10 +246,8 @@ class AttributionAttack(Metric):
 
     def _check_similarities(self) -> None:
         """Names must be usable as columns, and a report must know the direction of the first from its name."""
-        first, names = (
-            self._similarities()[0],
-            [similarity.name for similarity in self._similarities()],
-        )
+        first = self._similarities()[0]
+        names = [similarity.name for similarity in self._similarities()]
         check(len(set(names)) == len(names), "similarities", "each of them once", names)
         taken = {"sample", "status", *(field.name for field in fields(AttributionAttackResult))}
         for name in names:

@@ -356,11 +356,9 @@ class MisinterpretationProbability(Metric):
         )
         usable = probe.usable()
 
-        witnesses, witnessed, searched = (
-            None,
-            torch.zeros(len(usable), dtype=torch.bool, device=inputs.device),
-            0,
-        )
+        witnesses = None
+        witnessed = torch.zeros(len(usable), dtype=torch.bool, device=inputs.device)
+        searched = 0
         if self.from_event and self.method == "subset" and len(usable):
             objective = EventObjective(event, probe, inputs, track=False)
             # the simulation draws the same seed again
@@ -428,21 +426,17 @@ class MisinterpretationProbability(Metric):
             What was found, `(U, 1, ...)` points of their regions, or None without a search; whether it is in the event,
             `(U,)`; the planned evaluations of each origin.
         """
-        probe, event, usable, planned = (
-            objective.probe,
-            objective.event,
-            objective.usable,
-            self._plan_search(),
-        )
+        probe = objective.probe
+        event = objective.event
+        usable = objective.usable
+        planned = self._plan_search()
         if not planned:
             return None, torch.zeros_like(usable, dtype=torch.bool), 0
         assert probe.region is not None
         usable_region = probe.region.select(usable)
-        points = usable_region.project(
-            objective.run(AutoSearch(), usable_region, planned - 1, seed ^ _SEARCH_SEED).inputs[
-                :, None
-            ]
-        )
+        # the last evaluation is that of the witness itself
+        outcome = objective.run(AutoSearch(), usable_region, planned - 1, seed ^ _SEARCH_SEED)
+        points = usable_region.project(outcome.inputs[:, None])
         witnessed = (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
         return points, witnessed, planned
 
@@ -455,23 +449,16 @@ class MisinterpretationProbability(Metric):
         kept: KeptClass,
         witnessed: Tensor,
     ) -> ProbabilityResult:
-        columns: dict[str, Any] = {
-            name: torch.full(
-                (len(inputs),),
-                fill,
-                dtype=torch.bool if isinstance(fill, bool) else torch.float64,
-                device=inputs.device,
-            )
-            for name, fill in _NOT_ESTIMATED.items()
-        }
+        columns: dict[str, Any] = {}
+        for name, fill in _NOT_ESTIMATED.items():
+            dtype = torch.bool if isinstance(fill, bool) else torch.float64
+            columns[name] = torch.full((len(inputs),), fill, dtype=dtype, device=inputs.device)
         levels: list[Levels | None] = [None] * len(inputs)
-        extreme, reached = (
-            inputs.clone(),
-            torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device),
-        )
+        extreme = inputs.clone()
+        reached = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
         if estimate is not None:
-            target_error = self.error if self.method == "subset" else None
-            reached[usable] = estimate.reaches(math.inf if target_error is None else target_error)
+            has_target = self.method == "subset" and self.error is not None
+            reached[usable] = estimate.reaches(self.error if has_target else math.inf)
             ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
             for name, values in columns.items():
                 of_usable = ends[name] if name in ends else getattr(estimate, name)

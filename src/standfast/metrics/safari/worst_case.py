@@ -387,6 +387,8 @@ class WorstCase(Metric):
         assert similarity is not None
         plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         evaluated = probe.scatter_to_all(torch.ones_like(usable, dtype=torch.bool))
+        if plausibility is not None:
+            plausibility = torch.where(evaluated, plausibility.double(), torch.nan)
         gaps = self._limit_gaps(event, probe, outcome, similarity)
         exact = self._read_exact(probe, outcome)
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
@@ -405,9 +407,7 @@ class WorstCase(Metric):
             gap=gaps,
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
-            plausibility=None
-            if plausibility is None
-            else torch.where(evaluated, plausibility.double(), torch.nan),
+            plausibility=plausibility,
             exact=exact,
             drafts=drafts,
             trace=_empty_trace(inputs) if outcome is None else _read_trace(event, outcome.trace),
@@ -453,10 +453,8 @@ class WorstCase(Metric):
         rough_call = dataclasses.replace(call, explainer=explainer, targets=objective.probe.targets)
 
         def make() -> EventObjective:
-            lower_setting, setting = (
-                getattr(explainer, explainer.dial),
-                getattr(call.explainer, explainer.dial),
-            )
+            lower_setting = getattr(explainer, explainer.dial)
+            setting = getattr(call.explainer, explainer.dial)
             record_choice(
                 explainer.dial, f"{lower_setting} in drafts of the search, {setting} in values"
             )

@@ -220,11 +220,9 @@ class Crew(ABC, Generic[M]):
             busy = {other.owner for other in self.members if other is not member}
             job = self.queue.take(member.owner, busy)
             if job is not None:
-                member.job, member.owner, member.began = (
-                    job,
-                    self.queue.find_owner(job),
-                    time.monotonic(),
-                )
+                member.job = job
+                member.owner = self.queue.find_owner(job)
+                member.began = time.monotonic()
                 member.assign(job)
                 if tell is not None:
                     tell(job, 0.0)
