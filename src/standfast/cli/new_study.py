@@ -169,32 +169,23 @@ class Setting:
     @property
     def explainers(self) -> tuple[str, ...]:
         """Explainers that suit such a model and such inputs; the study adds controls that fit."""
-        texts: tuple[str, ...]
-        table, differentiable = len(self.shape) == 1, self.tried.differentiable
-        convolutions = any(
-            isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules()
-        )
-        segments = "segments=pixels," if table else ""
         if self.holds_texts:
             return "saliency", "integrated_gradients", "kernel_shap:samples=200"
         if self.table is not None:
-            trees = find_spec("shap") is not None
-            texts = *["tree_shap"] * trees, "kernel_shap:samples=200", "occlusion"
-        elif not differentiable:
-            texts = (
-                f"kernel_shap:{segments}samples=200",
-                f"lime:{segments}samples=200,output=logit",
-                "occlusion",
-            )
-        elif table:
-            texts = "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200"
-        else:
-            texts = (
-                "saliency",
-                "integrated_gradients",
-                "gradcam" if convolutions else "input_x_gradient",
-            )
-        return texts
+            by_coalitions = "kernel_shap:samples=200", "occlusion"
+            reads_trees = find_spec("shap") is not None
+            return ("tree_shap", *by_coalitions) if reads_trees else by_coalitions
+        has_columns = len(self.shape) == 1
+        segments = "segments=pixels," if has_columns else ""
+        kernel_shap = f"kernel_shap:{segments}samples=200"
+        if not self.tried.differentiable:
+            return kernel_shap, f"lime:{segments}samples=200,output=logit", "occlusion"
+        if has_columns:
+            return "saliency", "integrated_gradients", kernel_shap
+        layers = self.tried.module.modules()
+        has_convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in layers)
+        third = "gradcam" if has_convolutions else "input_x_gradient"
+        return "saliency", "integrated_gradients", third
 
     def explain_one(self, name: str) -> None:
         """Explain the first sample by an explainer, which may raise an error."""
@@ -289,11 +280,8 @@ class Setting:
             return []
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
         labels_of_rows = labels[rows].double()
-        error = (
-            (self.tried.logits(self.samples.inputs[rows])[:, 0].double() - labels_of_rows)
-            .abs()
-            .mean()
-        )
+        predicted = self.tried.logits(self.samples.inputs[rows])[:, 0].double()
+        error = (predicted - labels_of_rows).abs().mean()
         naive = (labels_of_rows - labels_of_rows.median()).abs().mean()
         lines = [f"mean absolute error on the labels: {error:.4g} of {len(rows)} samples"]
         doubt = f"warning: is it trained? Always naming the median is wrong by {naive:.4g}"
@@ -466,16 +454,14 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     """
     digits = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
     unit = 10.0**-digits
-    return round(math.floor(low / unit) * unit, digits), round(
-        math.ceil(high / unit) * unit, digits
-    )
+    below, above = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
+    return round(below, digits), round(above, digits)
 
 
 def _load(model: Source, data: Source, folder: Path, check: bool = False) -> Grid:
     entries = {"data": {data.label: data.entry}, "models": {model.label: model.entry}}
-    return study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder).grid(
-        check=check
-    )
+    study = study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder)
+    return study.grid(check=check)
 
 
 def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
@@ -494,16 +480,10 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
     text = _fill(setting, setting.explainers, study)
     grid = study_from(YAML(typ="safe").load(text), study.parent).grid()
     left_out, fit = {}, []
-    explainers = {
-        label: explainer
-        for label, explainer in grid.explainers.items()
-        if label not in grid.controls
-    }
-    for written_explainer, (label, explainer) in zip(
-        setting.explainers, explainers.items(), strict=True
-    ):
+    labels = [label for label in grid.explainers if label not in grid.controls]
+    for written_explainer, label in zip(setting.explainers, labels, strict=True):
         try:
-            explainer(setting.tried, setting.samples.inputs[:1])
+            grid.explainers[label](setting.tried, setting.samples.inputs[:1])
             fit.append(written_explainer)
         except Exception as error:  # a model of the user's may raise anything
             is_ours = isinstance(error, StandfastError)

@@ -220,14 +220,16 @@ class PerturbationCurves:
             torch.split(samples, size), torch.split(numbers, size), strict=True
         ):
             values = self.values(part[sample], number)
-            pair, order, level = is_wanted[sample].nonzero().unbind(1)
-            if not len(pair):
+            # of the copies that are wanted: which row of the values, in which order of positions, at which level
+            row, order, level = is_wanted[sample].nonzero().unbind(1)
+            if not len(row):
                 continue
-            which = sample[pair]
-
-            columns = pair, order * len(part) + which, counts[which, level].float()
-            scores[which, number[pair], order, level] = self.copies.scores(
-                score, _replace_below(ranks, values), part[which], *columns
+            copied = sample[row]
+            # the ranks of all samples in the first order, then of all in the next
+            ranked = order * len(part) + copied
+            columns = row, ranked, counts[copied, level].float()
+            scores[copied, number[row], order, level] = self.copies.scores(
+                score, _replace_below(ranks, values), part[copied], *columns
             )
         return scores
 
@@ -235,10 +237,8 @@ class PerturbationCurves:
 def _replace_below(ranks: Tensor, values: Tensor) -> Replace:
     """Replaces the positions whose rank is below a copy's count by its row of the values, or by the only row."""
 
-    def replace(
-        owner: Tensor, pair: Tensor, ranked: Tensor, count: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def replace(owner: Tensor, row: Tensor, ranked: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         replaced = ranks.index_select(0, ranked).lt_(count[:, None]).to(values.dtype)
-        return replaced, values if len(values) == 1 else values.index_select(0, pair)
+        return replaced, values if len(values) == 1 else values.index_select(0, row)
 
     return replace

@@ -62,13 +62,14 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     segments = int(label.max()) + 1 if len(flat) else 1
     sums = torch.zeros((len(flat), segments), dtype=torch.float64, device=flat.device)
     sums.scatter_add_(1, label, flat.double())
+    best_segments = sums.sort(dim=1, descending=True, stable=True).indices
+    numbers = torch.arange(segments, device=flat.device).expand_as(best_segments)
+    ranks = torch.empty_like(best_segments).scatter_(1, best_segments, numbers)
     by_score = flat.sort(dim=1, descending=True, stable=True).indices
-    best = sums.sort(dim=1, descending=True, stable=True).indices
-    rank = torch.empty_like(best).scatter_(
-        1, best, torch.arange(best.shape[1], device=flat.device).expand_as(best)
-    )
-    of_place = rank.gather(1, label).gather(1, by_score)
-    order = by_score.gather(1, of_place.sort(dim=1, stable=True).indices)[:, :count]
+    ranks_of_places = ranks.gather(1, label).gather(1, by_score)
+    # a stable order: by segment, and within a segment still by score
+    by_segment = ranks_of_places.sort(dim=1, stable=True).indices
+    order = by_score.gather(1, by_segment)[:, :count]
     return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
 
 

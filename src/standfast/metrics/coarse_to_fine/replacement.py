@@ -61,14 +61,13 @@ def rank_positive(relevance: Tensor, order: Order) -> Tensor:
     >>> rank_positive(relevance, "top").tolist(), rank_positive(relevance, "bottom").tolist()
     ([[1, 3, 0, 2, 4]], [[0, 3, 2, 1, 4]])
     """
-    falling = torch.where(relevance > 0, -relevance if order == "top" else relevance, torch.inf)
-    sorted_positions = order_rows(falling)
-    ranks = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32).expand_as(
-        sorted_positions
-    )
-    return torch.empty_like(ranks, memory_format=torch.contiguous_format).scatter_(
-        1, sorted_positions, ranks
-    )
+    rising = -relevance if order == "top" else relevance
+    sorted_positions = order_rows(torch.where(relevance > 0, rising, torch.inf))
+    numbers = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32)
+    numbers = numbers.expand_as(sorted_positions)
+    # an expanded tensor shares its rows, which must not be written
+    ranks = torch.empty_like(numbers, memory_format=torch.contiguous_format)
+    return ranks.scatter_(1, sorted_positions, numbers)
 
 
 def find_levels(maps: Tensor, counts: Tensor, unit: Unit) -> Tensor:

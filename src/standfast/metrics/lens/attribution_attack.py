@@ -396,13 +396,7 @@ class AttributionAttack(Metric):
             compared = similarity.of_maps(maps)
             similarity(compared, compared)
         positions = per_position(maps, "abs_sum").abs()
-        lens_profile(
-            positions,
-            positions,
-            (0.1 if self.k is None else self.k, *self.curve_k),
-            (0,),
-            diverse=False,
-        )
+        lens_profile(positions, positions, (self._size, *self.curve_k), (0,), diverse=False)
 
     def _result(
         self, probe: Probe, inputs: Tensor, points: Tensor, kept: KeptClass
@@ -421,15 +415,12 @@ class AttributionAttack(Metric):
             values = [similarity(a, b) for similarity, a, b in pairs]
         else:
             values = [similarity.compare_masked(a, b, visible) for similarity, a, b in pairs]
-            before, after = (
-                torch.where(visible, compared_maps, 0.0) for compared_maps in (before, after)
-            )
+            before = torch.where(visible, before, 0.0)
+            after = torch.where(visible, after, 0.0)
         chance = [self._find_chance(similarity, before, after) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
         profile = lens_profile(before, after, self.curve_k, self.curve_w)
-        alike = lens_profile(
-            before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False
-        )
+        alike = lens_profile(before, after, (self._size,), (1, 2), diverse=False)
         within = (alike.precision[:, 0] + alike.recall[:, 0]) / 2
         label_kept = measured.margin < 0
         changed = (fields["inputs"] != inputs).flatten(1).any(1)
@@ -448,6 +439,11 @@ class AttributionAttack(Metric):
             kept_within_2=within[:, 1],
             profile=profile,
         )
+
+    @property
+    def _size(self) -> int | float:
+        """How many of the first positions are compared; a tenth of them where no similarity says it."""
+        return 0.1 if self.k is None else self.k
 
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
         """The chance level of each pair `(N,)`; NaN for a similarity that has none."""

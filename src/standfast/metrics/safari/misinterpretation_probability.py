@@ -457,8 +457,10 @@ class MisinterpretationProbability(Metric):
         extreme = inputs.clone()
         reached = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
         if estimate is not None:
-            has_target = self.method == "subset" and self.error is not None
-            reached[usable] = estimate.reaches(self.error if has_target else math.inf)
+            target_error = math.inf
+            if self.method == "subset" and self.error is not None:
+                target_error = self.error
+            reached[usable] = estimate.reaches(target_error)
             ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
             for name, values in columns.items():
                 of_usable = ends[name] if name in ends else getattr(estimate, name)

@@ -182,12 +182,13 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
             # keyed by the place among all layers: the same masks whichever others are chosen
             number, gated, width = every.index(name), name in fit, groups[index]
             layer_seed = int(mix64(torch.tensor([seed + number])).item())
-            for rows in self.split_rows(usable, width) if gated or not len(usable) else (usable,):
+            # one mask in the layer's own weights holds for all samples at once
+            weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
+            parts = self.split_rows(usable, width) if gated or not len(usable) else (usable,)
+            for rows in parts:
                 keys = content_keys(inputs[rows], layer_seed).tolist() if gated else [layer_seed]
-                masks = send(
-                    draw_masks(self.masks, width, self.keep, Streams(keys, CPU)), inputs.device
-                )
-                weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
+                masks = draw_masks(self.masks, width, self.keep, Streams(keys, CPU))
+                masks = send(masks, inputs.device)
                 features = torch.full((len(rows),), width)
                 group = MaskedGroup(rows, inputs[rows], masks, features, layer_seed, weigh, index)
                 self.evaluate_group(group, table)

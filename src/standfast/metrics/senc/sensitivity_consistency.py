@@ -204,15 +204,16 @@ class SensitivityConsistency(Metric):
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """Rho; higher is more consistent."""
-        published = options.get("estimator") == "paper"
+        symbol, caution = "rho", ""
+        if options.get("estimator") == "paper":
+            symbol = "rho (published estimator)"
+            caution = "The published estimator mostly counts how often a part was kept."
         return ValueSpec(
             f"Sensitivity consistency of prediction and explanation over {cls.parts}",
-            "rho (published estimator)" if published else "rho",
+            symbol,
             cls.direction_of(options),
             decimals=3,
-            caution="The published estimator mostly counts how often a part was kept."
-            if published
-            else "",
+            caution=caution,
             good="more consistent",
         )
 
@@ -237,12 +238,9 @@ class SensitivityConsistency(Metric):
             start = stop
             done = torch.ones_like(active, dtype=torch.bool)
             if stop < self.masks:
-                done = torch.cat(
-                    [
-                        self._is_settled(group, weights, part, stop)
-                        for part in self._split(group, active)
-                    ]
-                )
+                parts = self._split(group, active)
+                are_settled = [self._is_settled(group, weights, part, stop) for part in parts]
+                done = torch.cat(are_settled)
             for members in self._split(group, active[done]):
                 group_weights = weights[:, members, :stop]
                 consistency = self._compare(group, group_weights, members, self.permutations)
