@@ -16,6 +16,8 @@ _LEADING_ZERO = r"[+-]?0\d"
 _DEEPEST = 12
 #: how many columns are tried as texts one by one, where nothing else makes the model answer
 _MOST_SINGLE = 20
+#: the name of a column of an array
+_NO_NAME = ""
 #: the type of each column that a file does not tell
 Types = dict[str, str]
 #: the first rows of a table, of which these columns have these types
@@ -65,12 +67,12 @@ def find_encoded(estimator: Any) -> list[Encoded]:
     """
     columns: list[Encoded] = []
     for part, names in _walk_parts(estimator, (), set(), 0):
-        categories = _as_list(getattr(part, "categories_", None)) or _as_list(
-            getattr(part, "pandas_categorical", None)
-        )
+        categories = _as_list(getattr(part, "categories_", None))
+        if not categories:  # LightGBM encodes columns of pandas itself
+            categories = _as_list(getattr(part, "pandas_categorical", None))
         own_names = _as_list(getattr(part, "feature_names_in_", None)) or list(names)
         if len(own_names) != len(categories):
-            own_names = [""] * len(categories)
+            own_names = [_NO_NAME] * len(categories)
         for name, values in zip(own_names, categories, strict=True):
             texts = frozenset(value for value in _as_list(values) if isinstance(value, str))
             columns.append(Encoded(str(name), texts))
@@ -79,10 +81,10 @@ def find_encoded(estimator: Any) -> list[Encoded]:
 
 def is_text_label(estimator: Any, column: Any, cells: Any) -> bool:
     """Whether the classes of a model are the texts of a label column, which look like numbers or missing cells."""
-    classes = {
-        name for name in _as_list(getattr(estimator, "classes_", None)) if isinstance(name, str)
-    }
-    return _is_changed(column, cells) and set(cells.dropna()) <= classes
+    # of several labels they are arrays
+    classes = _as_list(getattr(estimator, "classes_", None))
+    names = {name for name in classes if isinstance(name, str)}
+    return _is_changed(column, cells) and set(cells.dropna()) <= names
 
 
 def _guess_texts(frame: Any, cells: Any, encoded: Collection[Encoded]) -> list[set[Any]]:
@@ -103,11 +105,8 @@ def _walk_parts(
     part: Any, names: Sequence[str], seen: set[int], depth: int
 ) -> Iterator[tuple[Any, Sequence[str]]]:
     """A fitted model and all parts of it, with the columns that each gets, where a `ColumnTransformer` says so."""
-    if (
-        id(part) in seen
-        or depth > _DEEPEST
-        or isinstance(part, str | bytes | int | float | np.ndarray | type)
-    ):
+    is_value = isinstance(part, str | bytes | int | float | np.ndarray | type)
+    if is_value or id(part) in seen or depth > _DEEPEST:
         return
     seen.add(id(part))
     if isinstance(part, list | tuple | Mapping):
@@ -151,29 +150,35 @@ def _are_known(column: Any, cells: Any, encoded: Collection[Encoded]) -> bool:
 
     An encoder of an array, whose columns have no names, must know all of them.
     """
+    name = str(column.name)
     texts = set(cells.dropna())
     lost = set(cells[(column.astype(str) != cells) & cells.notna()])
     if _is_text(column):
         lost &= set(cells[column.isna()])
-        return any(
-            lost & encoder.texts for encoder in encoded if encoder.name in (str(column.name), "")
-        )
-    named = any(texts & encoder.texts for encoder in encoded if encoder.name == str(column.name))
-    return named or (
-        bool(lost) and any(texts <= encoder.texts for encoder in encoded if not encoder.name)
-    )
+        return any(lost & categories for categories in _list_categories(encoded, name, _NO_NAME))
+    if any(texts & categories for categories in _list_categories(encoded, name)):
+        return True
+    of_arrays = _list_categories(encoded, _NO_NAME)
+    return bool(lost) and any(texts <= categories for categories in of_arrays)
 
 
 def _may_be_known(cells: Any, encoded: Collection[Encoded]) -> bool:
     """Whether an encoder of an array has all texts of a column, as it may by chance."""
     texts = set(cells.dropna())
-    return bool(texts) and any(texts <= encoder.texts for encoder in encoded if not encoder.name)
+    of_arrays = _list_categories(encoded, _NO_NAME)
+    return bool(texts) and any(texts <= categories for categories in of_arrays)
 
 
 def _has_other_categories(cells: Any, encoded: Collection[Encoded]) -> bool:
     """Whether an encoder of this very column knows none of its texts: it may ignore them without a word."""
-    encoders = [encoder for encoder in encoded if encoder.name == str(cells.name)]
-    return bool(encoders) and not any(set(cells.dropna()) & encoder.texts for encoder in encoders)
+    texts = set(cells.dropna())
+    of_column = _list_categories(encoded, str(cells.name))
+    return len(of_column) > 0 and not any(texts & categories for categories in of_column)
+
+
+def _list_categories(encoded: Collection[Encoded], *names: str) -> list[frozenset[str]]:
+    """The categories of all encoders of columns with these names."""
+    return [encoder.texts for encoder in encoded if encoder.name in names]
 
 
 def _loses_text(column: Any, cells: Any) -> bool:

@@ -58,7 +58,7 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     console.print(_table("metric", lambda line: line.label, lines, several, study.title, in_time))
     console.print(_table("explainer", lambda line: line.explainer, lines, several, in_time=in_time))
     grid = plan.grid
-    samples = ", ".join(f"{len(forecast)} of {name}" for name, forecast in grid.data.items())
+    samples = ", ".join(f"{len(data)} of {name}" for name, data in grid.data.items())
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     sizes = {job.stop - job.start for job in plan.jobs}
     sizes_in_words = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
@@ -129,12 +129,11 @@ def _table(
         table.add_column(column, justify="right", no_wrap=True)
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
-        groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(
-            line
-        )
+        pair = (line.data, line.model) if several else ()
+        groups.setdefault((*pair, name(line)), []).append(line)
     for names, group in groups.items():
-        jobs = sum(n.jobs for n in group)
-        done = sum(n.done for n in group)
+        jobs = sum(line.jobs for line in group)
+        done = sum(line.done for line in group)
         costs = Estimate(tuple(group))
         time_words = mark_seconds(format_duration(costs.seconds), group)
         words = [f"{costs.evaluations:,}", time_words, format_size(costs.memory)]
