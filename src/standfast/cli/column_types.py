@@ -203,12 +203,17 @@ def _choose_types(
     ]
     answers = [_ask(estimator, read_rows(types)) for types in candidates]
     as_dates, as_texts = answers[:2]
-    if as_dates is not None and as_texts is not None and not np.array_equal(as_dates, as_texts):
+    if _differ(as_dates, as_texts):
         return candidates[1]  # a model that was fitted with texts knows no dates
     for types, answer in zip(candidates, answers, strict=True):
         if answer is not None:
             return types
     return None
+
+
+def _differ(first: Array | None, second: Array | None) -> bool:
+    """Whether a model gives two answers, and they are not the same."""
+    return first is not None and second is not None and not np.array_equal(first, second)
 
 
 def _list_types(

@@ -60,15 +60,14 @@ def load_estimator(model: Source, folder: Path) -> Any:
 
 def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> Source:
     """The data as a table for an estimator; as they are where numbers alone are needed."""
-    fitted_names = getattr(estimator, "feature_names_in_", None)
-    if fitted_names is None:
-        fitted_names = getattr(estimator, "feature_names_", None)
+    fitted_names = _find_fitted_names(estimator)
     frame, cells = _read_both(folder / path)
     unused: list[Any] = []
     if fitted_names is not None:
-        unused = [name for name in frame.columns if name not in set(fitted_names)]
-    label = data.options.get("label") or _find_usual_label(frame.columns)
-    label = label or _find_label(estimator, (frame if cells is None else cells)[unused])
+        unused = [name for name in frame.columns if name not in fitted_names]
+    # as texts, as classes may look like numbers
+    unused_cells = frame[unused] if cells is None else cells[unused]
+    label = _choose_label(estimator, data, frame.columns, unused_cells)
     has_label = label in frame.columns
     columns = frame.drop(columns=[*unused, label] if has_label else unused)
     if fitted_names is None and _are_numbers(columns):
@@ -84,6 +83,19 @@ def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> So
         types[str(label)] = "text"
     drop = [str(name) for name in unused if name != label]
     return _make_table(data, path, label, drop, types)
+
+
+def _find_fitted_names(estimator: Any) -> set[Any] | None:
+    """The names of the columns that an estimator was fitted with; None where it does not know them."""
+    of_catboost = getattr(estimator, "feature_names_", None)
+    names = getattr(estimator, "feature_names_in_", of_catboost)
+    return None if names is None else set(names)
+
+
+def _choose_label(estimator: Any, data: Source, columns: Any, unused: Any) -> Any:
+    """The column of the label: the one that is named, or has a usual name, or the classes of the estimator."""
+    label = data.options.get("label") or _find_usual_label(columns)
+    return label or _find_label(estimator, unused)
 
 
 def _make_table(data: Source, path: str, label: Any, drop: list[str], types: Types) -> Source:

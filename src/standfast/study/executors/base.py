@@ -70,10 +70,9 @@ class Limits:
     def __post_init__(self) -> None:
         for what in ("timeout", "memory_gb"):
             value = getattr(self, what)
-            fits = value is None or (isinstance(value, int | float) and 0 < value < float("inf"))
-            check(
-                fits and not isinstance(value, bool), what, "a number above 0, or None", repr(value)
-            )
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            fits = value is None or (is_number and 0 < value < float("inf"))
+            check(fits, what, "a number above 0, or None", repr(value))
         check_integer(self.retries, "retries", least=0, also=(None,))
 
     @property

@@ -45,13 +45,12 @@ class StudyError(StandfastError):
         )
         wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
         name = file if len(file) <= 150 else f"... {file[-146:]}"
-        lines = [f"{name}: {count} problem{'s' if count > 1 else ''}"]
-        lines += [line for problem in problems[:_PROBLEMS] for line in wrapper.wrap(str(problem))]
-        super().__init__(
-            "\n".join(
-                [*lines, *([f"  ... and {count - _PROBLEMS} more"] if count > _PROBLEMS else [])]
-            )
-        )
+        lines = [f"{name}: {'1 problem' if count == 1 else f'{count} problems'}"]
+        for problem in problems[:_PROBLEMS]:
+            lines += wrapper.wrap(str(problem))
+        if count > _PROBLEMS:
+            lines.append(f"  ... and {count - _PROBLEMS} more")
+        super().__init__("\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,14 @@ class Document:
             if isinstance(node, dict) and key not in node:
                 break
             node = node[key]  # type: ignore[index]
-        line = next(
-            (self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None
-        )
-        return replace(problem, path=path, line=line)
+        return replace(problem, path=path, line=self._find_line(path))
+
+    def _find_line(self, path: Keys) -> int | None:
+        """The line of the last key of a path that has one."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
 
     def error(self, problems: Iterable[Problem]) -> StudyError:
         """What to raise for these problems, without those that are there twice."""
@@ -117,9 +120,8 @@ def read_document(path: str | Path) -> Document:
             raise reject("a study: data, models, explainers and metrics", "an empty file")
     except UNREADABLE as error:
         (problem,) = error.problems if isinstance(error, StudyFieldError) else [_describe(error)]
-        raise StudyError(
-            str(path), [replace(problem, line=problem.line or lines.get(problem.path))]
-        ) from error
+        line = problem.line or lines.get(problem.path)
+        raise StudyError(str(path), [replace(problem, line=line)]) from error
     return Document(str(path), path.resolve().parent, content, lines)
 
 
@@ -190,7 +192,9 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
         for index, item in enumerate(node.value):
             lines.setdefault((*path, index), item.start_mark.line + 1)
             _number(item, (*path, index), lines)
-    for key, value in node.value if isinstance(node, MappingNode) else ():
+    if not isinstance(node, MappingNode):
+        return
+    for key, value in node.value:
         if isinstance(key, ScalarNode) and str(key.tag).endswith((":str", ":merge")):
             inner = path if str(key.tag).endswith(":merge") else (*path, key.value)
             lines.setdefault(inner, key.start_mark.line + 1)
