@@ -116,8 +116,9 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
+    first_columns = ("data", "model") if several else ()
     table = Table(
-        *(("data", "model") if several else ()),
+        *first_columns,
         what,
         title=Text(title) if title else None,
         box=box.SIMPLE_HEAD,

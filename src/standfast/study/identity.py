@@ -107,9 +107,9 @@ class Description:
         if not self.own:
             return digest([self.content, None])
         modules = read_own_modules(self.reach.modules)
-        return digest(
-            [self.content, modules, *([self.reach.content] if self.reach.content else [])]
-        )
+        if self.reach.content:
+            return digest([self.content, modules, self.reach.content])
+        return digest([self.content, modules])
 
     @property
     def bundled(self) -> bool:
@@ -236,6 +236,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
     has_own_code = any(_is_own_part(part) for part in parts if part is not None)
     plain = model.task == Classification() and model.output is None and not model.extras
     task = Description([] if plain else [model.task, model.output, model.extras])
+    task_reach = [task.reach.content] if task.reach.content else []
     reach = Reach(holds_state=False)
     consists_of: list[Any] = []
     later = set(task.reach.modules)  # modules that are imported when code is called
@@ -253,7 +254,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
         read_own_modules(later) if has_own_code else {},
         task.content,
-        *([task.reach.content] if task.reach.content else []),
+        *task_reach,
         *consists_of,
         [find_version(), torch.__version__],
     ]

@@ -107,10 +107,9 @@ def run_grid(
         if math.isinf(seconds):
             pending = _put_isolated_last(pending, plan.grid)
         isolated = _record_isolation(plan, executor, pending, store.earlier_manifest())
-        about_machine = {
-            **environment(origin.folder),
-            **({"isolated": isolated} if isolated else {}),
-        }
+        about_machine = environment(origin.folder)
+        if isolated:
+            about_machine["isolated"] = isolated
         about_run = {
             "study": dict(origin.study),
             "origin": origin.file,

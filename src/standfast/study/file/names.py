@@ -212,15 +212,14 @@ def read_section(
         build: makes of an entry what it stands for, and its plain form: one, or several, each with a few words.
         labels: for all entries, of those that have none in the file.
     """
-    if not isinstance(raw, Mapping | list | tuple) or not raw:
+    if not raw:
+        raise reject(f"at least one {names.registry.kind}", show(raw))
+    if not isinstance(raw, Mapping | list | tuple):
         expected = f"a list of {names.section}, or a mapping from labels to {names.section}"
-        raise reject(f"at least one {names.registry.kind}" if not raw else expected, show(raw))
+        raise reject(expected, show(raw))
     errors: list[StudyFieldError] = []
     checked_entries: list[CheckedEntry[T]] = []
-    for key, item in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
-        label, entry, path = (
-            (key, item, (key,)) if isinstance(raw, Mapping) else _split_label(item, key, names)
-        )
+    for label, entry, path in _list_items(raw, names):
         with errors_at(*path, into=errors):
             if label is not None and (not isinstance(label, str) or not label):
                 raise reject("a label as text", show(label))
@@ -243,6 +242,15 @@ def read_section(
     return _by_label(checked_entries, labels(checked_entries), names)
 
 
+def _list_items(
+    raw: Mapping[Any, object] | Sequence[object], names: Names
+) -> list[tuple[Any, object, Keys]]:
+    """The label of each entry, which may be None, the entry, and where it stands in its section."""
+    if isinstance(raw, Mapping):
+        return [(label, entry, (label,)) for label, entry in raw.items()]
+    return [_split_label(item, index, names) for index, item in enumerate(raw)]
+
+
 def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, Keys]:
     """An item of a list, which may be `{label: entry}`."""
     if isinstance(item, Mapping) and len(item) == 1:
@@ -259,10 +267,10 @@ def _by_label(
     labelled: dict[str, CheckedEntry[T]] = {}
     for entry, name in zip(found, own, strict=True):
         label = entry.label or name
-        others = (other for other in labelled.values() if entry.label is other.label is None)
-        twin = labelled.get(label) or next(
-            (other for other in others if other.plain == entry.plain), None
-        )
+        twin = labelled.get(label)
+        if twin is None and entry.label is None:
+            unlabelled = [other for other in labelled.values() if other.label is None]
+            twin = next((other for other in unlabelled if other.plain == entry.plain), None)
         if twin is not None:
             expected = f"{names.section} that differ, or a label of its own for each"
             raise reject(

@@ -126,7 +126,8 @@ def _problems_of(error: Exception, keys: Collection[str], key: str) -> list[Prob
     if isinstance(error, ValidationError):
         return _from_pydantic(error, keys)
     if not isinstance(error, ArgumentError):
-        return list(reject("something that can be used", error, *([key] if key else [])).problems)
+        path = [key] if key else []
+        return list(reject("something that can be used", error, *path).problems)
     faulty_key = error.argument if error.argument in keys else key
     if not faulty_key:
         return list(
@@ -232,10 +233,9 @@ def join_names(names: Iterable[object], width: int = 150) -> str:
     words = [str(name) for name in names]
     ends = accumulate(len(word) + 2 for word in words)
     kept = [word for word, end in zip(words, ends, strict=True) if end <= width + 2]
-    return (
-        ", ".join(kept + ([f"... {len(words)} in all"] if len(kept) < len(words) else []))
-        or "there are none"
-    )
+    if len(kept) < len(words):
+        kept.append(f"... {len(words)} in all")
+    return ", ".join(kept) or "there are none"
 
 
 def join_keys(path: Keys) -> str:

@@ -127,7 +127,8 @@ class ReferenceReader:
             StudyFieldError: they cannot be read; at the option, beneath `place`. This is said once for each.
         """
         name = find_name_in_file(value) if place else ""
-        with errors_at(*place, *([name] if name else [])):
+        names = [name] if name else []
+        with errors_at(*place, *names):
             return self._read_in(value)  # type: ignore[no-any-return]
 
     def _read_in(self, value: Any) -> Any:

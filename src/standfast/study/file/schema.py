@@ -108,7 +108,9 @@ def _define_entry(
     alone = [name for name, options in by_name.items() if not must_have_options(options)]
     # whose options are theirs
     prefixes = _beginning_with([*names.prefixes, *names.registry.packages])
-    texts = [prefixes, *([_beginning_with(by_name)] if names.in_text else [])]
+    texts = [prefixes]
+    if names.in_text:
+        texts.append(_beginning_with(by_name))
     none = {"type": "null"}
     beneath = {
         **_ONE_KEY,
@@ -152,8 +154,10 @@ def _resolve(value: Any) -> Any:
         return [_resolve(entry) for entry in value]
     if not isinstance(value, Mapping):
         return value
-    reference = _refer(value["$reference"]) if "$reference" in value else {}
-    return {
-        **reference,
-        **{key: _resolve(entry) for key, entry in value.items() if key != "$reference"},
-    }
+    resolved: Schema = {}
+    if "$reference" in value:
+        resolved |= _refer(value["$reference"])
+    for key, entry in value.items():
+        if key != "$reference":
+            resolved[key] = _resolve(entry)
+    return resolved

@@ -737,9 +737,10 @@ class StudyModel(ModelSource):
             raise reject(f"no such key for {reader.words}", key, key)
         with errors_at(keys=entry.known(), key=entry.form):
             model = entry.load(self.base, self.content)
-        if model is None or not reader.takes(model):
-            got = "another model" if model is None else with_article(type(model).__name__)
-            raise reject(reader.expected, got, *([] if model is None else [entry.form]))
+        if model is None:
+            raise reject(reader.expected, "another model")
+        if not reader.takes(model):
+            raise reject(reader.expected, with_article(type(model).__name__), entry.form)
         return model
 
 
