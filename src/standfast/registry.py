@@ -127,7 +127,7 @@ class Registry(Generic[T]):
         plugin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"
         try:
             entry = point.load()
-        except Exception as error:
+        except Exception as error:  # whatever the module of the plug-in raises
             raise StandfastError(
                 f"{self.kind} {point.name}: {plugin} could not be loaded: {type(error).__name__}: {error}"
             ) from error

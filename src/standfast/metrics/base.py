@@ -215,8 +215,7 @@ class Metric(metaclass=_PresetsApplied):
         ArgumentError: when a metric is made with an unknown preset, or with a neighbourhood in an option although its
             class declares no `neighbourhood_option`.
         ArgumentError: when a class is created whose `name` is no text, whose `direction` is missing or is none of the
-            above, whose `evidence` is none of `EVIDENCE`, whose `values` are no `ValueSpec`, or that defines a method
-            which another one has replaced.
+            above, whose `evidence` is none of `EVIDENCE`, or whose `values` are no `ValueSpec`.
 
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:2]

@@ -201,6 +201,7 @@ class Guard:
         On a card derivatives differ from call to call, so there it is the answer alone.
         """
         has_slope = self.model.differentiable and self.sample.device.type == "cpu"
+        # a model that fails does so in its jobs, which say why
         with contextlib.suppress(Exception), self.model.session():
             if has_slope:
                 # a function without derivatives is no fault here

@@ -58,10 +58,12 @@ from standfast.tensors import seed_generators
 
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
-#: how many noisy copies and gradients a model is asked for, and how many maps an explainer of the user's
-_NOISY, _GRADIENTS, _MAPS = 64, 4, 2
-#: how many rows with other cells a model of data frames is asked for, and how many maps an explainer that reads trees
-_CELLS, _READ = 10_000, 16
+#: how many noisy copies a model is asked for, and how many gradients
+_NOISY_COPIES, _GRADIENTS = 64, 4
+#: how many rows with other cells a model of data frames is asked for
+_ROWS_WITH_OTHER_CELLS = 10_000
+#: how many maps an explainer of the user's is asked for, and one that reads trees
+_MAPS, _MAPS_OF_READERS = 2, 16
 #: numbers of answers are the same if they differ by less than this share of their root mean square
 TOLERANCE = 1e-3
 #: the same for models that compute with 16 bits
@@ -69,7 +71,7 @@ _COARSE = 5e-2
 #: how long an explainer may take for its maps, and how much memory
 _SECONDS, _BYTES = 30.0, 4 * 10**9
 #: the share of the range of the inputs that noise covers
-_NOISE = 0.1
+_SHARE_OF_NOISE = 0.1
 #: packages of which bundled explainers consist: ours, those beneath it, and those with an adapter
 _BUNDLED = frozenset({"standfast", "numpy", "torch", "captum", "lime", "quantus", "shap"})
 
@@ -348,11 +350,11 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
         rows["inputs"] = first_inputs
     else:
         numbers["inputs"] = _combine(outputs)
-    rows["noisy copies"] = _add_noise(model, first_inputs[:_NOISY])
+    rows["noisy copies"] = _add_noise(model, first_inputs[:_NOISY_COPIES])
     ask = _ask_each
     composition = find_composition(model)
     if composition is not None and composition.rows is not None and len(composition.rows) > 0:
-        rows["cells"] = composition.rows[:_CELLS].to(first_inputs)
+        rows["cells"] = composition.rows[:_ROWS_WITH_OTHER_CELLS].to(first_inputs)
         ask = _ask_together
     paces = [math.inf]
 
@@ -363,10 +365,12 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
         paces.append((time.perf_counter() - began) / max(len(part), 2 * ROW_ALIGNMENT))
         return answers
 
+    # a model that fails has no answers here, and its jobs say why
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
             numbers |= ask(answer, rows)
         if model.differentiable:
+            # a layer may have no derivative, or none of its own
             with contextlib.suppress(Exception):
                 numbers["gradients"] = _ask_gradients(model, first_inputs[:_GRADIENTS])
         if math.isinf(min(paces)):  # it refuses all but inputs, whose outputs were known
@@ -408,6 +412,7 @@ def _ask_gradients(model: Model, inputs: Tensor) -> tuple[float, ...]:
 
 def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
     """The outputs for the first of the inputs `(N, ...)`; None where the model fails."""
+    # its jobs say why
     with contextlib.suppress(Exception), model.session(), torch.no_grad():
         return _answer(model, inputs[:MOST_ANSWERS].to(model.device))
     return None
@@ -426,9 +431,10 @@ def _answer(model: Model, x: Tensor) -> Tensor:
 
 def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> Answers:
     """The answers to some copies of the first inputs `(N, ...)` that a neighbourhood makes; none where this fails."""
-    first_inputs = inputs[:_NOISY].to(model.device)
-    count = max(1, _NOISY // len(first_inputs))
+    first_inputs = inputs[:_NOISY_COPIES].to(model.device)
+    count = max(1, _NOISY_COPIES // len(first_inputs))
     answers: dict[str, tuple[float, ...]] = {}
+    # the neighbourhood may not fit the inputs, or the model refuse the copies, as their jobs will say
     with contextlib.suppress(Exception), model.session(), torch.no_grad():
         region = neighbourhood.around(first_inputs, model.bounds)
         points = region.sample(count, region.streams(0)).flatten(0, 1)
@@ -441,17 +447,18 @@ def ask_reader(
     explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None
 ) -> Answers:
     """The maps of an explainer that reads the inside of a model (`reads_inside`); no numbers where it fails."""
-    first_rows = slice(0, _READ)
+    first_rows = slice(0, _MAPS_OF_READERS)
+    first_targets = None if targets is None else targets[first_rows]
     answers: dict[str, tuple[float, ...]] = {}
+    # its jobs say why it fails
     with (
         contextlib.suppress(Exception),
         warnings.catch_warnings(),
         seed_generators(0, model.device),
     ):
         warnings.simplefilter("ignore")  # its jobs warn
-        answers["maps"] = _combine(
-            explainer(model, inputs[first_rows], None if targets is None else targets[first_rows])
-        )
+        maps = explainer(model, inputs[first_rows], first_targets)
+        answers["maps"] = _combine(maps)
     return Answers(answers)
 
 
@@ -526,7 +533,7 @@ def _add_noise(model: Model, x: Tensor) -> Tensor:
         torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
         - 0.5
     )
-    return torch.minimum(torch.maximum(x + _NOISE * spread * noise, lower), upper)
+    return torch.minimum(torch.maximum(x + _SHARE_OF_NOISE * spread * noise, lower), upper)
 
 
 def _combine(values: Tensor) -> tuple[float, ...]:

@@ -63,6 +63,7 @@ def find_type(estimator: Any) -> str:
     with contextlib.suppress(Exception):
         kind = estimator.__sklearn_tags__().estimator_type
     if kind is None:
+        # the attribute may be a property of the user's, which raises anything
         with contextlib.suppress(Exception):
             kind = getattr(estimator, "_estimator_type", None)
     if kind is None and len(read_classes(estimator)) > 0:

@@ -231,7 +231,7 @@ def _run_worker(connection: Connection, threads: int, device: str) -> None:
             connection.send(worker.run(connection.recv(), connection.send))
     except EOFError:  # no job is left
         return
-    except Exception:
+    except Exception:  # what the grid holds may raise anything when it is unpickled
         with suppress(OSError):  # nobody listens any more
             connection.send(
                 StandfastError(f"a worker process could not start:\n{traceback.format_exc()}")

@@ -79,12 +79,11 @@ class Estimate:
         for line in self.lines:
             if line.error:
                 broken.setdefault(line.error, []).append(f"{line.label} with {line.explainer}")
-        more = {
-            error: f", and {len(who) - 1} more" if len(who) > 1 else ""
-            for error, who in broken.items()
-        }
-        begin = "trials failed, and their jobs will"
-        return [f"{begin}: {who[0]}{more[error]}: {error}" for error, who in broken.items()]
+        texts: list[str] = []
+        for error, jobs in broken.items():
+            more = f", and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+            texts.append(f"trials failed, and their jobs will: {jobs[0]}{more}: {error}")
+        return texts
 
     @property
     def evaluations(self) -> int:
@@ -107,9 +106,8 @@ class Estimate:
     @property
     def memory(self) -> float:
         """The largest of all lines, in bytes; NaN if it is not known."""
-        return max(
-            (line.memory for line in self.lines if not math.isnan(line.memory)), default=math.nan
-        )
+        known_bytes = [line.memory for line in self.lines if not math.isnan(line.memory)]
+        return max(known_bytes, default=math.nan)
 
     def frame(self) -> pl.DataFrame:
         """A row for each line."""
