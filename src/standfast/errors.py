@@ -187,13 +187,13 @@ def nearest_name(name: object, known: Iterable[str]) -> str | None:
     return next(synonyms, near[0] if near and near[0] != name else None)
 
 
-def suggest_name(name: object, known: Iterable[str]) -> str:
+def suggest_name(name: object, names: Iterable[str]) -> str:
     """A hint at the name that may be meant, for the end of a message; empty if there is none.
 
     >>> suggest_name("radios", ["radius", "norm"])
     " (did you mean 'radius'?)"
     """
-    near = nearest_name(name, known)
+    near = nearest_name(name, names)
     if near is None and str(name) in ELSEWHERE:
         return f" ({ELSEWHERE[str(name)]})"
     if near:
@@ -249,11 +249,11 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
 class UnknownOptionError(ArgumentError, TypeError):
     """An option that a class does not have; the message suggests the nearest."""
 
-    def __init__(self, owner: str, option: str, value: object, known: Sequence[str]) -> None:
+    def __init__(self, owner: str, option: str, value: object, options: Sequence[str]) -> None:
         expected = (
-            f"an option of {owner}: {', '.join(known)}" if known else f"no options for {owner}"
+            f"an option of {owner}: {', '.join(options)}" if options else f"no options for {owner}"
         )
-        super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, known)}")
+        super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, options)}")
 
 
 def as_number(value: Any) -> Any:

@@ -273,11 +273,11 @@ def _tell_default(grid: Grid) -> None:
         print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
 
 
-def _warn_of_failures(found: Results) -> None:
+def _warn_of_failures(results: Results) -> None:
     """Warn of the jobs that failed now: which explainers, by which metrics, and why."""
-    if found.run is not None and found.run.failed:
-        lines = [f"{len(found.run.failed)} of {found.run.planned} jobs failed:"]
-        lines += [f"  {line}" for line in describe_failures(found.summary)]
+    if results.run is not None and results.run.failed:
+        lines = [f"{len(results.run.failed)} of {results.run.planned} jobs failed:"]
+        lines += [f"  {line}" for line in describe_failures(results.summary)]
         warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
 
 

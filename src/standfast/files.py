@@ -97,13 +97,13 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
             ) from error
 
 
-def find_room(held: int) -> int:
-    """How many bytes a compressed file of `held` bytes may become: 1 GB, or 100 times as many if that is more.
+def find_room(size: int) -> int:
+    """How many bytes a compressed file of `size` bytes may become: 1 GB, or 100 times as many if that is more.
 
     >>> find_room(5_000), find_room(10**9)
     (1000000000, 100000000000)
     """
-    return max(_ROOM, _TIMES * held)
+    return max(_ROOM, _TIMES * size)
 
 
 def check_archive(content: bytes) -> None:

@@ -532,12 +532,14 @@ def _draw_inputs(shape: Shape, count: int = 5, device: Device = "cpu") -> Tensor
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1)).to(device)
 
 
-def _is_same(found: Tensor, wanted: Tensor, exactly: bool = False) -> bool:
+def _is_same(actual: Tensor, expected: Tensor, exactly: bool = False) -> bool:
     """Equal bits on a CPU, or `exactly`; on a card up to rounding, as a share of the largest value. NaN equals NaN."""
-    if exactly or found.device.type == "cpu" or not found.is_floating_point():
-        return torch.equal(found.nan_to_num(nan=-7.0), wanted.nan_to_num(nan=-7.0))
-    largest = float(wanted.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if wanted.numel() else 0.0
-    return torch.allclose(found, wanted, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True)
+    if exactly or actual.device.type == "cpu" or not actual.is_floating_point():
+        return torch.equal(actual.nan_to_num(nan=-7.0), expected.nan_to_num(nan=-7.0))
+    largest = float(expected.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if expected.numel() else 0.0
+    return torch.allclose(
+        actual, expected, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True
+    )
 
 
 def _require(holds: bool, claim: str) -> None:

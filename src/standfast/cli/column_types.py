@@ -102,22 +102,22 @@ def _guess_texts(frame: Any, cells: Any, encoded: Collection[Encoded]) -> list[s
 
 
 def _walk_parts(
-    part: Any, names: Sequence[str], seen: set[int], depth: int
+    part: Any, names: Sequence[str], visited: set[int], depth: int
 ) -> Iterator[tuple[Any, Sequence[str]]]:
     """A fitted model and all parts of it, with the columns that each gets, where a `ColumnTransformer` says so."""
     is_value = isinstance(part, str | bytes | int | float | np.ndarray | type)
-    if is_value or id(part) in seen or depth > _DEEPEST:
+    if is_value or id(part) in visited or depth > _DEEPEST:
         return
-    seen.add(id(part))
+    visited.add(id(part))
     if isinstance(part, list | tuple | Mapping):
         inner = [*part.values()] if isinstance(part, Mapping) else [*part]
     else:
         yield part, names
         for entry in _as_list(getattr(part, "transformers_", None)):
-            yield from _walk_parts(entry[1], _list_names(entry[2]), seen, depth + 1)
+            yield from _walk_parts(entry[1], _list_names(entry[2]), visited, depth + 1)
         inner = [*getattr(part, "__dict__", {}).values()]
     for inner_part in inner:
-        yield from _walk_parts(inner_part, names, seen, depth + 1)
+        yield from _walk_parts(inner_part, names, visited, depth + 1)
 
 
 def _list_names(columns: Any) -> list[str]:

@@ -185,27 +185,27 @@ def _load_again(
     return try_setting(source, setting.data, folder).tried
 
 
-def name_rows(found: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards:
+def name_rows(unnamed: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards:
     """Cards with the user's number of each row, and the name of the data, as these are asked for.
 
     Args:
-        found: of the chosen rows.
+        unnamed: of the chosen rows.
         rows: their numbers in the data; none where all rows were asked for.
         data: as `standfast init` takes it.
     """
     source = Path(data).name
     numbers = dict(enumerate(rows))
     cards = tuple(
-        replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in found
+        replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in unnamed
     )
-    skipped = {numbers.get(sample, sample): status for sample, status in found.skipped.items()}
+    skipped = {numbers.get(sample, sample): status for sample, status in unnamed.skipped.items()}
     counter_examples = {
         numbers.get(sample, sample): tuple(
             replace(example, sample=numbers.get(sample, sample)) for example in examples
         )
-        for sample, examples in found.counter_examples.items()
+        for sample, examples in unnamed.counter_examples.items()
     }
-    return replace(found, cards=cards, skipped=skipped, counter_examples=counter_examples)
+    return replace(unnamed, cards=cards, skipped=skipped, counter_examples=counter_examples)
 
 
 def _choose_explainer(setting: Setting) -> str:

@@ -402,7 +402,7 @@ class Probe:
         return self.similarity.prepare(self._compared)
 
     def _compare(self, compared: Tensor, origin: Tensor, visible: Tensor | None) -> Tensor:
-        """Similarities to the origins, of the positions that are `seen`; of all if None."""
+        """Similarities to the origins, of the positions that are `visible`; of all if None."""
         if visible is None:
             return self._compare_whole(compared, origin)
         assert self.similarity is not None

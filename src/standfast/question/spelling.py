@@ -121,9 +121,13 @@ def _spell_configuration(value: Any) -> str | None:
     return f"{name}({', '.join(arguments)})"
 
 
-def _is_default(option: Field[Any], held: object) -> bool:
+def _is_default(option: Field[Any], option_value: object) -> bool:
     """Whether an option has the value that it has if it is not given; what is compared may be an array."""
     default = option.default
     if option.default_factory is not MISSING:
         default = option.default_factory()
-    return default is not MISSING and type(default) is type(held) and bool(default == held)
+    return (
+        default is not MISSING
+        and type(default) is type(option_value)
+        and bool(default == option_value)
+    )

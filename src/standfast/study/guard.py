@@ -235,9 +235,9 @@ def _is_code(entry: object) -> bool:
     return not is_class and (callable(entry) or isinstance(entry, staticmethod | classmethod))
 
 
-def _concerns_code(place: object, new: object, old: object) -> bool:
+def _concerns_code(namespace: object, new: object, old: object) -> bool:
     """Whether code was replaced, or stands now in a class where something else was."""
-    return _is_code(old) or (isinstance(place, type) and _is_code(new))
+    return _is_code(old) or (isinstance(namespace, type) and _is_code(new))
 
 
 def _copy(entry: Any) -> Any:
@@ -246,21 +246,23 @@ def _copy(entry: Any) -> Any:
     return entry
 
 
-def _list_hiding(place: Any, entries: Mapping[str, Any]) -> list[str]:
+def _list_hiding(namespace: Any, entries: Mapping[str, Any]) -> list[str]:
     """What a class has got since then that stands before a method of a class below it."""
-    if not isinstance(place, type):
+    if not isinstance(namespace, type):
         return []
     added = [
-        name for name in sorted(vars(place).keys() - entries.keys()) if _is_code(vars(place)[name])
+        name
+        for name in sorted(vars(namespace).keys() - entries.keys())
+        if _is_code(vars(namespace)[name])
     ]
-    return [name for name in added if any(name in vars(base) for base in place.__mro__[1:])]
+    return [name for name in added if any(name in vars(base) for base in namespace.__mro__[1:])]
 
 
-def _name_entry(place: Any, name: str) -> str:
+def _name_entry(namespace: Any, name: str) -> str:
     """As a user would write it."""
-    if not isinstance(place, type):
-        return f"{place.__name__}.{name}"
-    return f"{place.__module__.partition('.modules')[0]}.{place.__qualname__}.{name}"
+    if not isinstance(namespace, type):
+        return f"{namespace.__name__}.{name}"
+    return f"{namespace.__module__.partition('.modules')[0]}.{namespace.__qualname__}.{name}"
 
 
 def _hold_the_same(first: Tensor, second: Tensor) -> bool:

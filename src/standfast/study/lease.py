@@ -126,7 +126,7 @@ def _locked(folder: Folder) -> Iterator[bool]:
         os.close(handle)
 
 
-def _is_renewed(folder: Folder, found: bytes) -> bool:
+def _is_renewed(folder: Folder, lease: bytes) -> bool:
     """Whether another run is heard of, which has written what was found."""
     _log.warning(
         "%s: waiting %g s for a sign of life of a run that has not ended", folder.address, _WATCHED
@@ -134,7 +134,7 @@ def _is_renewed(folder: Folder, found: bytes) -> bool:
     end = time.monotonic() + _WATCHED
     while time.monotonic() < end:
         time.sleep(min(1.0, _WATCHED / 10))
-        if _read(folder)[0] not in (found, b""):
+        if _read(folder)[0] not in (lease, b""):
             return True
     return False
 

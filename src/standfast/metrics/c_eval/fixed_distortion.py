@@ -226,7 +226,7 @@ class DistortionSearch:
         every.c[:] = torch.where(every.found, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
         return every
 
-    def improve_empty(self, empty: Distortions, found: Distortions) -> Tensor:
+    def improve_empty(self, empty: Distortions, distortions: Distortions) -> Tensor:
         """Let c(empty) be at most what was found with features fixed; returns where it is that, so that ratios are 1.
 
         Of classes such a ratio counts as it is. Of other tasks, where a margin may have no gradient at the clean input,
@@ -234,7 +234,7 @@ class DistortionSearch:
         only known that the ratio is at least 1. bool `(n,)`.
         """
         before = torch.where(empty.found[:, 0], empty.c[:, 0], torch.inf)
-        empty.improve_by(found, 0, 0)
+        empty.improve_by(distortions, 0, 0)
         tied = torch.zeros_like(before, dtype=torch.bool)
         if self.call.model.task.classes:
             return tied

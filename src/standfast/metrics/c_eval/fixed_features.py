@@ -23,13 +23,13 @@ def score_pixels(maps: Tensor, absolute: bool = False) -> Tensor:
     return maps.sum(1)
 
 
-def count_fixed(fraction: float, places: int) -> int:
-    """How many of the places a share is: at least one is fixed, and at least one stays free.
+def count_fixed(fraction: float, positions: int) -> int:
+    """How many of the positions a share is: at least one is fixed, and at least one stays free.
 
     >>> count_fixed(0.001, 784), count_fixed(0.1, 784), count_fixed(0.9999, 784)
     (1, 78, 783)
     """
-    return min(places - 1, max(1, round(fraction * places)))
+    return min(positions - 1, max(1, round(fraction * positions)))
 
 
 def fix_pixels(scores: Tensor, fraction: float) -> Tensor:

@@ -248,9 +248,9 @@ def _is_constant(values: Tensor, rounding: Tensor) -> Tensor:
     return values.amax(1) - values.amin(1) <= 8 * rounding.amax(1)
 
 
-def _compute_log_odds(logits: Tensor, own: Tensor, other: Tensor) -> Tensor:
+def _compute_log_odds(logits: Tensor, targets: Tensor, other: Tensor) -> Tensor:
     """`log p_own - log p_other`, float64 `(M,)`: the normalisation cancels. NaN where a logit is not finite."""
-    pair = logits.double().gather(1, torch.stack((own, other), 1))
+    pair = logits.double().gather(1, torch.stack((targets, other), 1))
     return torch.where(torch.isfinite(logits).all(1), pair[:, 0] - pair[:, 1], torch.nan)
 
 

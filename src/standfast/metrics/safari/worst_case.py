@@ -346,9 +346,9 @@ class WorstCase(Metric):
             and self.budget <= _MOST_DRAFTED
         )
 
-    def bind(self, *, explainer: Explainer | None = None, **known: Any) -> Metric:
+    def bind(self, *, explainer: Explainer | None = None, **others: Any) -> Metric:
         """With the search that `auto` takes for the explainer."""
-        bound = super().bind(**known)
+        bound = super().bind(**others)
         if explainer is None or self.choose_search(explainer) == self.make_search():
             return bound
         return dataclasses.replace(bound, search=self.choose_search(explainer))  # type: ignore[call-arg]

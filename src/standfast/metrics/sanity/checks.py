@@ -153,7 +153,7 @@ class SanityChecks(Metric):
         extras: Mapping[str, Tensor] | None = None,
         inputs: Tensor | None = None,
         rows: slice | None = None,
-        **known: Any,
+        **others: Any,
     ) -> SanityChecks:
         """With the labels of the data, where it has some, or with those of the rows; and whether it is a table."""
         bound = self

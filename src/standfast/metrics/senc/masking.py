@@ -143,15 +143,17 @@ def are_constant(weights: Tensor) -> Tensor:
     ).amax(-1)
 
 
-def mark_constant(found: Consistency, weights: Tensor) -> Consistency:
+def mark_constant(consistency: Consistency, weights: Tensor) -> Consistency:
     """Mark problems as degenerate, without an interval, where one of the weights `(2, R, K)` is constant.
 
     The published sums still order the features then, by how often each was kept. That order says nothing about
     sensitivity.
     """
     constant = are_constant(weights).any(0)
-    interval = torch.where(constant[:, None], torch.nan, found.interval)
-    return dataclasses.replace(found, degenerate=found.degenerate | constant, interval=interval)
+    interval = torch.where(constant[:, None], torch.nan, consistency.interval)
+    return dataclasses.replace(
+        consistency, degenerate=consistency.degenerate | constant, interval=interval
+    )
 
 
 def _number_calls(layer: int, masks: Tensor) -> Tensor:

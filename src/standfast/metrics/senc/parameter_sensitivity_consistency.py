@@ -154,7 +154,7 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     def example(cls) -> ParameterSensitivityConsistency:
         return cls(masks=40, permutations=99, resamples=50)
 
-    def bind(self, *, module: nn.Module | None = None, **known: Any) -> Metric:
+    def bind(self, *, module: nn.Module | None = None, **others: Any) -> Metric:
         """With the names of the layers that it masks in a module."""
         layers = self.layers if module is None else tuple(select_layers(module, self.layers))
         return replace(self, layers=layers)
@@ -206,15 +206,15 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
         )
 
 
-def _find_informative(found: ConsistencyTable) -> Tensor:
+def _find_informative(table: ConsistencyTable) -> Tensor:
     """Layers that say whether prediction and explanation agree, bool `(N, L)`; a degenerate one does not."""
-    return torch.isfinite(found.rho) & ~found.degenerate
+    return torch.isfinite(table.rho) & ~table.degenerate
 
 
-def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any]:
+def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any]:
     """Columns of the result: those of the layers, and their means over the layers that have a rho."""
     layers = {
-        name: getattr(found, name).where(~found.constant_prediction, torch.nan)
+        name: getattr(table, name).where(~table.constant_prediction, torch.nan)
         for name in NUMBERS[:-1]
     }
     rho, p = layers["rho"], layers["p_value"]
@@ -245,8 +245,8 @@ def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any
 
     means = {name: mean(values) for name, values in layers.items() if name != "p_value"}
     value = means.pop("rho")
-    middle, null = found.null_band.mean(2), centre(found.null_band)
-    informative = _find_informative(found)
+    middle, null = table.null_band.mean(2), centre(table.null_band)
+    informative = _find_informative(table)
     z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
     together = torch.where(informative, z, 0.0).sum(1) / informative.sum(1).clamp(min=1).sqrt()
     alone = torch.where(informative, p, 0.0).sum(1)
@@ -256,14 +256,14 @@ def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any
         **means,
         "value": value,
         "p_value": combined,
-        "low": (value + reach(found.interval, rho, 0)).clamp(min=-1),
-        "high": (value + reach(found.interval, rho, 1)).clamp(max=1),
-        "null_low": null + reach(found.null_band, middle, 0),
-        "null_high": null + reach(found.null_band, middle, 1),
-        "masks_used": torch.where(counted, found.masks_used, torch.iinfo(torch.int64).max).amin(1)
+        "low": (value + reach(table.interval, rho, 0)).clamp(min=-1),
+        "high": (value + reach(table.interval, rho, 1)).clamp(max=1),
+        "null_low": null + reach(table.null_band, middle, 0),
+        "null_high": null + reach(table.null_band, middle, 1),
+        "masks_used": torch.where(counted, table.masks_used, torch.iinfo(torch.int64).max).amin(1)
         * (count > 0),
         **{f"layer_{name}": values for name, values in layers.items()},
-        "layer_masks_used": found.masks_used,
-        "layer_interval": found.interval,
-        "layer_null_band": found.null_band,
+        "layer_masks_used": table.masks_used,
+        "layer_interval": table.interval,
+        "layer_null_band": table.null_band,
     }

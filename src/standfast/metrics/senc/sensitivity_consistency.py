@@ -128,10 +128,10 @@ class ConsistencyTable(Consistency):
             constant_prediction=count.bool(),
         )
 
-    def fill(self, layer: int, rows: Tensor, found: Consistency, weights: Tensor) -> None:
+    def fill(self, layer: int, rows: Tensor, consistency: Consistency, weights: Tensor) -> None:
         """Enter what was found for the samples `rows` `(R,)` in a layer, from weights `(2, R, K)`."""
         for column in fields(Consistency):
-            values, stored = getattr(found, column.name), getattr(self, column.name)[:, layer]
+            values, stored = getattr(consistency, column.name), getattr(self, column.name)[:, layer]
             if values.ndim == 1:
                 stored[rows] = values
             else:

@@ -164,8 +164,8 @@ def read_plain(value: Any, *path: str | int) -> Any:
     return as_number(value)
 
 
-def read_content(path: Path, *place: str, largest: int | None = None) -> bytes:
-    """The bytes of a file that a study names at `place`, or of the study file itself.
+def read_content(path: Path, *keys: str, largest: int | None = None) -> bytes:
+    """The bytes of a file that a study names at `keys`, or of the study file itself.
 
     Raises:
         StudyFieldError: it is missing, has more than `largest` bytes, cannot be read, or is no file: reading a pipe or
@@ -177,7 +177,7 @@ def read_content(path: Path, *place: str, largest: int | None = None) -> bytes:
         raise reject(
             "a file that can be read",
             f"{path.name!r}: {(error.strerror or str(error)).lower()}",
-            *place,
+            *keys,
         ) from error
 
 

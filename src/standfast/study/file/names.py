@@ -261,11 +261,11 @@ def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, K
 
 
 def _by_label(
-    found: Sequence[CheckedEntry[T]], own: Sequence[str], names: Names
+    entries: Sequence[CheckedEntry[T]], own_labels: Sequence[str], names: Names
 ) -> dict[str, CheckedEntry[T]]:
     """The entries by label; no label and no entry without one may be there twice."""
     labelled: dict[str, CheckedEntry[T]] = {}
-    for entry, name in zip(found, own, strict=True):
+    for entry, name in zip(entries, own_labels, strict=True):
         label = entry.label or name
         twin = labelled.get(label)
         if twin is None and entry.label is None:

@@ -130,10 +130,12 @@ def configure(kind: type[T], name: str, raw: Mapping[str, Any]) -> T:
     return make(kind, name, values, model.known())
 
 
-def make(kind: Callable[..., T], name: str, values: Mapping[str, Any], known: Sequence[str]) -> T:
-    """What a class or function, called `name`, makes of options, of which errors may be about the `known` ones."""
+def make(
+    kind: Callable[..., T], name: str, values: Mapping[str, Any], options_of_kind: Sequence[str]
+) -> T:
+    """What a class or function, called `name`, makes of options; errors may be about `options_of_kind`."""
     try:
-        with errors_at(keys=known):
+        with errors_at(keys=options_of_kind):
             return kind(**values)
     except StudyFieldError:
         raise

@@ -120,15 +120,15 @@ class ReferenceReader:
     base: Path
     _known: dict[StoredBackground, Background] = field(default_factory=dict)
 
-    def read_in(self, value: T, *place: str | int) -> T:
+    def read_in(self, value: T, *keys: str | int) -> T:
         """The same explainer, metric or neighbourhood with its reference inputs.
 
         Raises:
-            StudyFieldError: they cannot be read; at the option, beneath `place`. This is said once for each.
+            StudyFieldError: they cannot be read; at the option, beneath `keys`. This is said once for each.
         """
-        name = find_name_in_file(value) if place else ""
+        name = find_name_in_file(value) if keys else ""
         names = [name] if name else []
-        with errors_at(*place, *names):
+        with errors_at(*keys, *names):
             return self._read_in(value)  # type: ignore[no-any-return]
 
     def _read_in(self, value: Any) -> Any:

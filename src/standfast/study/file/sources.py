@@ -179,19 +179,19 @@ class DataEntry(Entry):
         _check_range(samples)
         return samples
 
-    def _from_dataset(self, found: Dataset) -> Samples:
+    def _from_dataset(self, dataset: Dataset) -> Samples:
         return self._as_samples(
-            found, {"name": found.name, "classes": list(found.classes)}, **found.extras
+            dataset, {"name": dataset.name, "classes": list(dataset.classes)}, **dataset.extras
         )
 
     def _as_samples(
-        self, found: Dataset | Content, about: Mapping[str, Any], **extras: Tensor
+        self, content: Dataset | Content, about: Mapping[str, Any], **extras: Tensor
     ) -> Samples:
-        if found.labels is not None:
-            rows, count = len(found.inputs), len(found.labels)
+        if content.labels is not None:
+            rows, count = len(content.inputs), len(content.labels)
             check(count == rows, "path", f"as many labels as inputs ({rows})", f"{count} labels")
-            extras = {"labels": found.labels, **extras}
-            classes = not found.labels.is_floating_point()
+            extras = {"labels": content.labels, **extras}
+            classes = not content.labels.is_floating_point()
             check(
                 classes or self.targets != "labels",
                 "targets",
@@ -202,9 +202,11 @@ class DataEntry(Entry):
             check(
                 self.targets != "labels", "targets", "predicted, as there are no labels", "labels"
             )
-        labels = found.labels if self.targets == "labels" else None
-        tokens = found.tokens if isinstance(found, Dataset) else None
-        return Samples(found.inputs, labels, found.bounds, about, extras, found.features, tokens)
+        labels = content.labels if self.targets == "labels" else None
+        tokens = content.tokens if isinstance(content, Dataset) else None
+        return Samples(
+            content.inputs, labels, content.bounds, about, extras, content.features, tokens
+        )
 
 
 class NamedData(DataEntry):

@@ -102,9 +102,9 @@ class FilePlaces(Places):
             raise self.study._document.error(problems) from self.errors[0].__cause__
 
 
-def _labels(found: Sequence[CheckedEntry[Any]]) -> list[str]:
+def _labels(entries: Sequence[CheckedEntry[Any]]) -> list[str]:
     """Of data and models that have none in the file."""
-    return [entry.name for entry in found]
+    return [entry.name for entry in entries]
 
 
 def _sources(names: Names) -> PlainValidator:
@@ -252,29 +252,29 @@ class Study(Entry):
             places=file_places,
         )
 
-    def _load_data(self, places: FilePlaces) -> dict[str, Any]:
+    def _load_data(self, file_places: FilePlaces) -> dict[str, Any]:
         """The data sets, as their kind of inputs takes them."""
         data: dict[str, Any] = {}
         for name, entry in self.data.items():
-            with errors_at(*entry.path, into=places.errors):
+            with errors_at(*entry.path, into=file_places.errors):
                 data[name] = entry.value.load(self.base, self.samples)
         return data
 
-    def _load_models(self, places: FilePlaces) -> dict[str, ModelSource]:
+    def _load_models(self, file_places: FilePlaces) -> dict[str, ModelSource]:
         """The sources of the models, one for each seed and window."""
         models: dict[str, ModelSource] = {}
         for name, entry in self.models.items():
-            with errors_at(*entry.path, into=places.errors):
+            with errors_at(*entry.path, into=file_places.errors):
                 for own_name, single_entry in entry.value.spread(name).items():
                     models[own_name] = single_entry.source(self.base)
         return models
 
     def _read_common_options(
-        self, places: FilePlaces, references: ReferenceReader
+        self, file_places: FilePlaces, references: ReferenceReader
     ) -> dict[str, Any]:
         """The study's own options, for metrics that have them."""
         common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
-        with errors_at(into=places.errors):
+        with errors_at(into=file_places.errors):
             common["neighbourhood"] = references.read_in(self.neighbourhood, "neighbourhood")
         return common
 
@@ -426,33 +426,35 @@ class Study(Entry):
         return content
 
 
-def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: str | int) -> None:
-    if name is not None and name not in known:
-        raise make_unknown_error(what, name, known, *place)
+def _check_known(
+    what: str, name: str | None, existing: Mapping[str, Any], *keys: str | int
+) -> None:
+    if name is not None and name not in existing:
+        raise make_unknown_error(what, name, existing, *keys)
 
 
 def _load_all(
     section: Mapping[str, CheckedEntry[Any]],
     name: str,
-    places: FilePlaces,
+    file_places: FilePlaces,
     references: ReferenceReader,
     common: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The explainers, controls or metrics of a section, by label."""
     loaded: dict[str, Any] = {}
     for label, entry in section.items():
-        with places.at(name, label):
+        with file_places.at(name, label):
             loaded[label] = load_evaluation(entry, label, references, common)
     return loaded
 
 
 def _fit_explainers(
-    explainers: Mapping[str, Explainer], section: str, inputs: Inputs, places: Places
+    explainers: Mapping[str, Explainer], section: str, inputs: Inputs, file_places: Places
 ) -> dict[str, Explainer]:
     """The explainers for these inputs."""
     fitted: dict[str, Explainer] = {}
     for label, explainer in explainers.items():
-        with places.at(section, label):
+        with file_places.at(section, label):
             fitted[label] = inputs.fit_explainer(explainer)
     return fitted
 
@@ -460,7 +462,7 @@ def _fit_explainers(
 def _place_metrics(
     metrics: Mapping[str, Metric | UnplacedMetric],
     inputs: Inputs,
-    places: Places,
+    file_places: Places,
     about: dict[str, Any],
 ) -> dict[str, Metric]:
     """The metrics, of which those without a neighbourhood get the default one; `about` gets what the report says.
@@ -481,7 +483,7 @@ def _place_metrics(
             continue
         if not inputs.samples:  # none could be read, and errors say so
             continue
-        with places.at("metrics", label, metric.stand_in.neighbourhood_option):
+        with file_places.at("metrics", label, metric.stand_in.neighbourhood_option):
             if default is None:
                 default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
             placed[label] = metric.place(default, inputs.default_options(type(metric.stand_in)))
@@ -514,11 +516,11 @@ def _list_extras(
     )
 
 
-def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, places: Places) -> None:
+def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, file_places: Places) -> None:
     """Check that what metrics name of the data is there, and fits them."""
     for label, metric in metrics.items():
         for name, samples in inputs.samples.items():
-            with places.at("metrics", label):
+            with file_places.at("metrics", label):
                 _look_up(metric, samples, name)
 
 

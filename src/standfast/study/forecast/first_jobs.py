@@ -103,11 +103,11 @@ def _compare(
     return {cell: spent_at[cell] / forecast_at[cell] for cell in spent_at}
 
 
-def _guess_quotient(place: _Place, quotients: Mapping[_Place, float]) -> float:
+def _guess_quotient(cell: _Place, quotients: Mapping[_Place, float]) -> float:
     """The root of the geometric mean of other explainers' quotients by the same metric; 1 where there are none."""
     logarithms: list[float] = []
     for other, quotient in quotients.items():
-        if other[:3] == place[:3]:
+        if other[:3] == cell[:3]:
             logarithms.append(math.log(quotient))
     if not logarithms:
         return 1.0
