@@ -95,14 +95,15 @@ def find_programs(module: nn.Module) -> list[torch.fx.Graph]:
         part.graph if isinstance(part, torch.fx.GraphModule) else vars(part).get("graph")
         for part in parts
     ]
-    return [
-        graph
-        for graph in graphs
-        if isinstance(graph, torch.fx.Graph)
-        and any(isinstance(node.target, OpOverload) for node in graph.nodes)
-        # torch.export itself adds a call of a module that checks the inputs' shapes
-        and all(node.op != "call_module" or node.target == "_guards_fn" for node in graph.nodes)
-    ]
+    return [graph for graph in graphs if isinstance(graph, torch.fx.Graph) and _is_lowered(graph)]
+
+
+def _is_lowered(graph: torch.fx.Graph) -> bool:
+    """Whether a graph consists of operators alone, and calls no module."""
+    # torch.export itself adds a call of a module that checks the inputs' shapes
+    calls = [node.target for node in graph.nodes if node.op == "call_module"]
+    has_operators = any(isinstance(node.target, OpOverload) for node in graph.nodes)
+    return has_operators and all(target == "_guards_fn" for target in calls)
 
 
 def find_training_calls(module: nn.Module) -> list[str]:

@@ -115,11 +115,12 @@ class _Declared(NamedTuple):
 
     def allows(self, value: Any) -> bool:
         """Whether a value that is no list is one of the choices, or within a range."""
-        chosen = any(type(value) is type(choice) and value == choice for choice in self.choices)
-        return chosen or any(
-            is_number(value) and isinstance(value, kind | int) and limits.holds(value)
-            for kind, limits in self.numbers
-        )
+        if any(type(value) is type(choice) and value == choice for choice in self.choices):
+            return True
+        if not is_number(value):
+            return False
+        limits_of_kind = [limits for kind, limits in self.numbers if isinstance(value, kind | int)]
+        return any(limits.holds(value) for limits in limits_of_kind)
 
     @property
     def is_whole_number(self) -> bool:
@@ -134,7 +135,8 @@ class _Declared(NamedTuple):
             f"a {'whole' if kind is int else 'finite'} number {limits}"
             for kind, limits in self.numbers
         ]
-        words += [f"a list, each {self.entries}"] if self.entries else []
+        if self.entries:
+            words.append(f"a list, each {self.entries}")
         return ", or ".join([*words, *map(repr, self.choices)])
 
 

@@ -83,9 +83,9 @@ def _describe_model(name: str) -> str:
     from standfast.zoo import card
 
     facts = card(name)
-    data, scheme = (
-        str(facts[key]).partition(",")[0].partition(":")[0] for key in ("data", "scheme")
-    )
+    # without what follows in detail
+    data = re.split("[,:]", str(facts["data"]))[0]
+    scheme = re.split("[,:]", str(facts["scheme"]))[0]
     return f"{facts['architecture']} trained on {data}, scheme {scheme}, test accuracy {facts['test_accuracy']:.1%}."
 
 

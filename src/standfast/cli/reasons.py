@@ -199,12 +199,10 @@ def name_rows(unnamed: ReasonCards, rows: Sequence[int], data: str) -> ReasonCar
         replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in unnamed
     )
     skipped = {numbers.get(sample, sample): status for sample, status in unnamed.skipped.items()}
-    counter_examples = {
-        numbers.get(sample, sample): tuple(
-            replace(example, sample=numbers.get(sample, sample)) for example in examples
-        )
-        for sample, examples in unnamed.counter_examples.items()
-    }
+    counter_examples: dict[int, tuple[Any, ...]] = {}
+    for sample, examples in unnamed.counter_examples.items():
+        row = numbers.get(sample, sample)
+        counter_examples[row] = tuple(replace(example, sample=row) for example in examples)
     return replace(unnamed, cards=cards, skipped=skipped, counter_examples=counter_examples)
 
 

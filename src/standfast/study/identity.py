@@ -170,19 +170,22 @@ class Description:
         if is_dataclass(value) and not isinstance(value, type):
             # equal metrics have one identity; fields of the user's count even if they do not when two are compared
             skipped = _NOT_COMPARED if isinstance(value, Metric) else frozenset()
-            described = {
-                field.name: (self._describe(getattr(value, field.name)), field)
+            counted = [
+                field
                 for field in fields(value)
                 if field.name not in skipped and field.metadata.get("identity", True)
-            }
-            return {
-                name: content
-                for name, (content, field) in described.items()
-                if content != self._default(field)
-            }
-        state = getattr(value, "__dict__", None)
-        if state:
-            return self._describe(state)
+            ]
+            # all values before all defaults: what is reached is a part of identities in the order in which it is met
+            contents = [self._describe(getattr(value, field.name)) for field in counted]
+            defaults = [self._default(field) for field in counted]
+            state: dict[str, Any] = {}
+            for field, content, default in zip(counted, contents, defaults, strict=True):
+                if content != default:
+                    state[field.name] = content
+            return state
+        attributes = getattr(value, "__dict__", None)
+        if attributes:
+            return self._describe(attributes)
         return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
     def _default(self, field: Field[Any]) -> Any:

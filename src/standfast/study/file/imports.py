@@ -81,9 +81,8 @@ def find_line(error: BaseException, paths: Sequence[str]) -> str:
     roots = [Path(path).resolve() for path in paths]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        if "site-packages" not in file.parts and any(
-            file.resolve().is_relative_to(root) for root in roots
-        ):
+        is_beneath = any(file.resolve().is_relative_to(root) for root in roots)
+        if is_beneath and "site-packages" not in file.parts:
             return f"{file.name}, line {frame.lineno}"
     return ""
 

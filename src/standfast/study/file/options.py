@@ -375,11 +375,9 @@ def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
         entries = re.findall(
             r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", section[1] if section else "", re.MULTILINE
         )
-        texts |= {
-            name.strip(): " ".join(said.split())
-            for names, said in entries
-            for name in names.split(",")
-        }
+        for names, meaning in entries:
+            for name in names.split(","):
+                texts[name.strip()] = " ".join(meaning.split())
     elsewhere = re.search(r"Arguments are those of `(\w+)`", kind.__doc__ or "")
     if elsewhere:
         texts |= describe_options(getattr(sys.modules[kind.__module__], elsewhere[1], object))

@@ -110,9 +110,8 @@ def errors_at(
 def raise_all(errors: Sequence[StudyFieldError]) -> None:
     """Raise what was collected, if anything was."""
     if errors:
-        raise StudyFieldError(
-            problem for error in errors for problem in error.problems
-        ) from errors[0].__cause__
+        problems = [problem for error in errors for problem in error.problems]
+        raise StudyFieldError(problems) from errors[0].__cause__
 
 
 def _place_beneath(path: Keys, problems: Iterable[Problem]) -> list[Problem]:

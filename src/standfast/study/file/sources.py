@@ -87,9 +87,9 @@ def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
     lower, upper = ((b if isinstance(b, tuple) else (b,)) for b in bounds)
     size = max(len(lower), len(upper))
     fits = {len(lower), len(upper)} <= {1, size}
-    if not fits or not all(
-        low < high for low, high in zip(lower * size, upper * size, strict=False)
-    ):
+    # one number is that of all channels
+    pairs = zip(lower * size, upper * size, strict=False)
+    if not fits or not all(low < high for low, high in pairs):
         raise ValueError
     return bounds
 

@@ -282,17 +282,13 @@ class Study(Entry):
         """Cheaper settings of the metrics whose options the file leaves open, by label."""
         if "preset" in self.model_fields_set:
             return {}
-        by_name = Metric | UnplacedMetric
-        named = {
-            label: entry
-            for label, entry in self.metrics.items()
-            if isinstance(entry.value, by_name)
-        }
-        return {
-            label: list_cheaper(metrics[label], named[label].given)
-            for label in metrics
-            if label in named
-        }
+        ladders: dict[str, Ladder] = {}
+        for label, metric in metrics.items():
+            entry = self.metrics.get(label)
+            # else it is a function's, which is configured already
+            if entry is not None and isinstance(entry.value, Metric | UnplacedMetric):
+                ladders[label] = list_cheaper(metric, entry.given)
+        return ladders
 
     def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
         """Where a part stands in the file, and the key of it that errors are about."""
@@ -309,20 +305,17 @@ class Study(Entry):
         for entry_name, model in self.models.items():
             for name in model.value.spread(entry_name):
                 data_of_models[name] = model.value.data or self.data
-        return [
-            (data, name)
-            for data in self.data
-            for name, model_data in data_of_models.items()
-            if data in model_data
-        ]
+        pairs: list[tuple[str, str]] = []
+        for data in self.data:
+            pairs += [(data, name) for name, names in data_of_models.items() if data in names]
+        return pairs
 
     def _find_entry(self, name: str) -> CheckedEntry[ModelEntry]:
         """The entry of a model, also of one of those with seeds."""
-        return next(
-            model
-            for entry_name, model in self.models.items()
-            if name in model.value.spread(entry_name)
-        )
+        for entry_name, model in self.models.items():
+            if name in model.value.spread(entry_name):
+                return model
+        raise AssertionError(f"no model is called {name!r}")
 
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
