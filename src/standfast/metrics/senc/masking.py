@@ -82,10 +82,10 @@ class MaskedLayers:
                 return self._comparison.explain(x, classes, call)
 
         parts = []
-        for which, mask in zip(torch.split(samples, size), torch.split(indices, size), strict=True):
-            origins = rows[which]
-            calls = _number_calls(number, first + mask)
-            parts.append(self._compare(explain, origins, calls, masks[which, mask]))
+        blocks = zip(torch.split(samples, size), torch.split(indices, size), strict=True)
+        for sample, index in blocks:
+            calls = _number_calls(number, first + index)
+            parts.append(self._compare(explain, rows[sample], calls, masks[sample, index]))
         return torch.cat(parts, 1)[:, back]
 
     def weigh_in_place(
@@ -125,22 +125,22 @@ class MaskedLayers:
         if groups > _REPEATING or self._comparison.noise is not None:
             return whole // count, whole % count, whole.reshape(samples, count)
         bits = 1 << torch.arange(groups, device=masks.device)
-        codes = (masks * bits).sum(2) + (torch.arange(samples, device=masks.device) << groups)[
-            :, None
-        ]
+        # the lowest bits of a code are the mask, the others are the sample's number
+        numbers = torch.arange(samples, device=masks.device) << groups
+        codes = (masks * bits).sum(2) + numbers[:, None]
         distinct, back = torch.unique(codes, return_inverse=True)
-        chosen = torch.full_like(distinct, len(whole)).scatter_reduce_(
-            0, back.reshape(-1), whole, "amin"
-        )
+        # the first of equal masks stands for all of them
+        chosen = torch.full_like(distinct, len(whole))
+        chosen = chosen.scatter_reduce_(0, back.reshape(-1), whole, "amin")
         return chosen // count, chosen % count, back
 
 
 def are_constant(weights: Tensor) -> Tensor:
     """Which of the weights `(..., K)` are the same for all masks, where they are finite; bool `(...)`."""
     is_weighed = weights.isfinite()
-    return weights.where(is_weighed, torch.inf).amin(-1) >= weights.where(
-        is_weighed, -torch.inf
-    ).amax(-1)
+    least = weights.where(is_weighed, torch.inf).amin(-1)
+    most = weights.where(is_weighed, -torch.inf).amax(-1)
+    return least >= most
 
 
 def mark_constant(consistency: Consistency, weights: Tensor) -> Consistency:
