@@ -23,7 +23,8 @@ import torch
 from standfast.errors import StandfastError
 from standfast.question.grid import ModelSource, Samples
 from standfast.study.file.spec import study_from
-from standfast.study.plan import inputs_for, make_plan
+from standfast.study.meeting import inputs_for
+from standfast.study.plan import make_plan
 
 # a clone has papers/ beside this folder
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))

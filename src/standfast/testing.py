@@ -108,17 +108,17 @@ def check_batch_independence(metric: Metric, shape: Shape, device: Device = "cpu
 def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """The same seed gives the same bits, and inputs, model and global random numbers are left alone."""
     x, model = _draw_inputs(shape, device=device), _classifier(shape, device)
-    before, found = x.clone(), []
+    before, results = x.clone(), []
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
             torch.default_generator.manual_seed(seed)
             state = torch.random.get_rng_state()
-            found.append(metric(model, "saliency", x, generator=torch.Generator().manual_seed(3)))
+            results.append(metric(model, "saliency", x, generator=torch.Generator().manual_seed(3)))
             _require(
                 torch.equal(torch.random.get_rng_state(), state),
                 "torch's global generator is left as it is",
             )
-    _require_same(found[0], found[1], [0, 1, 2, 3, 4], "for the same seed", exactly=True)
+    _require_same(results[0], results[1], [0, 1, 2, 3, 4], "for the same seed", exactly=True)
     _require(torch.equal(x, before), "inputs are not written into")
     _require_untouched(model)
 
@@ -126,10 +126,8 @@ def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> 
 def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """The result has a value and a status for each sample, and counts every row that the model was given."""
     module = _Counted(small_net(shape))
-    model, x = (
-        Model(module, (0.0, 1.0), device=device, batch_size=16),
-        _draw_inputs(shape, device=device),
-    )
+    model = Model(module, (0.0, 1.0), device=device, batch_size=16)
+    x = _draw_inputs(shape, device=device)
     result = metric(model, "saliency", x)
     _require_well_formed(result, 5, metric)
     counted = int(result.model_evaluations.sum())
@@ -258,8 +256,8 @@ def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> N
     _require(min(cost.predictions, cost.explanations) >= 0, "no number of cost is below 0")
     for preset in metric.presets:  # that their options exist is checked when a metric is made
         _require(preset in PRESETS, f"the preset {preset!r} is one of {', '.join(PRESETS)}")
-        made = dataclasses.replace(metric, **preset_options(type(metric), preset), preset=preset)
-        _require(made.preset == preset, f"the preset {preset!r} makes a metric")
+        variant = dataclasses.replace(metric, **preset_options(type(metric), preset), preset=preset)
+        _require(variant.preset == preset, f"the preset {preset!r} makes a metric")
 
 
 #: what `check_metric` runs: functions of a metric, a shape and a device
@@ -308,12 +306,12 @@ def check_explainer(
         _require(not maps.requires_grad, "maps are detached")
         _require(torch.equal(x, before), "inputs are not written into")
         _require(torch.equal(explainer(model, x), maps), "maps are the same a second time")
-        for found, whatever in (
+        for other_maps, whatever in (
             (explainer(_classifier(shape, device, 64, net), x), "with another batch size"),
             (explainer(model, x.flip(0)).flip(0), "with the samples in reverse order"),
             (explainer(model, x, model.predict(x)), "with the predicted classes as targets"),
         ):
-            _require(_is_same(found, maps), f"maps are the same {whatever}")
+            _require(_is_same(other_maps, maps), f"maps are the same {whatever}")
         _require(
             _is_same(explainer(model, x[7:8])[0], maps[7]), "the map of a sample alone is the same"
         )
@@ -377,10 +375,10 @@ def check_similarity(
         equal, others = values[1], values[[0, 3, 4, 5]]
         best = (equal >= others) if similarity.larger_is_closer else (equal <= others)
         _require(bool(best.all()), "equal maps have the best value")
-        wanted = 1.0 if similarity.larger_is_closer else 0.0
+        expected = 1.0 if similarity.larger_is_closer else 0.0
         _require(
-            abs(equal.item() - wanted) <= 1e-5,
-            f"equal maps have the value {wanted}, not {equal.item()}",
+            abs(equal.item() - expected) <= 1e-5,
+            f"equal maps have the value {expected}, not {equal.item()}",
         )
         broken = a.clone()
         broken[0] = torch.nan
@@ -437,14 +435,14 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
             "guide": task.guide,
         }
         for name, function in functions.items():
-            found = function(after, answer, scale)
+            values = function(after, answer, scale)
             _require(
-                found.shape == (count,) and bool(found.isfinite().all()),
+                values.shape == (count,) and bool(values.isfinite().all()),
                 f"{name} is a number for each input",
             )
             rows = function(after[order], answer[order], scale)
             _require(
-                torch.equal(rows, found[order]), f"the {name} of a row does not depend on others"
+                torch.equal(rows, values[order]), f"the {name} of a row does not depend on others"
             )
         ways = task.rivals(after, answer, scale)
         _require(ways.ndim == 2 and len(ways) == count, "rivals are (N, R)")
@@ -534,12 +532,14 @@ def _draw_inputs(shape: Shape, count: int = 5, device: Device = "cpu") -> Tensor
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1)).to(device)
 
 
-def _is_same(found: Tensor, wanted: Tensor, exactly: bool = False) -> bool:
+def _is_same(actual: Tensor, expected: Tensor, exactly: bool = False) -> bool:
     """Equal bits on a CPU, or `exactly`; on a card up to rounding, as a share of the largest value. NaN equals NaN."""
-    if exactly or found.device.type == "cpu" or not found.is_floating_point():
-        return torch.equal(found.nan_to_num(nan=-7.0), wanted.nan_to_num(nan=-7.0))
-    largest = float(wanted.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if wanted.numel() else 0.0
-    return torch.allclose(found, wanted, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True)
+    if exactly or actual.device.type == "cpu" or not actual.is_floating_point():
+        return torch.equal(actual.nan_to_num(nan=-7.0), expected.nan_to_num(nan=-7.0))
+    largest = float(expected.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if expected.numel() else 0.0
+    return torch.allclose(
+        actual, expected, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True
+    )
 
 
 def _require(holds: bool, claim: str) -> None:
@@ -579,11 +579,8 @@ def _require_well_formed(result: Result, count: int, metric: Metric) -> None:
     _require(set(result.status) <= set(STATUSES), f"each status is one of {', '.join(STATUSES)}")
     for name in ("value", "low", "high", "targets", "model_evaluations", "degenerate", "nonfinite"):
         column = getattr(result, name)
-        fits = (
-            column is None
-            if name in ("low", "high") and column is None
-            else column.shape == (count,)
-        )
+        is_missing = column is None and name in ("low", "high")
+        fits = is_missing or column.shape == (count,)
         _require(fits, f"{name} has one number for each sample")
     _require(
         bool((result.model_evaluations >= 1).all()),
@@ -635,11 +632,11 @@ def _require_same(
     result: Result, whole: Result, order: list[int], when: str, exactly: bool = False
 ) -> None:
     """Row i of `result` is row `order[i]` of `whole`: bit for bit on a CPU, or with `exactly`."""
-    found, wanted = _rows_of(result), _rows_of(whole)
-    _require(found.keys() == wanted.keys(), f"the result has the same fields {when}")
-    for name, values in found.items():
+    actual, expected = _rows_of(result), _rows_of(whole)
+    _require(actual.keys() == expected.keys(), f"the result has the same fields {when}")
+    for name, values in actual.items():
         if isinstance(values, Tensor):
-            same = _is_same(values, wanted[name][order], exactly)
+            same = _is_same(values, expected[name][order], exactly)
         else:
-            same = values == [wanted[name][row] for row in order]
+            same = values == [expected[name][row] for row in order]
         _require(same, f"{name} is the same {when}")

@@ -289,8 +289,8 @@ def _select_fields(
     kind: type[CommonShare | ValueSpec], stored: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The entries that are attributes of a class."""
-    known = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in stored.items() if name in known}
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in stored.items() if name in names}
 
 
 def _is_text(value: object) -> bool:

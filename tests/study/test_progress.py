@@ -11,7 +11,7 @@ import pytest
 
 from standfast.display import in_notebook
 from standfast.study import worker
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.progress import EtaEstimator, Progress, watch
 
 

@@ -80,7 +80,9 @@ class FrameReader(Reader):
         return not isinstance(model, TextModel)
 
     def make_model(self, model: Any, task: Task | None, device: str) -> Model:
-        return model if isinstance(model, Model) else make_model(model, self.table, task)
+        if isinstance(model, Model):
+            return model
+        return make_model(model, self.table, task)
 
 
 @kinds.register("frames")
@@ -193,7 +195,9 @@ class Frames(Inputs):
     def _describe_still_rows(self, changes: TableChanges, rows: Tensor) -> str:
         """How many of the rows cannot change, in words; empty if all can."""
         still = int((~changes.find_movable(rows, self.table.bounds)).sum())
-        return f"; rows that cannot change: {still} of {len(rows)}" if still else ""
+        if still:
+            return f"; rows that cannot change: {still} of {len(rows)}"
+        return ""
 
     def default_options(self, metric: type[Metric]) -> dict[str, Any]:
         """Maps are compared with their signs: a number that speaks for an answer, and then against it, has changed."""
@@ -237,14 +241,16 @@ def _make_source(model: Any, table: Table, about: dict[str, Any]) -> ModelSource
         return model
     if isinstance(model, Model):
         return LoadedModel(model)
-    made = make_model(model, table)
-    if isinstance(made.task, Binary):
-        about["threshold"] = f"{made.task.threshold:g}, at which the classifier itself decides"
-    if isinstance(made.task, Regression):
-        about["tolerance"] = (
-            f"{made.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+    decoding_model = make_model(model, table)
+    if isinstance(decoding_model.task, Binary):
+        about["threshold"] = (
+            f"{decoding_model.task.threshold:g}, at which the classifier itself decides"
         )
-    return LoadedModel(made)
+    if isinstance(decoding_model.task, Regression):
+        about["tolerance"] = (
+            f"{decoding_model.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+        )
+    return LoadedModel(decoding_model)
 
 
 def _make_samples(data: GivenFrame, table: Table, sources: Iterable[ModelSource]) -> Samples:

@@ -56,7 +56,9 @@ class Tensors(Inputs):
 
     @classmethod
     def title(cls, inputs: Any) -> str:
-        return inputs.name if isinstance(inputs, Dataset) and inputs.name else super().title(inputs)
+        if isinstance(inputs, Dataset) and inputs.name:
+            return inputs.name
+        return super().title(inputs)
 
     @classmethod
     def give(cls, inputs: Any) -> GivenTensors:

@@ -31,7 +31,8 @@ from standfast.study.forecast.choice import choose as choose_settings
 from standfast.study.forecast.left_out import describe_left_out
 from standfast.study.forecast.limited import MOST_SECONDS, TimeLimit
 from standfast.study.forecast.trials import estimate_plan
-from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.jobs import Job
+from standfast.study.plan import Plan, make_plan
 from standfast.study.run import RunSummary
 from standfast.study.store import Store
 from standfast.value_spec import ValueSpec

@@ -35,7 +35,8 @@ from standfast.statistics.elimination import Departure, Finish, RaceRules, run_r
 from standfast.statistics.paired import bootstrap_interval
 from standfast.study.executors import Executor
 from standfast.study.forecast.limited import TimeLimit
-from standfast.study.plan import Job, Plan
+from standfast.study.jobs import Job
+from standfast.study.plan import Plan
 from standfast.study.progress import Progress
 from standfast.study.run import run_grid
 from standfast.study.store import Store

@@ -34,7 +34,7 @@ OFF = "off"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """The results of one grid.
 
     Attributes:
@@ -116,20 +116,20 @@ def _make_private(root: Path) -> None:
     """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name == "posix":
-        found = root.lstat()
-        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-        if not own or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        folder_stat = root.lstat()
+        is_own = stat.S_ISDIR(folder_stat.st_mode) and folder_stat.st_uid == os.geteuid()
+        if not is_own or folder_stat.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError("it is not the user's own folder, or others can write in it")
         root.chmod(0o700)
 
 
-def list_entries(root: Path) -> list[Entry]:
+def list_entries(root: Path) -> list[CacheEntry]:
     """All results in the folder, those that were used last at the end. Each run writes its manifest."""
     entries = []
     for manifest in root.glob(f"*/{MANIFEST}"):
         with contextlib.suppress(FileNotFoundError):  # another process is writing or deleting it
             size = sum(file.stat().st_size for file in manifest.parent.rglob("*"))
-            entries.append(Entry(manifest.parent, size, manifest.stat().st_mtime))
+            entries.append(CacheEntry(manifest.parent, size, manifest.stat().st_mtime))
     return sorted(entries, key=lambda entry: entry.used)
 
 

@@ -39,4 +39,6 @@ def is_intact(content: bytes) -> bool:
 def _find(content: bytes) -> int | None:
     """Where the digits of the seal begin. In a Parquet file the metadata come last, in other files first."""
     prefix_start = content.rfind(_PREFIX) if content[:4] == b"PAR1" else content.find(_PREFIX)
-    return None if prefix_start < 0 else prefix_start + len(_PREFIX)
+    if prefix_start < 0:
+        return None
+    return prefix_start + len(_PREFIX)

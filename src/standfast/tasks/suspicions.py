@@ -41,7 +41,9 @@ def describe_probabilities(task: Task, outputs: Tensor, differentiable: bool) ->
     'its outputs look like probabilities (all rows are non-negative and sum to 1)'
     """
     if isinstance(task, Binary | MultiLabel):
-        return "" if differentiable or not _are_many_shares(outputs) else _advise(task)
+        if differentiable or not _are_many_shares(outputs):
+            return ""
+        return _advise(task)
     if not are_probabilities(outputs):
         return ""
     if isinstance(task, Segmentation):

@@ -134,17 +134,19 @@ class NearAffinity(DistortionMetric):
         low, high = _deviate(
             _estimate(limits[0], limits[1].flip(1)), upper, empty.low.double(), c_empty
         )
-        some = empty.found[:, 0]
-        known = some & (both <= (fixed.second.isfinite() & rest.second.isfinite().flip(1))).all(1)
+        has_empty = empty.found[:, 0]
+        has_seconds = has_empty & (
+            both <= (fixed.second.isfinite() & rest.second.isfinite().flip(1))
+        ).all(1)
         low, high = (
-            torch.where(known & empty.second.isfinite()[:, 0], end, torch.nan)
+            torch.where(has_seconds & empty.second.isfinite()[:, 0], end, torch.nan)
             for end in (low, high)
         )
         probe, evaluations = search.probe, fixed.evaluations + rest.evaluations + empty.evaluations
         probe.charge(search.rows, evaluations)
         fields = probe.common_fields(
             self,
-            value=torch.where(some, deviation, torch.nan),
+            value=torch.where(has_empty, deviation, torch.nan),
             low=low,
             high=high,
             censored=~both.all(1),

@@ -219,9 +219,9 @@ class CorruptionCurve(Metric):
         check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
         got = repr(self.background)
         if self.replacement == "sample":
-            given = isinstance(self.background, Background | Tensor)
+            is_checked = isinstance(self.background, Background | Tensor)
             check(
-                given,
+                is_checked,
                 "background",
                 "reference inputs (B, ...), as the replacement is 'sample'",
                 got,
@@ -237,7 +237,9 @@ class CorruptionCurve(Metric):
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """A large drop is better, unless only the least relevant positions are replaced first."""
-        return "higher" if _starts_at_the_top(options) else "lower"
+        if _starts_at_the_top(options):
+            return "higher"
+        return "lower"
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -274,7 +276,9 @@ class CorruptionCurve(Metric):
 
     @property
     def _draws(self) -> int:
-        return 1 if self.replacement == "constant" else self.samples
+        if self.replacement == "constant":
+            return 1
+        return self.samples
 
     def _make_fields(self, model: Model, inputs: Tensor) -> Fields:
         if self.replacement == "gaussian":
@@ -312,8 +316,8 @@ class CorruptionCurve(Metric):
         error = torch.full_like(start, torch.nan)
         for rows, scores in corrupted.scores(usable):
             drops = probe.model.task.measure_drop(start[rows, None, None, None], scores)
-            for place, order in enumerate(orders):
-                drop[order][rows] = _average_draws(drops[:, :, place])
+            for order_index, order in enumerate(orders):
+                drop[order][rows] = _average_draws(drops[:, :, order_index])
                 areas[order][rows] = compute_area(share[rows], drop[order][rows])
             if self._draws > 1:
                 of_draws = compute_area(share[rows, None], drops[:, :, 0])

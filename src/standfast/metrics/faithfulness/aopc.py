@@ -92,7 +92,9 @@ class AOPCResult(Result):
 
 def _check_regions(segments: Method | int | Tensor | None, name: str) -> SegmentChoice | None:
     try:
-        return None if segments is None else check_segments(segments, name)
+        if segments is None:
+            return None
+        return check_segments(segments, name)
     except ArgumentError as error:
         raise ArgumentError(name, f"None (for cells), {error.expected}", error.got) from None
 
@@ -167,7 +169,9 @@ class AOPC(Metric):
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """A large fall is better with the most relevant regions first, a small one with the least relevant."""
-        return "lower" if options.get("order") == "bottom" else "higher"
+        if options.get("order") == "bottom":
+            return "lower"
+        return "higher"
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -193,7 +197,9 @@ class AOPC(Metric):
     @property
     def _draws(self) -> int:
         # a constant is the same in every draw
-        return self.samples if self.replacement == "uniform" else 1
+        if self.replacement == "uniform":
+            return self.samples
+        return 1
 
     def evaluate(self, call: Call) -> AOPCResult:
         """Score the regions, replace them step by step, and average the fall of the class's score."""
@@ -302,8 +308,8 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
     total = 1
     for axis, length in enumerate(spatial):
         along = -(-length // side)
-        place = torch.arange(length, device=inputs.device) // side
-        labels = labels * along + place.reshape(
+        cell = torch.arange(length, device=inputs.device) // side
+        labels = labels * along + cell.reshape(
             [-1 if a == axis else 1 for a in range(len(spatial))]
         )
         total *= along

@@ -185,15 +185,15 @@ class LogOdds(Metric):
 
     def _find_second_classes(self, probe: Probe) -> Tensor:
         """Class t of each pair that belongs to a sample, else -1; int64 `(N, P)`."""
-        own, classes = probe.targets, probe.logits.shape[1]
+        targets, classes = probe.targets, probe.logits.shape[1]
         usable = probe.scatter_to_all(torch.ones_like(probe.usable(), dtype=torch.bool))
         if self.pairs is None:
-            second = probe.logits.scatter(1, own[:, None], -torch.inf).argmax(1)
+            second = probe.logits.scatter(1, targets[:, None], -torch.inf).argmax(1)
             return torch.where(usable, second, -1)[:, None]
         highest = max(max(pair) for pair in self.pairs)
         check(highest < classes, "pairs", f"classes from 0 to {classes - 1}, or None", self.pairs)
-        first, second = send(self.pairs, own.device).T
-        return torch.where(usable[:, None] & (own[:, None] == first), second, -1)
+        first, second = send(self.pairs, targets.device).T
+        return torch.where(usable[:, None] & (targets[:, None] == first), second, -1)
 
 
 class _Eraser:
@@ -248,9 +248,9 @@ def _is_constant(values: Tensor, rounding: Tensor) -> Tensor:
     return values.amax(1) - values.amin(1) <= 8 * rounding.amax(1)
 
 
-def _compute_log_odds(logits: Tensor, own: Tensor, other: Tensor) -> Tensor:
+def _compute_log_odds(logits: Tensor, targets: Tensor, other: Tensor) -> Tensor:
     """`log p_own - log p_other`, float64 `(M,)`: the normalisation cancels. NaN where a logit is not finite."""
-    pair = logits.double().gather(1, torch.stack((own, other), 1))
+    pair = logits.double().gather(1, torch.stack((targets, other), 1))
     return torch.where(torch.isfinite(logits).all(1), pair[:, 0] - pair[:, 1], torch.nan)
 
 

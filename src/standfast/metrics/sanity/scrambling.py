@@ -121,7 +121,9 @@ def _permute_columns(model: Model, x: Tensor, seed: int) -> Model:
 
     def permute(rows: Tensor) -> Tensor:
         moved = rows.flatten(1)[:, order].reshape(rows.shape)
-        return moved if preprocess is None else preprocess(moved)
+        if preprocess is None:
+            return moved
+        return preprocess(moved)
 
     permuted = copy.copy(model)
     permuted.preprocess = permute

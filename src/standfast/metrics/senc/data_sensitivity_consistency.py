@@ -119,27 +119,29 @@ class DataSensitivityConsistency(SensitivityConsistency):
         masked = _MaskedCopies(
             probe, inputs, cut, resolve_baseline(call.model, inputs, self.baseline)
         )
-        found = ConsistencyTable.create(len(inputs), 1, cut.width, inputs.device)
+        table = ConsistencyTable.create(len(inputs), 1, cut.width, inputs.device)
         for rows in self.split_rows(probe.usable(), cut.width):
-            features, own = cut.count[rows].cpu(), inputs[rows]
+            features, samples = cut.count[rows].cpu(), inputs[rows]
             masks = draw_masks(
-                self.masks, features, self.keep, Streams(content_keys(own, seed).tolist(), CPU)
+                self.masks, features, self.keep, Streams(content_keys(samples, seed).tolist(), CPU)
             )
             self.evaluate_group(
-                MaskedGroup(rows, own, send(masks, inputs.device), features, seed, masked.weights),
-                found,
+                MaskedGroup(
+                    rows, samples, send(masks, inputs.device), features, seed, masked.weights
+                ),
+                table,
             )
-        probe.skip(found.degenerate[:, 0])
+        probe.skip(table.degenerate[:, 0])
         return DataSencResult(
             **probe.common_fields(self),
-            **{name: getattr(found, name)[:, 0] for name in NUMBERS[1:]},
-            value=found.rho[:, 0],
-            low=found.interval[:, 0, 0],
-            high=found.interval[:, 0, 1],
-            null_low=found.null_band[:, 0, 0],
-            null_high=found.null_band[:, 0, 1],
-            prediction_sensitivity=found.prediction_sensitivity[:, 0],
-            explanation_sensitivity=found.explanation_sensitivity[:, 0],
+            **{name: getattr(table, name)[:, 0] for name in NUMBERS[1:]},
+            value=table.rho[:, 0],
+            low=table.interval[:, 0, 0],
+            high=table.interval[:, 0, 1],
+            null_low=table.null_band[:, 0, 0],
+            null_high=table.null_band[:, 0, 1],
+            prediction_sensitivity=table.prediction_sensitivity[:, 0],
+            explanation_sensitivity=table.explanation_sensitivity[:, 0],
             origins=inputs,
             origin_maps=probe.maps,
             features=cut.count,

@@ -23,7 +23,7 @@ from standfast.study.executors.base import (
     import_package,
     pickle_modules_of,
 )
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import JobFiles, Store
 from standfast.study.worker import Worker
 
@@ -75,7 +75,9 @@ class Ray(Executor):
 
     @property
     def at_once(self) -> int:
-        return self.workers if isinstance(self.workers, int) else _USUAL
+        if isinstance(self.workers, int):
+            return self.workers
+        return _USUAL
 
     def run(
         self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None
@@ -144,13 +146,13 @@ class _RayCrew(Crew[_Actor]):
             self.shared = ray.put(
                 replace(grid, device=automatic if grid.device == "auto" else grid.device)
             )
-        wanted: dict[str, Any] = {
+        resources: dict[str, Any] = {
             "num_cpus": executor.cpus_per_worker,
             "num_gpus": executor.gpus_per_worker,
         }
         if executor.limits.memory_gb is not None:
-            wanted["memory"] = int(executor.limits.memory_gb * 1e9)
-        self.kind = ray.remote(**wanted)(_Remote)
+            resources["memory"] = int(executor.limits.memory_gb * 1e9)
+        self.kind = ray.remote(**resources)(_Remote)
 
     def start(self, number: int) -> None:
         cluster_resources = self.ray.cluster_resources()

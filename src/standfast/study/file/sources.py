@@ -87,9 +87,9 @@ def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
     lower, upper = ((b if isinstance(b, tuple) else (b,)) for b in bounds)
     size = max(len(lower), len(upper))
     fits = {len(lower), len(upper)} <= {1, size}
-    if not fits or not all(
-        low < high for low, high in zip(lower * size, upper * size, strict=False)
-    ):
+    # one number is that of all channels
+    pairs = zip(lower * size, upper * size, strict=False)
+    if not fits or not all(low < high for low, high in pairs):
         raise ValueError
     return bounds
 
@@ -160,7 +160,9 @@ class DataEntry(Entry):
         with errors_at(keys=self.known(), key=self.form):
             data = self._load(base, count)
             _check_count(data, count)
-            return self._set_bounds(_take_first(data, count)) if isinstance(data, Samples) else data
+            if isinstance(data, Samples):
+                return self._set_bounds(_take_first(data, count))
+            return data
 
     def _load(self, base: Path, count: int | None) -> Any:
         raise NotImplementedError
@@ -177,19 +179,19 @@ class DataEntry(Entry):
         _check_range(samples)
         return samples
 
-    def _from_dataset(self, found: Dataset) -> Samples:
+    def _from_dataset(self, dataset: Dataset) -> Samples:
         return self._as_samples(
-            found, {"name": found.name, "classes": list(found.classes)}, **found.extras
+            dataset, {"name": dataset.name, "classes": list(dataset.classes)}, **dataset.extras
         )
 
     def _as_samples(
-        self, found: Dataset | Content, about: Mapping[str, Any], **extras: Tensor
+        self, content: Dataset | Content, about: Mapping[str, Any], **extras: Tensor
     ) -> Samples:
-        if found.labels is not None:
-            rows, count = len(found.inputs), len(found.labels)
+        if content.labels is not None:
+            rows, count = len(content.inputs), len(content.labels)
             check(count == rows, "path", f"as many labels as inputs ({rows})", f"{count} labels")
-            extras = {"labels": found.labels, **extras}
-            classes = not found.labels.is_floating_point()
+            extras = {"labels": content.labels, **extras}
+            classes = not content.labels.is_floating_point()
             check(
                 classes or self.targets != "labels",
                 "targets",
@@ -200,9 +202,11 @@ class DataEntry(Entry):
             check(
                 self.targets != "labels", "targets", "predicted, as there are no labels", "labels"
             )
-        labels = found.labels if self.targets == "labels" else None
-        tokens = found.tokens if isinstance(found, Dataset) else None
-        return Samples(found.inputs, labels, found.bounds, about, extras, found.features, tokens)
+        labels = content.labels if self.targets == "labels" else None
+        tokens = content.tokens if isinstance(content, Dataset) else None
+        return Samples(
+            content.inputs, labels, content.bounds, about, extras, content.features, tokens
+        )
 
 
 class NamedData(DataEntry):
@@ -249,8 +253,8 @@ class DataFile(DataEntry):
             return _give_texts(
                 read_texts(base / self.path, self.text, self.label, count), self.targets
             )
-        found = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
-        return self._as_samples(found, found.about)
+        data = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
+        return self._as_samples(data, data.about)
 
 
 class DataFunction(DataEntry):
@@ -386,7 +390,9 @@ class Scale(nn.Module):
 
 def _read_preprocess(raw: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """A mapping is a scaling, anything else a function: two errors for one value would puzzle."""
-    return Scaling.model_validate(raw) if isinstance(raw, Mapping) else handler(raw)
+    if isinstance(raw, Mapping):
+        return Scaling.model_validate(raw)
+    return handler(raw)
 
 
 class ModelEntry(Entry):
@@ -487,9 +493,9 @@ class NamedModel(ModelEntry):
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The model of the zoo; a folder of transformers may be beside the study file."""
-        hub, _, place = self._name.partition(":")
-        local = hub == "transformers" and (base / place).is_dir()
-        return zoo.load(f"{hub}:{base / place}" if local else self._name, self.pretrained)
+        hub, _, folder = self._name.partition(":")
+        local = hub == "transformers" and (base / folder).is_dir()
+        return zoo.load(f"{hub}:{base / folder}" if local else self._name, self.pretrained)
 
 
 class ModelProgram(ModelEntry):
@@ -648,12 +654,12 @@ class ModelArchitecture(ModelEntry):
         """The architecture with these weights."""
         try:
             with torch.random.fork_rng(devices=[]):
-                found = architectures[self.architecture](**self.options)
+                module = architectures[self.architecture](**self.options)
         except (TypeError, ValueError, RuntimeError) as error:
             expected = f"options of {self.architecture}, such as num_classes and in_channels"
             raise reject(expected, describe_error(error), "options") from error
-        fill(found, read_weights(content))
-        return found
+        fill(module, read_weights(content))
+        return module
 
 
 @dataclass(frozen=True, eq=False)
@@ -733,9 +739,10 @@ class StudyModel(ModelSource):
             raise reject(f"no such key for {reader.words}", key, key)
         with errors_at(keys=entry.known(), key=entry.form):
             model = entry.load(self.base, self.content)
-        if model is None or not reader.takes(model):
-            got = "another model" if model is None else with_article(type(model).__name__)
-            raise reject(reader.expected, got, *([] if model is None else [entry.form]))
+        if model is None:
+            raise reject(reader.expected, "another model")
+        if not reader.takes(model):
+            raise reject(reader.expected, with_article(type(model).__name__), entry.form)
         return model
 
 
@@ -758,10 +765,10 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything
-        own = isinstance(error, StandfastError)
+        is_ours = isinstance(error, StandfastError)
         got = (
             _shorten_script_error(str(error))
-            if own
+            if is_ours
             else describe_error(error, find_line(error, paths))
         )
         raise reject(
@@ -788,7 +795,9 @@ def _shorten_script_error(text: str) -> str:
     text = text.removeprefix("module: ")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     start, script, _ = text.partition("The following operation failed in the TorchScript")
-    return f"{start}{lines[-1]}" if script else text
+    if script:
+        return f"{start}{lines[-1]}"
+    return text
 
 
 def build_source(named: NamedEntry) -> dict[str, tuple[Any, dict[str, Any]]]:

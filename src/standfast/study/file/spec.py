@@ -102,9 +102,9 @@ class FilePlaces(Places):
             raise self.study._document.error(problems) from self.errors[0].__cause__
 
 
-def _labels(found: Sequence[CheckedEntry[Any]]) -> list[str]:
+def _labels(entries: Sequence[CheckedEntry[Any]]) -> list[str]:
     """Of data and models that have none in the file."""
-    return [entry.name for entry in found]
+    return [entry.name for entry in entries]
 
 
 def _sources(names: Names) -> PlainValidator:
@@ -115,7 +115,9 @@ def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | N
     """As the file says; None where it says nothing."""
     if isinstance(raw, list | tuple):
         return tuple(neighbourhoods_from(raw).values())
-    return None if raw is None else neighbourhood_from(raw)
+    if raw is None:
+        return None
+    return neighbourhood_from(raw)
 
 
 def _refer_to(definition: str) -> WithJsonSchema:
@@ -193,7 +195,9 @@ class Study(Entry):
     @property
     def named_controls(self) -> dict[str, Explained]:
         """The controls that the file names, by label."""
-        return self.controls if isinstance(self.controls, dict) else {}
+        if isinstance(self.controls, dict):
+            return self.controls
+        return {}
 
     def grid(self, check: bool = True) -> Grid:
         """Everything that the study evaluates: data in memory, files of models read, functions imported.
@@ -213,26 +217,26 @@ class Study(Entry):
         Raises:
             StudyError: files, functions and values that do not fit, each at its place in the file.
         """
-        places, references = FilePlaces(self), ReferenceReader(self.base)
-        data, models = self._load_data(places), self._load_models(places)
-        explainers = _load_all(self.explainers, "explainers", places, references)
-        controls = _load_all(self.named_controls, "controls", places, references)
-        common_options = self._read_common_options(places, references)
-        loaded_metrics = _load_all(self.metrics, "metrics", places, references, common_options)
+        file_places, references = FilePlaces(self), ReferenceReader(self.base)
+        data, models = self._load_data(file_places), self._load_models(file_places)
+        explainers = _load_all(self.explainers, "explainers", file_places, references)
+        controls = _load_all(self.named_controls, "controls", file_places, references)
+        common_options = self._read_common_options(file_places, references)
+        loaded_metrics = _load_all(self.metrics, "metrics", file_places, references, common_options)
         inputs: Inputs | None = None
-        with places.at("data"):
+        with file_places.at("data"):
             changes = [metric for metric in loaded_metrics.values() if isinstance(metric, Metric)]
-            inputs = read_given(Given(data, models, self._pairs(), changes, places=places))
+            inputs = read_given(Given(data, models, self._pairs(), changes, places=file_places))
         if inputs is None:
-            places.raise_errors()
+            file_places.raise_errors()
         assert inputs is not None
         about: dict[str, Any] = {}
-        metrics = _place_metrics(loaded_metrics, inputs, places, about)
-        _look_up_extras(metrics, inputs, places)
-        fitted_controls = _fit_explainers(controls, "controls", inputs, places)
+        metrics = _place_metrics(loaded_metrics, inputs, file_places, about)
+        _look_up_extras(metrics, inputs, file_places)
+        fitted_controls = _fit_explainers(controls, "controls", inputs, file_places)
         return Question(
             inputs=inputs,
-            explainers=_fit_explainers(explainers, "explainers", inputs, places),
+            explainers=_fit_explainers(explainers, "explainers", inputs, file_places),
             metrics=metrics,
             ladders=self._list_ladders(metrics),
             extras=_list_extras(loaded_metrics, metrics, inputs, about),
@@ -245,32 +249,32 @@ class Study(Entry):
             device=self.device,
             paths=(str(self.base),),
             about=about,
-            places=places,
+            places=file_places,
         )
 
-    def _load_data(self, places: FilePlaces) -> dict[str, Any]:
+    def _load_data(self, file_places: FilePlaces) -> dict[str, Any]:
         """The data sets, as their kind of inputs takes them."""
         data: dict[str, Any] = {}
         for name, entry in self.data.items():
-            with errors_at(*entry.path, into=places.errors):
+            with errors_at(*entry.path, into=file_places.errors):
                 data[name] = entry.value.load(self.base, self.samples)
         return data
 
-    def _load_models(self, places: FilePlaces) -> dict[str, ModelSource]:
+    def _load_models(self, file_places: FilePlaces) -> dict[str, ModelSource]:
         """The sources of the models, one for each seed and window."""
         models: dict[str, ModelSource] = {}
         for name, entry in self.models.items():
-            with errors_at(*entry.path, into=places.errors):
+            with errors_at(*entry.path, into=file_places.errors):
                 for own_name, single_entry in entry.value.spread(name).items():
                     models[own_name] = single_entry.source(self.base)
         return models
 
     def _read_common_options(
-        self, places: FilePlaces, references: ReferenceReader
+        self, file_places: FilePlaces, references: ReferenceReader
     ) -> dict[str, Any]:
         """The study's own options, for metrics that have them."""
         common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
-        with errors_at(into=places.errors):
+        with errors_at(into=file_places.errors):
             common["neighbourhood"] = references.read_in(self.neighbourhood, "neighbourhood")
         return common
 
@@ -278,17 +282,13 @@ class Study(Entry):
         """Cheaper settings of the metrics whose options the file leaves open, by label."""
         if "preset" in self.model_fields_set:
             return {}
-        by_name = Metric | UnplacedMetric
-        named = {
-            label: entry
-            for label, entry in self.metrics.items()
-            if isinstance(entry.value, by_name)
-        }
-        return {
-            label: list_cheaper(metrics[label], named[label].given)
-            for label in metrics
-            if label in named
-        }
+        ladders: dict[str, Ladder] = {}
+        for label, metric in metrics.items():
+            entry = self.metrics.get(label)
+            # else it is a function's, which is configured already
+            if entry is not None and isinstance(entry.value, Metric | UnplacedMetric):
+                ladders[label] = list_cheaper(metric, entry.given)
+        return ladders
 
     def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
         """Where a part stands in the file, and the key of it that errors are about."""
@@ -305,57 +305,60 @@ class Study(Entry):
         for entry_name, model in self.models.items():
             for name in model.value.spread(entry_name):
                 data_of_models[name] = model.value.data or self.data
-        return [
-            (data, name)
-            for data in self.data
-            for name, model_data in data_of_models.items()
-            if data in model_data
-        ]
+        pairs: list[tuple[str, str]] = []
+        for data in self.data:
+            pairs += [(data, name) for name, names in data_of_models.items() if data in names]
+        return pairs
 
     def _find_entry(self, name: str) -> CheckedEntry[ModelEntry]:
         """The entry of a model, also of one of those with seeds."""
-        return next(
-            model
-            for entry_name, model in self.models.items()
-            if name in model.value.spread(entry_name)
-        )
+        for entry_name, model in self.models.items():
+            if name in model.value.spread(entry_name):
+                return model
+        raise AssertionError(f"no model is called {name!r}")
 
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
         """Models and requirements name what there is, and every data set meets a model."""
         errors: list[StudyFieldError] = []
+        self._check_data_of_models(errors)
+        if self.choose is not None:
+            labels = self._list_metric_names()
+            with errors_at("choose", into=errors):
+                _check_known("the label or the name of a metric", self.choose.by, labels, "by")
+        for index, requirement in enumerate(self.requirements):
+            with errors_at("requirements", index, into=errors):
+                self._check_names_of(requirement)
+        raise_all(errors)
+        return self
+
+    def _check_data_of_models(self, errors: list[StudyFieldError]) -> None:
         for model in self.models.values():
             for index, name in enumerate(model.value.data or ()):
                 with errors_at(*model.path, into=errors):
                     _check_known("the name of data", name, self.data, "data", index)
-        met = {data for data, _ in self._pairs()}
+        data_with_models = {data for data, _ in self._pairs()}
         for name, entry in self.data.items():
             with errors_at(*entry.path, into=errors):
-                if name not in met:
+                if name not in data_with_models:
                     raise reject("data that a model meets", "none that does")
-        labels = dict.fromkeys(
-            [*self.metrics, *(measured.name for measured in self.metrics.values())]
-        )
-        if self.choose is not None:
-            with errors_at("choose", into=errors):
-                _check_known("the label or the name of a metric", self.choose.by, labels, "by")
+
+    def _check_names_of(self, requirement: RequirementEntry) -> None:
+        for name in requirement.explainer or ():
+            _check_known("the name of an explainer", name, self.explainers, "explainer")
+        for name in requirement.data or ():
+            _check_known("the name of data", name, self.data, "data")
+        for name in requirement.model or ():
+            _check_known("the name of a model", name, self.models, "model")
         compared = {**self.explainers, **self.named_controls}
-        for index, requirement in enumerate(self.requirements):
-            with errors_at("requirements", index, into=errors):
-                for name in requirement.explainer or ():
-                    _check_known("the name of an explainer", name, self.explainers, "explainer")
-                for name in requirement.data or ():
-                    _check_known("the name of data", name, self.data, "data")
-                for name in requirement.model or ():
-                    _check_known("the name of a model", name, self.models, "model")
-                _check_known(
-                    "the name of an explainer", requirement.better_than, compared, "better_than"
-                )
-                _check_known(
-                    "the label or the name of a metric", requirement.metric, labels, "metric"
-                )
-        raise_all(errors)
-        return self
+        _check_known("the name of an explainer", requirement.better_than, compared, "better_than")
+        labels = self._list_metric_names()
+        _check_known("the label or the name of a metric", requirement.metric, labels, "metric")
+
+    def _list_metric_names(self) -> dict[str, None]:
+        """The labels of the metrics, and then their names."""
+        names = [measured.name for measured in self.metrics.values()]
+        return dict.fromkeys([*self.metrics, *names])
 
     def plain(self) -> dict[str, Any]:
         """The study as plain values with every default spelled out; `study_from` makes the same study of it.
@@ -416,33 +419,35 @@ class Study(Entry):
         return content
 
 
-def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: str | int) -> None:
-    if name is not None and name not in known:
-        raise make_unknown_error(what, name, known, *place)
+def _check_known(
+    what: str, name: str | None, existing: Mapping[str, Any], *keys: str | int
+) -> None:
+    if name is not None and name not in existing:
+        raise make_unknown_error(what, name, existing, *keys)
 
 
 def _load_all(
     section: Mapping[str, CheckedEntry[Any]],
     name: str,
-    places: FilePlaces,
+    file_places: FilePlaces,
     references: ReferenceReader,
     common: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The explainers, controls or metrics of a section, by label."""
     loaded: dict[str, Any] = {}
     for label, entry in section.items():
-        with places.at(name, label):
+        with file_places.at(name, label):
             loaded[label] = load_evaluation(entry, label, references, common)
     return loaded
 
 
 def _fit_explainers(
-    explainers: Mapping[str, Explainer], section: str, inputs: Inputs, places: Places
+    explainers: Mapping[str, Explainer], section: str, inputs: Inputs, file_places: Places
 ) -> dict[str, Explainer]:
     """The explainers for these inputs."""
     fitted: dict[str, Explainer] = {}
     for label, explainer in explainers.items():
-        with places.at(section, label):
+        with file_places.at(section, label):
             fitted[label] = inputs.fit_explainer(explainer)
     return fitted
 
@@ -450,7 +455,7 @@ def _fit_explainers(
 def _place_metrics(
     metrics: Mapping[str, Metric | UnplacedMetric],
     inputs: Inputs,
-    places: Places,
+    file_places: Places,
     about: dict[str, Any],
 ) -> dict[str, Metric]:
     """The metrics, of which those without a neighbourhood get the default one; `about` gets what the report says.
@@ -471,7 +476,7 @@ def _place_metrics(
             continue
         if not inputs.samples:  # none could be read, and errors say so
             continue
-        with places.at("metrics", label, metric.stand_in.neighbourhood_option):
+        with file_places.at("metrics", label, metric.stand_in.neighbourhood_option):
             if default is None:
                 default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
             placed[label] = metric.place(default, inputs.default_options(type(metric.stand_in)))
@@ -504,11 +509,11 @@ def _list_extras(
     )
 
 
-def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, places: Places) -> None:
+def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, file_places: Places) -> None:
     """Check that what metrics name of the data is there, and fits them."""
     for label, metric in metrics.items():
         for name, samples in inputs.samples.items():
-            with places.at("metrics", label):
+            with file_places.at("metrics", label):
                 _look_up(metric, samples, name)
 
 

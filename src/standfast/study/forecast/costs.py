@@ -14,7 +14,7 @@ from standfast.metrics.base import Ladder
 from standfast.question.grid import Grid
 from standfast.study.forecast.estimate import Estimate, Line
 from standfast.study.forecast.left_out import NOT_BEGUN
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 #: settings are raised while so many samples fit into the time; more samples come before settings that cost more
 ENOUGH = 24
@@ -297,8 +297,8 @@ def _count_beyond(metric: Metric, inputs: Tensor) -> int:
 
 def forecast_job(costs: Costs, job: Job, levels: Levels, checked: int | None) -> float:
     """Seconds of a job; NaN if that is not known."""
-    place = job.data, job.model, job.explainer, job.label
+    coordinates = job.data, job.model, job.explainer, job.label
     for line in [*costs.check_lines, *costs.lines]:
-        if (line.data, line.model, line.explainer, line.label) == place:
+        if (line.data, line.model, line.explainer, line.label) == coordinates:
             return costs.forecast_line(line, levels, checked, job.stop - job.start)
     return math.nan

@@ -22,7 +22,8 @@ from standfast.study.forecast.first_jobs import (
 )
 from standfast.study.forecast.left_out import KEY, MEASURED, NOT_BEGUN, describe_left_out
 from standfast.study.forecast.trials import estimate_plan, try_unknown
-from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.jobs import Job
+from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import Progress
 from standfast.study.run import Origin, RunSummary, run_grid
 from standfast.study.store import Store

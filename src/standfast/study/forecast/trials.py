@@ -29,7 +29,9 @@ from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, Part
 from standfast.study.deadline import run_within
 from standfast.study.forecast.estimate import Basis, Estimate, Line
-from standfast.study.plan import Job, Plan, count_passes, inputs_for, job_seed
+from standfast.study.jobs import Job, count_passes, job_seed
+from standfast.study.meeting import inputs_for
+from standfast.study.plan import Plan
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
 _FIRST = 2.0
