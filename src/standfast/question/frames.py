@@ -262,4 +262,14 @@ def _make_samples(data: GivenFrame, table: Table, sources: Iterable[ModelSource]
         data.extras,
         table.names,
         reader=FrameReader(table),
+        sample_names=_name_rows(data.frame),
     )
+
+
+def _name_rows(frame: Any) -> tuple[str, ...] | None:
+    """The labels of the rows of a frame of pandas; None where they are the numbers from 0, or there are none."""
+    index = getattr(frame, "index", None)
+    if index is None:
+        return None
+    labels = index.tolist()
+    return None if labels == list(range(len(labels))) else tuple(map(str, labels))

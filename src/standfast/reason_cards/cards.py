@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ from standfast.question.arguments import ExplainerLike, ModelLike
 from standfast.question.inputs import Inputs
 from standfast.reason_cards.asked import Asked
 from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
+from standfast.reason_cards.retrained_runs import RetrainedRuns
 from standfast.reason_cards.retraining import Retraining
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
@@ -69,13 +71,14 @@ class ReasonCards:
         cards: one for each decision that could be explained, in the order of the samples.
         skipped: why others could not, by the number of the sample.
         results: of the draws; with models that were trained again those of the given model.
+        retrained: the results of the models that were trained again, one for each look.
         counter_examples: where they were searched, one for each reason of a decision, by the number of the sample.
     """
 
     cards: tuple[Card, ...]
     skipped: Mapping[int, str]
     results: Results
-    retrained: Results | None = field(default=None)
+    retrained: tuple[Results, ...] = ()
     counter_examples: Mapping[int, tuple[CounterExample, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -275,7 +278,8 @@ def reasons(
         retrained: models that were trained again, and would do as well.
         retrain: a function that trains one, of a seed (1, 2, ...). True for clones of an estimator or a pipeline of
             scikit-learn's kind, each fitted on rows of `reference` that are drawn with replacement.
-        models: how many are trained; None for the fewest that can show the demand.
+        models: how many are trained. None for as many as decide: 49 for four reasons and 35 for one, about twice as
+            many where some reason is undecided, and so on, 200 at most.
         labels: with `retrain=True`, what the model learns of each row of `reference`: a class or a number.
         others: further explainers that would do as well.
         speaking: `"for"` to take only features that speak for the answer; `"both"` orders by absolute values.
@@ -302,6 +306,7 @@ def reasons(
     >>> [card.sample for card in found], found.card(0).varied
     ([0, 1], ('measurement',))
     """
+    began = time.monotonic()
     asked = Asked(model, explainer, inputs, reference, decision, targets)
     read_inputs = asked.read()
     neighbourhood = _choose_measurement(measurement, read_inputs)
@@ -311,7 +316,7 @@ def reasons(
     check_counter_examples(counter_examples, neighbourhood, read_inputs)
     check_units(units, next(iter(read_inputs.samples.values())).features or ())
     retraining = Retraining(retrained, retrain, models, reference, labels)
-    trained = retraining.make_models(model, demand, number_of_reasons, progress)
+    looks = retraining.plan_looks(model, demand, number_of_reasons)
     other_explainers = _list_explainers(others)
     options: dict[str, Any] = {
         "reference": reference,
@@ -319,7 +324,7 @@ def reasons(
         "seed": as_number(seed),
         "workers": workers,
         # the given model and those that were trained again share the time
-        "minutes": limit / 2 if limit is not None and trained else limit,
+        "minutes": limit / 2 if limit is not None and looks else limit,
         "controls": False,
         "sanity": False,
         "progress": progress,
@@ -335,21 +340,27 @@ def reasons(
         out=None if folder is None else folder / "given",
         **options,
     )
-    again: Results | None = None
-    if trained:
-        few_draws = Reasons(
-            neighbourhood, top=top, demand=demand, draws=_DRAWS_OF_MODEL, speaking=speaking
-        )
-        again = evaluate(
-            trained,
+
+    def evaluate_models(of_look: Mapping[str, Any], number: int) -> Results:
+        """The results of models that were trained again, with few draws of each."""
+        few_draws = replace(configured, draws=_DRAWS_OF_MODEL)
+        name = f"retrained {number + 1}" if number else "retrained"
+        return evaluate(
+            dict(of_look),
             [explainer, *other_explainers],
             inputs,
             {METRIC: few_draws},
             targets=_find_targets(given, len(next(iter(read_inputs.samples.values())))),
-            out=None if folder is None else folder / "retrained",
+            out=None if folder is None else folder / name,
             **options,
         )
-    cards = _read_cards(given, again, units or {})
+
+    ends = None if limit is None else began + 60 * limit
+    runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
+    cards = _read_cards(given, runs, units or {})
+    while runs.goes_on(cards.cards):
+        runs.run_next()
+        cards = _read_cards(given, runs, units or {})
     if not counter_examples or neighbourhood is None:
         return cards
     search = CounterSearch(
@@ -434,7 +445,7 @@ def _find_targets(given: Results, count: int) -> Tensor | None:
     return targets
 
 
-def _read_cards(given: Results, again: Results | None, units: Mapping[str, str]) -> ReasonCards:
+def _read_cards(given: Results, runs: RetrainedRuns, units: Mapping[str, str]) -> ReasonCards:
     """The cards of all samples that could be explained."""
     names = [name for name in given.explainers if name not in given.explainers.controls]
     (data, model), *_ = given.pairs
@@ -445,10 +456,9 @@ def _read_cards(given: Results, again: Results | None, units: Mapping[str, str])
         if row["status"] != "ok":
             skipped[row["sample"]] = row["status"]
             continue
-        models = [] if again is None else again.models
         place = Place(data, model, names[0], row["sample"])
-        cards.append(read_card(given, place, again, models, others=names[1:], units=units))
-    return ReasonCards(tuple(cards), skipped, given, again)
+        cards.append(read_card(given, place, runs.results, names[1:], units, runs.looks))
+    return ReasonCards(tuple(cards), skipped, given, runs.batches)
 
 
 def _are_stated(card: Card, first: int | None) -> bool:

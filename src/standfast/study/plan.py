@@ -743,6 +743,10 @@ def _manifest(
         "pairs": [list(pair) for pair in grid.combinations()],
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "signs": {name: explainer.has_signs for name, explainer in grid.explainers.items()},
+        "measures": {
+            name: [explainer.measures, explainer.scale_of_values]
+            for name, explainer in grid.explainers.items()
+        },
         "controls": [
             name
             for name, explainer in grid.explainers.items()
@@ -783,4 +787,6 @@ def _describe_samples(samples: Samples) -> dict[str, Any]:
         content["features"] = list(samples.features)
     if samples.tokens is not None:
         content["tokens"] = [list(words) for words in samples.tokens]
+    if samples.sample_names is not None:
+        content["sample_names"] = list(samples.sample_names)
     return {**content, **samples.about}

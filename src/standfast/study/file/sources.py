@@ -202,7 +202,16 @@ class DataEntry(Entry):
             )
         labels = found.labels if self.targets == "labels" else None
         tokens = found.tokens if isinstance(found, Dataset) else None
-        return Samples(found.inputs, labels, found.bounds, about, extras, found.features, tokens)
+        return Samples(
+            found.inputs,
+            labels,
+            found.bounds,
+            about,
+            extras,
+            found.features,
+            tokens,
+            sample_names=found.sample_names,
+        )
 
 
 class NamedData(DataEntry):
@@ -336,6 +345,7 @@ def _take_first(samples: Samples, count: int | None) -> Samples:
         extras={name: values[:count].clone() for name, values in samples.extras.items()},
         tokens=None if samples.tokens is None else samples.tokens[:count],
         lengths=None if samples.lengths is None else samples.lengths[:count],
+        sample_names=None if samples.sample_names is None else samples.sample_names[:count],
     )
 
 
