@@ -170,7 +170,7 @@ def test_training_is_never_mute(
         ({"retrain": make_pipeline}, 4, (49, 99, 200)),
         ({"retrain": make_pipeline}, 1, (35, 63, 112, 200)),
         # of pixels none is decided alone, so there is nothing to look for
-        ({"retrain": make_pipeline}, 78, (67,)),
+        ({"retrain": make_pipeline}, 78, (66,)),
         ({"retrain": make_pipeline, "models": 60}, 4, (60,)),
         ({"retrained": [nn.Linear(3, 2)] * 45}, 4, (45,)),
         ({}, 4, ()),
