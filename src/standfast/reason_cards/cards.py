@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from standfast.data import Dataset
+from standfast.display import format_clock, show_progress
 from standfast.errors import as_number, check, check_integer
 from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
@@ -307,17 +308,17 @@ def reasons(
     ([0, 1], ('measurement',))
     """
     began = time.monotonic()
-    asked = Asked(model, explainer, inputs, reference, decision, targets)
-    read_inputs = asked.read()
+    question = Asked(model, explainer, inputs, reference, decision, targets)
+    read_inputs = question.read()
+    samples = next(iter(read_inputs.samples.values()))
     neighbourhood = _choose_measurement(measurement, read_inputs)
     configured = Reasons(neighbourhood, top=top, demand=demand, draws=draws, speaking=speaking)
     number_of_reasons = _check_top(top, read_inputs)
     limit = check_minutes(minutes)
     check_counter_examples(counter_examples, neighbourhood, read_inputs)
-    check_units(units, next(iter(read_inputs.samples.values())).features or ())
+    check_units(units, samples.features or ())
     retraining = Retraining(retrained, retrain, models, reference, labels)
     looks = retraining.plan_looks(model, demand, number_of_reasons)
-    other_explainers = _list_explainers(others)
     options: dict[str, Any] = {
         "reference": reference,
         "decision": decision,
@@ -329,44 +330,63 @@ def reasons(
         "sanity": False,
         "progress": progress,
     }
+    explainers = [explainer, *_list_explainers(others)]
+    evaluation = _Evaluation(inputs, explainers, None if out is None else Path(out), options)
     metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
-    folder = None if out is None else Path(out)
-    given = evaluate(
-        model,
-        [explainer, *other_explainers],
-        inputs,
-        metrics,
-        targets=targets,
-        out=None if folder is None else folder / "given",
-        **options,
-    )
+    results = evaluation.run(model, metrics, "given", targets)
+    few_draws = replace(configured, draws=_DRAWS_OF_MODEL)
 
-    def evaluate_models(of_look: Mapping[str, Any], number: int) -> Results:
+    def evaluate_models(models_of_look: Mapping[str, Any], number: int) -> Results:
         """The results of models that were trained again, with few draws of each."""
-        few_draws = replace(configured, draws=_DRAWS_OF_MODEL)
-        name = f"retrained {number + 1}" if number else "retrained"
-        return evaluate(
-            dict(of_look),
-            [explainer, *other_explainers],
-            inputs,
-            {METRIC: few_draws},
-            targets=_find_targets(given, len(next(iter(read_inputs.samples.values())))),
-            out=None if folder is None else folder / name,
-            **options,
-        )
+        answers = _find_targets(results, len(samples))
+        folder = _name_folder(number)
+        return evaluation.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
 
     ends = None if limit is None else began + 60 * limit
     runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
-    cards = _read_cards(given, runs, units or {})
+    cards = _read_cards(results, runs, units or {}, progress)
     while runs.goes_on(cards.cards):
         runs.run_next()
-        cards = _read_cards(given, runs, units or {})
+        cards = _read_cards(results, runs, units or {}, progress)
     if not counter_examples or neighbourhood is None:
         return cards
     search = CounterSearch(
-        asked, neighbourhood, speaking, counter_examples, as_number(seed), units or {}
+        question, neighbourhood, speaking, counter_examples, as_number(seed), units or {}
     )
-    return replace(cards, counter_examples=search.find(cards.cards, given, progress))
+    return replace(cards, counter_examples=search.find(cards.cards, results, progress))
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """What the given model and those that were trained again are evaluated with.
+
+    Attributes:
+        inputs: the decisions.
+        explainers: the one that is asked for, and behind it those that would do as well.
+        folder: of all results; None for that of the cache.
+        options: further arguments of `evaluate`.
+    """
+
+    inputs: Any
+    explainers: list[Any]
+    folder: Path | None
+    options: Mapping[str, Any]
+
+    def run(self, model: Any, metrics: Any, folder: str, targets: Any) -> Results:
+        """The results of a model, or of several by name, in a folder of this name."""
+        out = None if self.folder is None else self.folder / folder
+        return evaluate(
+            model, self.explainers, self.inputs, metrics, targets=targets, out=out, **self.options
+        )
+
+
+def _name_folder(look: int) -> str:
+    """The folder of the models that were trained for a look, from 0.
+
+    >>> _name_folder(0), _name_folder(1)
+    ('retrained', 'retrained 2')
+    """
+    return f"retrained {look + 1}" if look else "retrained"
 
 
 def _choose_measurement(
@@ -445,19 +465,30 @@ def _find_targets(given: Results, count: int) -> Tensor | None:
     return targets
 
 
-def _read_cards(given: Results, runs: RetrainedRuns, units: Mapping[str, str]) -> ReasonCards:
-    """The cards of all samples that could be explained."""
+def _read_cards(
+    given: Results, runs: RetrainedRuns, units: Mapping[str, str], progress: bool
+) -> ReasonCards:
+    """The cards of all samples that could be explained; it may take long where there are many models."""
     names = [name for name in given.explainers if name not in given.explainers.controls]
     (data, model), *_ = given.pairs
     view = given.metric_results(data, model, METRIC)
     cards: list[Card] = []
     skipped: dict[int, str] = {}
-    for row in view.rows_for(names[0]).iter_rows(named=True):
-        if row["status"] != "ok":
-            skipped[row["sample"]] = row["status"]
-            continue
-        place = Place(data, model, names[0], row["sample"])
-        cards.append(read_card(given, place, runs.results, names[1:], units, runs.looks))
+    rows = view.rows_for(names[0])
+
+    def describe(seconds: float) -> tuple[float, str]:
+        """How many cards are made."""
+        count = len(cards) + len(skipped)
+        words = f"card {min(count + 1, len(rows))} of {len(rows)}"
+        return count / max(1, len(rows)), f"{words}, {format_clock(seconds)} elapsed"
+
+    with show_progress(describe, only_if_long=True, show=progress):
+        for row in rows.iter_rows(named=True):
+            if row["status"] != "ok":
+                skipped[row["sample"]] = row["status"]
+                continue
+            case = Place(data, model, names[0], row["sample"])
+            cards.append(read_card(given, case, runs.results, names[1:], units, runs.looks))
     return ReasonCards(tuple(cards), skipped, given, runs.batches)
 
 

@@ -75,7 +75,7 @@ def read_card(
         place: which decision.
         retrained: of models that were trained again, by name: the results of the same samples that have this model.
         others: names of other explainers.
-        units: of columns, by name, for the words of their values.
+        units: of columns, by name, for the words of their values; before those that a study file has.
         model_looks: after how many of `retrained` it was decided whether to train further models; empty where their
             number was fixed.
 
@@ -101,7 +101,8 @@ def read_card(
             " ones. More draws do not mend that; more samples of the explainer do."
         )
     of_explainers = reader.read_explainers(others, list(of_models))
-    names = name_features(view, stored, units or {})
+    about_data = (results.manifest.get("data") or {}).get(place.data) or {}
+    names = name_features(view, stored, {**(about_data.get("units") or {}), **(units or {})})
     measures, scale = read_measures(results.manifest, place.explainer)
     is_changed = "measurement" in reader.given.varied
     parts = {"model": place.model, "data": place.data, "explainer": place.explainer}
@@ -125,16 +126,15 @@ def read_card(
     }
     alone = _read_alone(results, place, labels[1:])
     names_of_models = list(by_models)
-    looks = [_count_listed(names_of_models[:trained], of_models) for trained in model_looks]
+    looks = tuple(_count_listed(names_of_models[:trained], of_models) for trained in model_looks)
     return make_card(
         about,
         reader.given,
-        wanted,
+        replace(wanted, model_looks=looks),
         list(of_models.values()),
         of_explainers,
         alone,
         names.features,
-        looks,
     )
 
 

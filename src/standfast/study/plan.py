@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from standfast.display import say_step
 from standfast.errors import StandfastError
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
@@ -303,7 +304,10 @@ def make_plan(
     planned: dict[tuple[str, str], Answers] = {}
     own_code = described.own
     # one model after the other, as they may be large
-    for data, model_name in grid.combinations():
+    combinations = list(grid.combinations())
+    for number, (data, model_name) in enumerate(combinations, start=1):
+        if len(combinations) > 1:
+            say_step(f"{model_name} on {data}, {number} of {len(combinations)}")
         meeting = _Meeting.begin(grid, data, model_name)
         own_code = own_code or meeting.has_own_code
         answers = meeting.ask()

@@ -46,8 +46,10 @@ def make_draws(
     )
 
 
-def make(given: StoredDraws, top: int = 2, **options: Any) -> Card:
-    return make_card(ABOUT, given, Wanted(top, 0.9), **options)
+def make(
+    given: StoredDraws, top: int = 2, model_looks: tuple[int, ...] = (), **options: Any
+) -> Card:
+    return make_card(ABOUT, given, Wanted(top, 0.9, model_looks=model_looks), **options)
 
 
 def test_a_reason_is_counted_with_its_sign() -> None:

@@ -90,15 +90,12 @@ class AllDraws:
             otherwise.
         others: those of other explainers: of the given model, and behind it of the retrained ones in their order.
         alone: those in which one source varied.
-        model_looks: after how many of the retrained models it was decided whether to train further ones; empty where
-            their number was fixed.
     """
 
     given: StoredDraws
     retrained: Sequence[StoredDraws | None] = ()
     others: Mapping[str, Sequence[StoredDraws | None]] = field(default_factory=dict)
     alone: Mapping[Source, StoredDraws] = field(default_factory=dict)
-    model_looks: Sequence[int] = ()
 
     @property
     def is_clustered(self) -> bool:
@@ -152,6 +149,8 @@ class Wanted:
         speaking: `"both"`, or `"for"`: features that speak against the answer do not count.
         shares_places: features that share the last place are all in, as in images.
         looks: after how many draws of a job it was decided whether to draw further ones; empty where this is not known.
+        model_looks: after how many retrained models it was decided whether to train further ones; empty where their
+            number was fixed.
     """
 
     top: int
@@ -159,6 +158,7 @@ class Wanted:
     speaking: str = "both"
     shares_places: bool = False
     looks: tuple[int, ...] = ()
+    model_looks: tuple[int, ...] = ()
 
     @property
     def decides_each(self) -> bool:

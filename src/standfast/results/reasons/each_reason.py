@@ -47,11 +47,11 @@ def _decide_by_models(
 ) -> tuple[ReasonDecision, ...]:
     """The decisions by models that were trained again, whose hits are `(k, M)`."""
     drawn = tally.draws > 0
-    if not all_draws.model_looks:
+    if not wanted.model_looks:
         return decide_reasons(hits[:, drawn], tally.draws[drawn], wanted.demand, _LEVEL, look=None)
     are_present = np.array([draws is not None for draws in all_draws.retrained])
     counts: list[tuple[Array, Array]] = []
-    for trained in all_draws.model_looks:
+    for trained in wanted.model_looks:
         # those that decide otherwise have no column
         columns = np.flatnonzero(drawn[: are_present[:trained].sum()])
         counts.append((hits[:, columns], tally.draws[columns]))
@@ -77,8 +77,8 @@ def _count_at_looks(
     assert tally.signed_draws is not None
     is_named = tally.signed[:, named.order] == named.signs[named.order]
     counts: list[tuple[Array, int]] = []
-    for made in looks:
-        are_first = tally.signed_draws < made
+    for draws in looks:
+        are_first = tally.signed_draws < draws
         counts.append((is_named[are_first].sum(0), int(are_first.sum())))
     return counts
 

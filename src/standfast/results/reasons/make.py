@@ -29,7 +29,6 @@ def make_card(
     others: Mapping[str, Sequence[StoredDraws | None]] | None = None,
     alone: Mapping[Source, StoredDraws] | None = None,
     names: Sequence[tuple[str, str]] = (),
-    model_looks: Sequence[int] = (),
 ) -> Card:
     """The card of one sample.
 
@@ -42,10 +41,8 @@ def make_card(
         others: those of other explainers: of the given model, and behind it of the retrained ones in their order.
         alone: those in which one source varied.
         names: for each feature its name, and its words with a value.
-        model_looks: after how many retrained models it was decided whether to train further ones; empty where their
-            number was fixed.
     """
-    all_draws = AllDraws(given, retrained, others or {}, alone or {}, model_looks)
+    all_draws = AllDraws(given, retrained, others or {}, alone or {})
     named = NamedReasons(given.origin, wanted)
     tally = tally_draws(all_draws, wanted, named)
     hits, draws = tally.count_hits(named.signs), int(tally.draws.sum())
