@@ -106,21 +106,21 @@ def read_card(
     measures, scale = read_measures(results.manifest, place.explainer)
     is_changed = "measurement" in reader.given.varied
     parts = {"model": place.model, "data": place.data, "explainer": place.explainer}
-    about_input = stored.arrays.get("origin_input")
+    clean_input = stored.arrays["origin_input"]
     about = {
         "data": place.data,
         "sample": place.sample,
         **vars(name_answer(view, stored)),
         "unused": _list_unused(view, reader.given),
         "columns": names.columns or {},
-        "input": about_input,
+        "input": clean_input,
         "notes": tuple(reader.notes),
         "digests": read_digests(
             results.manifest, parts, {name: opened.manifest for name, opened in by_models.items()}
         ),
         "has_signs": read_signs(results.manifest, place.explainer),
         "name": _read_name(view, place.sample),
-        "changes": describe_measurement(view, np.shape(about_input)) if is_changed else "",
+        "changes": describe_measurement(view, clean_input.shape) if is_changed else "",
         "measures": measures,
         "unit": name_unit(measures, scale, view.task),
     }
