@@ -418,8 +418,11 @@ def test_a_sign_of_a_gradient_is_about_raising_the_feature(measures: str) -> Non
     assert said["income"] == "raising income lowers the score of P(default) > 0.35"
     assert any("what raising a feature does" in note for note in words.notes)
     page = render_card(card)
-    assert "raising it speaks for" in page
-    assert "to the right: speaks for" not in page
+    assert "to the right: raising it raises the score of P(default)" in page.replace("&gt;", ">")
+    assert "what speaks for" not in page
+    for said_of_card in (format_card(card), page.replace("&gt;", ">")):
+        assert "raising income lowers the score of P(default) > 0.35" in said_of_card
+    assert card_to_json(card)["words"]["holding"][0]["raising"] == words.holding[0].speaks
     contributions = replace(card, measures="contribution")
     assert "speaks for" in describe_card(contributions).holding[0].speaks
     # sizes say nothing of raising

@@ -65,7 +65,7 @@ def _tabulate(card: Card, words: CardWords) -> list[str]:
         lines.append(_format_line(f"{sign} {title}", cells))
         in_words = words.find(reason.feature)
         if in_words is not None:
-            why = "; ".join(filter(None, [in_words.why, in_words.needs]))
+            why = "; ".join(filter(None, [in_words.raising, in_words.why, in_words.needs]))
             lines += textwrap.wrap(why, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
     if is_tested:
         lines.append("+ can be stated; - cannot be stated; ? not decided yet")

@@ -45,6 +45,7 @@ class ReasonWords:
         named: how often it is named; empty where nothing is known of it.
         why: what leaves it out, alone, most often; empty of a reason that holds, or where this is not known.
         needs: how many draws would decide; empty of a reason that is decided.
+        raising: what raising it does, where signs say that (`Card.says_what_raising_does`); else empty.
     """
 
     feature: int
@@ -53,6 +54,7 @@ class ReasonWords:
     named: str
     why: str = ""
     needs: str = ""
+    raising: str = ""
 
 
 @dataclass(frozen=True)
@@ -257,12 +259,13 @@ class _Writer:
         """One reason."""
         name = name_reason(self.card, reason)
         speaks = self._say_sign(reason)
+        raising = speaks if self.card.says_what_raising_does else ""
         if not self.is_tested:
-            return ReasonWords(reason.feature, name, speaks, "")
+            return ReasonWords(reason.feature, name, speaks, "", raising=raising)
         named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
         why = "" if reason.state == "holds" else self._blame(number)
         needs = self._foresee(reason) if reason.state == "undecided" else ""
-        return ReasonWords(reason.feature, name, speaks, named, why, needs)
+        return ReasonWords(reason.feature, name, speaks, named, why, needs, raising)
 
     def _say_sign(self, reason: Reason) -> str:
         """What the sign of a reason says."""
