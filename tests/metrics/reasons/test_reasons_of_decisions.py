@@ -485,6 +485,12 @@ def test_a_card_is_named_by_the_label_of_its_row_and_says_unit_and_changes(tmp_p
     )
     # a part of a frame keeps its numbers; those from 0 are the numbers of the samples already
     assert ", row 17, model" in explain_applicants([17]).to_text()
+    # names are no part of what is stored
+    explain_applicants([17], out=tmp_path / "stored")
+    renamed = explain_applicants(["C-7"], out=tmp_path / "stored")
+    assert renamed.results.run is not None
+    assert renamed.results.run.done == 0
+    assert renamed.card().name == "C-7"
     numbered = explain_applicants([0])
     assert numbered.card().name == ""
     assert ", row 0, model" in numbered.to_text()
