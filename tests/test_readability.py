@@ -79,7 +79,7 @@ CEILINGS: dict[str, Ceiling] = {
     "neighbourhoods": Ceiling(8.3, 1),
     "question": Ceiling(6.0, 2),
     "race": Ceiling(6.3, 0),
-    "reason_cards": Ceiling(6.7, 9),
+    "reason_cards": Ceiling(6.7, 6),
     "report": Ceiling(7.5, 158),
     "results": Ceiling(7.2, 99),
     "similarity": Ceiling(8.5, 0),

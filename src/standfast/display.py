@@ -25,6 +25,32 @@ _Draw = Callable[[float, str], None]
 _IS_SHOWN: ContextVar[bool] = ContextVar("standfast_progress_is_shown", default=False)
 
 
+#: takes in words which part of the work is done, for what shows it; None where nobody asks
+_HEAR_STEP: ContextVar[Callable[[str], None] | None] = ContextVar("standfast_step", default=None)
+
+
+def say_step(words: str) -> None:
+    """Say which part of a long work is done now, such as "model 3 of 40", to what shows the progress of it."""
+    hear = _HEAR_STEP.get()
+    if hear is not None:
+        hear(words)
+
+
+@contextlib.contextmanager
+def hear_steps(hear: Callable[[str], None]) -> Iterator[None]:
+    """Inside the block, `hear` is called with what `say_step` says.
+
+    >>> with hear_steps(print):
+    ...     say_step("model 3 of 40")
+    model 3 of 40
+    """
+    token = _HEAR_STEP.set(hear)
+    try:
+        yield
+    finally:
+        _HEAR_STEP.reset(token)
+
+
 class Display:
     """What shows how far one call is.
 

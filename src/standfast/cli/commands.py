@@ -800,8 +800,7 @@ def reasons(
     models: Annotated[
         int | None,
         typer.Option(
-            help="How many models --retrain trains; by default as many as can just show --demand, if all of them"
-            " decide alike and name a reason.",
+            help="How many models --retrain trains; by default as many as decide on all reasons, 200 at most.",
             min=1,
         ),
     ] = None,
@@ -892,7 +891,7 @@ def reasons(
         units=units,
         seed=seed,
     )
-    found = name_rows(found, row or [], data)
+    found = name_rows(found, row or [], data, asked.names)
     _echo(str(found))
     if out is not None:
         for path in found.write(out):

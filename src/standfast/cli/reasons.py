@@ -29,6 +29,7 @@ class ReasonArguments:
         explainer: one that suits the model.
         retrained: models that were trained again; None where there are none.
         labels: what the model learns of each row of the reference, where models are to be trained again; else None.
+        names: what the user calls the chosen inputs, such as their files; empty where they have no names.
     """
 
     model: Any
@@ -37,6 +38,7 @@ class ReasonArguments:
     explainer: str
     retrained: list[Any] | None = None
     labels: list[Any] | None = None
+    names: tuple[str, ...] = ()
 
 
 def read_units(texts: Sequence[str]) -> dict[str, str] | None:
@@ -105,7 +107,9 @@ def read_rows(
         check(setting.table is not None, "--retrain", "a pipeline and a table", model)
         assert setting.table is not None
         reference, labels = _read_training_rows(setting.data, setting.table, folder)
-    return ReasonArguments(loaded_model, inputs, reference, name, again, labels)
+    known_names = setting.samples.sample_names
+    names = () if known_names is None else tuple(known_names[row] for row in chosen)
+    return ReasonArguments(loaded_model, inputs, reference, name, again, labels, names)
 
 
 def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) -> Setting:
@@ -185,18 +189,27 @@ def _load_again(
     return try_setting(source, setting.data, folder).tried
 
 
-def name_rows(unnamed: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards:
+def name_rows(
+    unnamed: ReasonCards, rows: Sequence[int], data: str, names: Sequence[str] = ()
+) -> ReasonCards:
     """Cards with the user's number of each row, and the name of the data, as these are asked for.
 
     Args:
         unnamed: of the chosen rows.
         rows: their numbers in the data; none where all rows were asked for.
         data: as `standfast init` takes it.
+        names: what the user calls each of them; empty where they have no names.
     """
     source = Path(data).name
     numbers = dict(enumerate(rows))
     cards = tuple(
-        replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in unnamed
+        replace(
+            card,
+            data=source,
+            sample=numbers.get(card.sample, card.sample),
+            name=names[card.sample] if names else card.name,
+        )
+        for card in unnamed
     )
     skipped = {numbers.get(sample, sample): status for sample, status in unnamed.skipped.items()}
     counter_examples: dict[int, tuple[Any, ...]] = {}

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from standfast.display import say_step
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
@@ -116,7 +117,11 @@ class Frames(Inputs):
     def read(cls, given: Given) -> Frames:
         table = _join_tables(given)
         about: dict[str, Any] = {}
-        models = {name: _make_source(model, table, about) for name, model in given.models.items()}
+        models: dict[str, ModelSource] = {}
+        for number, (name, model) in enumerate(given.models.items(), start=1):
+            if len(given.models) > 1:
+                say_step(f"{name}, {number} of {len(given.models)}")
+            models[name] = _make_source(model, table, about)
         samples = {
             name: _make_samples(data, table, models.values()) for name, data in given.data.items()
         }
@@ -268,4 +273,14 @@ def _make_samples(data: GivenFrame, table: Table, sources: Iterable[ModelSource]
         data.extras,
         table.names,
         reader=FrameReader(table),
+        sample_names=_name_rows(data.frame),
     )
+
+
+def _name_rows(frame: Any) -> tuple[str, ...] | None:
+    """The labels of the rows of a frame of pandas; None where they are the numbers from 0, or there are none."""
+    index = getattr(frame, "index", None)
+    if index is None:
+        return None
+    labels = index.tolist()
+    return None if labels == list(range(len(labels))) else tuple(map(str, labels))

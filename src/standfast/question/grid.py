@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from standfast.data.dataset import checked_names
+from standfast.data.dataset import checked_names, checked_sample_names
 from standfast.errors import check, check_integer
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
@@ -87,7 +87,8 @@ class Samples:
         bounds: the valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
         about: plain values for the manifest and the report, such as the origin of the data and the names of classes.
         extras: further tensors `(N, ...)` by name, on the CPU, for metrics that ask for them.
-        features, tokens: names for figures, as of `standfast.data.Dataset`; results do not depend on them.
+        features, tokens, sample_names: names for figures and cards, as of `standfast.data.Dataset`; results do not
+            depend on them.
         lengths: of each sample of inputs `(N, W)` that end at different places, such as texts: it is evaluated without
             what is behind its end.
         reader: makes models that get something else in the place of the rows, such as data frames or texts; None for
@@ -103,6 +104,7 @@ class Samples:
     tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
     lengths: tuple[int, ...] | None = field(default=None, repr=False)
     reader: Reader | None = field(default=None, repr=False)
+    sample_names: tuple[str, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)
@@ -127,6 +129,7 @@ class Samples:
             got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
             check(fits, f"extras[{name!r}]", f"a tensor of shape ({shape[0]}, ...)", got)
         set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
+        set_fields(self, sample_names=checked_sample_names(self.sample_names, len(self)))
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -192,6 +192,7 @@ def _make_samples(data: GivenTensors, model: Model) -> Samples:
         extras={name: values.cpu() for name, values in further.items()},
         features=dataset.features,
         tokens=dataset.tokens,
+        sample_names=dataset.sample_names,
         about={"classes": list(dataset.classes)},
     )
 

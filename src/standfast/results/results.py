@@ -385,6 +385,7 @@ class StoredResults:
             self._list_texts(data, "columns"),
             self.task_words,
             bool(((self.manifest.get("data") or {}).get(data) or {}).get("texts")),
+            [str(name) for name in self._list_texts(data, "sample_names")],
         )
 
     @cached_property
@@ -719,7 +720,7 @@ class StoredResults:
             check(not unknown, argument, f"of {', '.join(known)}", ", ".join(map(repr, unknown)))
         place = Place(*pairs[0], chosen, sample)
         check_units(units, self._list_texts(place.data, "features"))
-        return read_card(self, place, models=retrained, others=others, units=units)
+        return read_card(self, place, dict.fromkeys(retrained, self), others, units)
 
     def _find_seed_agreement(self) -> tuple[str, int]:
         """The label of the metric whose maps are stored, and how many first features it looks at."""

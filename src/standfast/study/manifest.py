@@ -43,6 +43,10 @@ def describe_grid(
         "pairs": [list(pair) for pair in grid.combinations()],
         "explainers": {name: plain(explainer) for name, explainer in explainers.items()},
         "signs": {name: explainer.has_signs for name, explainer in explainers.items()},
+        "measures": {
+            name: [explainer.measures, explainer.scale_of_values]
+            for name, explainer in explainers.items()
+        },
         "controls": controls,
         "metrics": _describe_metrics(grid, words),
         "sanity": None if grid.sanity is None else grid.sanity.options(),
@@ -92,4 +96,6 @@ def _describe_samples(samples: Samples) -> dict[str, Any]:
         content["features"] = list(samples.features)
     if samples.tokens is not None:
         content["tokens"] = [list(words) for words in samples.tokens]
+    if samples.sample_names is not None:
+        content["sample_names"] = list(samples.sample_names)
     return {**content, **samples.about}

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from standfast.display import say_step
 from standfast.errors import StandfastError
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric
@@ -142,7 +143,10 @@ def make_plan(
     planned: dict[tuple[str, str], Answers] = {}
     pools: list[Pool] = []
     # one model after the other, as they may be large
-    for data, model_name in grid.combinations():
+    combinations = list(grid.combinations())
+    for number, (data, model_name) in enumerate(combinations, start=1):
+        if len(combinations) > 1:
+            say_step(f"{model_name} on {data}, {number} of {len(combinations)}")
         meeting = Meeting.begin(grid, data, model_name)
         has_own_code = has_own_code or meeting.has_own_code
         answers = meeting.ask()

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from standfast.display import format_clock, show_progress
+from standfast.display import format_clock, hear_steps, show_progress
 from standfast.study.jobs import Job
 
 #: the time left is said after this share of the work, or after so many seconds; before, workers only start
@@ -204,14 +204,18 @@ class _Run:
     def __init__(self) -> None:
         self.progress: Progress | None = None
         self.began = 0.0
+        self.step = ""
+
+    def note_step(self, words: str) -> None:
+        """Note what is prepared."""
+        self.step = words
 
     def describe(self, seconds: float) -> tuple[float, str]:
         """The share that is done, and words, so many seconds after the beginning."""
         if self.progress is None:
-            return (
-                0.0,
-                f"preparing: models and explainers are asked, {format_clock(seconds)} elapsed",
-            )
+            step = f" ({self.step})" if self.step else ""
+            words = f"preparing: models and explainers are asked{step}"
+            return 0.0, f"{words}, {format_clock(seconds)} elapsed"
         nothing_to_do = self.progress.total == 0
         share = 1.0 if nothing_to_do else self.progress.share
         return share, self.progress.describe(seconds, seconds - self.began)
@@ -224,7 +228,7 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
     Inside the block, nothing else shows its progress.
     """
     run, began = _Run(), time.monotonic()
-    with show_progress(run.describe, show=show) as refresh:
+    with hear_steps(run.note_step), show_progress(run.describe, show=show) as refresh:
 
         def update(progress: Progress) -> None:
             if run.progress is None:

@@ -205,7 +205,14 @@ class DataEntry(Entry):
         labels = content.labels if self.targets == "labels" else None
         tokens = content.tokens if isinstance(content, Dataset) else None
         return Samples(
-            content.inputs, labels, content.bounds, about, extras, content.features, tokens
+            content.inputs,
+            labels,
+            content.bounds,
+            about,
+            extras,
+            content.features,
+            tokens,
+            sample_names=content.sample_names,
         )
 
 
@@ -340,6 +347,7 @@ def _take_first(samples: Samples, count: int | None) -> Samples:
         extras={name: values[:count].clone() for name, values in samples.extras.items()},
         tokens=None if samples.tokens is None else samples.tokens[:count],
         lengths=None if samples.lengths is None else samples.lengths[:count],
+        sample_names=None if samples.sample_names is None else samples.sample_names[:count],
     )
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -150,6 +151,7 @@ class Study(Entry):
         executor: who does the work.
         requirements: what the numbers must show, for `standfast check`; nothing else reads it.
         choose: how the explainers race, for `standfast choose`; nothing else reads it.
+        units: of columns, by name, which cards of reasons have beside their values.
     """
 
     title: str = ""
@@ -179,6 +181,7 @@ class Study(Entry):
     executor: entries.ExecutorField = entries.LocalEntry()
     requirements: Annotated[tuple[RequirementEntry, ...], BeforeValidator(as_tuple)] = ()
     choose: entries.ChooseEntry | None = None
+    units: dict[str, str] = Field(default_factory=dict)
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
 
@@ -233,6 +236,7 @@ class Study(Entry):
         about: dict[str, Any] = {}
         metrics = _place_metrics(loaded_metrics, inputs, file_places, about)
         _look_up_extras(metrics, inputs, file_places)
+        self._set_units(inputs, file_places)
         fitted_controls = _fit_explainers(controls, "controls", inputs, file_places)
         return Question(
             inputs=inputs,
@@ -251,6 +255,21 @@ class Study(Entry):
             about=about,
             places=file_places,
         )
+
+    def _set_units(self, inputs: Inputs, file_places: FilePlaces) -> None:
+        """Give each data set the units of its columns; an error at its line for a column that none has."""
+        columns_of_data = {name: samples.features or () for name, samples in inputs.samples.items()}
+        all_columns = list(dict.fromkeys(chain.from_iterable(columns_of_data.values())))
+        for column in self.units:
+            with errors_at(into=file_places.errors):
+                if column not in all_columns:
+                    raise make_unknown_error("a column", column, all_columns, "units", column)
+        for name, columns in columns_of_data.items():
+            units = {column: unit for column, unit in self.units.items() if column in columns}
+            if units:
+                samples = inputs.samples[name]
+                about = {**samples.about, "units": units}
+                inputs.samples[name] = replace(samples, about=about)
 
     def _load_data(self, file_places: FilePlaces) -> dict[str, Any]:
         """The data sets, as their kind of inputs takes them."""
@@ -382,6 +401,8 @@ class Study(Entry):
         )
         if not self.requirements:
             del content["requirements"]
+        if not self.units:
+            del content["units"]
         if self.neighbourhood is not None:
             content["neighbourhood"] = to_plain(self.neighbourhood)
         for section, checked in sections.items():
