@@ -29,7 +29,7 @@ from standfast.question.inputs import Inputs
 from standfast.question.texts import TextReader
 from standfast.race.candidates import list_candidates
 from standfast.race.contest import Contest, Held, RaceOptions
-from standfast.race.running import Means
+from standfast.race.jobs import Means
 from standfast.report import Results
 from standfast.report.races import describe_choice, format_race
 from standfast.results.races import Race

@@ -146,7 +146,11 @@ class Race:
         seconds: that all jobs took together.
         out_of_time: whether the time was up before the race was over.
         confirmation: of the leader; None if nobody was left.
+        second: of the runner-up, which the race could not tell from a leader that was not confirmed; None if it was not
+            asked.
         minutes: of the time limit; None without one.
+        minutes_needed: where the time was up before the first look: about how many suffice for it and a confirmation,
+            of a call that begins anew; None if that is not known.
         left_out: what the time limit has left out, in a few words for each part.
     """
 
@@ -166,7 +170,9 @@ class Race:
     seconds: float
     out_of_time: bool = False
     confirmation: Confirmation | None = None
+    second: Confirmation | None = None
     minutes: float | None = None
+    minutes_needed: float | None = None
     left_out: tuple[str, ...] = ()
 
     @property
@@ -182,9 +188,11 @@ class Race:
 
     @property
     def chosen(self) -> str | None:
-        """The name of the leader, if other samples confirm it; else None."""
-        is_confirmed = self.confirmation is not None and self.confirmation.outcome == "confirmed"
-        return self.leader if is_confirmed else None
+        """The name of the leader, or else of the runner-up, that other samples confirm; None if they confirm none."""
+        for confirmation in (self.confirmation, self.second):
+            if confirmation is not None and confirmation.outcome == "confirmed":
+                return confirmation.explainer
+        return None
 
     def find(self, name: str) -> Entrant:
         """An explainer by name.
@@ -245,8 +253,9 @@ class Race:
         for name in ("ladder", "rows", "confirmation_rows", "left_out"):
             values[name] = tuple(values.get(name) or ())
         values["entrants"] = tuple(_read_entrant(entrant) for entrant in values["entrants"])
-        if values.get("confirmation") is not None:
-            values["confirmation"] = _read_confirmation(values["confirmation"])
+        for name in ("confirmation", "second"):
+            if values.get(name) is not None:
+                values[name] = _read_confirmation(values[name])
         return cls(**values)
 
 

@@ -182,7 +182,7 @@ def choose(
     extras = part.find_extras(levels, planned)
     choice = Choice(
         minutes,
-        _list_settings(costs, levels),
+        costs.list_settings(levels),
         part.controls,
         part.checked,
         {name: min(len(samples), part.samples) for name, samples in grid.data.items()},
@@ -319,15 +319,6 @@ def _leave_out_pairs(start: _Start) -> Costs:
         _, dearest = pairs[0]
         costs = costs.without([dearest])
     return costs
-
-
-def _list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
-    """The options at these places, without those that metrics have anyway."""
-    settings: dict[str, Mapping[str, Any]] = {}
-    for label, level in levels.items():
-        if level < len(costs.ladders[label]):
-            settings[label] = costs.ladders[label][level]
-    return settings
 
 
 def _sum_pairs(costs: Costs, pairs: Collection[Pair], levels: Levels) -> float:

@@ -89,6 +89,14 @@ class Costs:
                 levels[label] = ladder.index(chosen)
         return levels
 
+    def list_settings(self, levels: Levels) -> dict[str, Mapping[str, Any]]:
+        """The options at these places on the ladders, without those that metrics have anyway."""
+        settings: dict[str, Mapping[str, Any]] = {}
+        for label, level in levels.items():
+            if level < len(self.ladders[label]):
+                settings[label] = self.ladders[label][level]
+        return settings
+
     def sum_seconds(
         self,
         levels: Levels,
