@@ -12,6 +12,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,10 +138,13 @@ def demo(
     After an interruption, the same command continues.
     """
     with show_activity("loading the libraries"):
-        from standfast.cli.demo import run_demo
+        from standfast.cli.demo import run_demo, write_session
     report, found = run_demo(out, seed, samples, minutes)
     text = str(found)
-    _echo(f"\n{text}\n\nreport: {report}")
+    _echo(f"\n{text}\n")
+    if found.next_steps():
+        _echo(f"To run these lines:\n\n{write_session()}\n")
+    _echo(f"report: {report}")
     if failures := len(found.failures):
         _echo(
             f"{failures} jobs failed; the report lists them, and the same command tries them again",
@@ -878,6 +882,13 @@ def reasons(
             _echo(f"card: {path}")
 
 
+@app.command(epilog="Example: standfast advice")
+def advice() -> None:
+    """Say what to do if no explainer holds, and no next step helps."""
+    page = Path(__file__).parent / "templates" / "advice.txt"
+    _echo(page.read_text(encoding="utf-8").strip())
+
+
 @app.command(
     epilog="Example: standfast choose --model lenet5-mnist --data digits --minutes 5. Of a study: standfast choose"
     " study.yaml"
@@ -966,7 +977,7 @@ def choose(
     Exit codes: 0 one is chosen, 1 none is, 2 an argument or the study file is wrong, 130 interrupted.
     """
     with show_activity("loading the libraries"):
-        from standfast.cli.choose import choose_from_files, choose_in_study
+        from standfast.cli.choose import choose_from_files, choose_in_study, write_command
 
     options = {
         "by": by,
@@ -1003,7 +1014,27 @@ def choose(
         found = choose_from_files(
             model, data, samples, {**sources, "bounds": bounds}, {**question, **options}
         )
-    _echo(str(found))
+    asked = {
+        "model": model,
+        "data": data,
+        "samples": samples,
+        "explainer": explainer,
+        "metric": metric,
+        "decision": decision,
+        "reference": reference,
+        "weights": weights,
+        "label": label,
+        "bounds": bounds,
+        "task": task,
+        "seed": seed or None,
+        "trust": trust,
+        "by": by,
+        "budget": budget,
+        "level": level,
+        "minutes": minutes,
+        "out": out,
+    }
+    _echo(str(replace(found, command=write_command(study, asked))))
     if out is not None:
         local = out.removeprefix("file://")
         where = (

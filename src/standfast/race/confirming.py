@@ -1,10 +1,10 @@
 """The confirmation: what the samples say that the race did not use, of its leader and then of its runner-up.
 
-The leader is evaluated first. If it is not confirmed, the runner-up is, where the race could not tell the two apart. Both
-are evaluated on the same samples: neither the race nor its order has seen them, so each claim has its own error there.
-Two claims are two chances to be wrong, so their error is shared, from the beginning and whether or not the second is
-made: intervals have half of the error, and tests against controls are corrected for two explainers (Holm's method, of
-which the first claim takes its first step).
+The leader is evaluated first. If it is not confirmed, the runner-up is, where the race could not tell the two apart.
+Both are evaluated on the same samples: neither the race nor its order has seen them, so each claim has its own error
+there. Two claims are two chances to be wrong, so their error is shared, from the beginning and whether or not the
+second is made: intervals have half of the error, and tests against controls are corrected for two explainers (Holm's
+method, of which the first claim takes its first step).
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ def confirm(
     return Confirmed(first, second, results, plan.jobs)
 
 
-def _confirm_one(
-    name: str, plan: Plan, results: Results, ended: bool, claims: int
-) -> Confirmation:
+def _confirm_one(name: str, plan: Plan, results: Results, ended: bool, claims: int) -> Confirmation:
     """What the samples say of one explainer.
 
     Args:
@@ -109,6 +107,7 @@ def _confirm_one(
         tuple(_judge(name, summary) for summary in summaries),
         words,
         name not in [passing.explainer for passing in verdict.partial],
+        next((ground.needed for ground in verdict.undecided if ground.explainer == name), None),
     )
 
 

@@ -118,6 +118,7 @@ class Contest:
         means: how jobs are done.
         folder: for the results; None for the cache folder.
         tell: is told what a limited time has left out.
+        call: how `choose` was called (`standfast.question.calls.record_call`); empty for a study.
     """
 
     question: Question
@@ -126,6 +127,7 @@ class Contest:
     about: Mapping[str, Any]
     folder: str | Path | None = None
     tell: Callable[[str], None] | None = None
+    call: Mapping[str, Any] = field(default_factory=dict)
 
     def hold(self) -> Held:
         """Race, and confirm the leader.
@@ -281,6 +283,7 @@ class _Opening:
             minutes=self.contest.options.minutes,
             minutes_needed=minutes_needed,
             left_out=scope.left_out,
+            call=self.contest.call,
         )
         store.write_json(RACE, race.plain())
         return Held(race, results, confirmed.results)

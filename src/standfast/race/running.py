@@ -7,7 +7,7 @@ race that was interrupted goes on where it has ended, and `evaluate` with the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,11 +29,7 @@ from standfast.results.races import (
 from standfast.results.summary import estimate, read_samples
 from standfast.statistics.elimination import Departure, Finish, RaceRules, run_race
 from standfast.statistics.paired import bootstrap_interval
-from standfast.study.executors import Executor
-from standfast.study.forecast.limited import TimeLimit
 from standfast.study.plan import Job, Plan
-from standfast.study.progress import Progress
-from standfast.study.run import run_grid
 from standfast.study.store import Store
 from standfast.tensors import Array
 from standfast.value_spec import ValueSpec
@@ -421,9 +417,7 @@ def make_race(
     terms, split = running.terms, running.split
     data, model = running.place
     spec = running._spec_of(terms.label)
-    done = sum(job.work for job in running.list_done()) + sum(
-        job.work for job in confirmed.jobs
-    )
+    done = sum(job.work for job in running.list_done()) + sum(job.work for job in confirmed.jobs)
     return Race(
         data=data,
         model=model,

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from standfast.report.race_steps import describe_race_steps
 from standfast.results.formatting import format_count, format_number, join_names, to_ascii
 from standfast.results.races import Confirmation, Entrant, Measured, Outcome, Race
 
@@ -183,7 +184,9 @@ def describe_confirmation(confirmation: Confirmation, race: Race) -> str:
 def _list_confirmations(race: Race) -> list[Confirmation]:
     """That of the leader, and that of the runner-up."""
     return [
-        confirmation for confirmation in (race.confirmation, race.second) if confirmation is not None
+        confirmation
+        for confirmation in (race.confirmation, race.second)
+        if confirmation is not None
     ]
 
 
@@ -196,6 +199,7 @@ def tabulate_race(race: Race) -> dict[str, Any]:
         "cost": describe_cost(race),
         "end": describe_end(race),
         "label": race.label,
+        "steps": describe_race_steps(race),
         "rows": [(*row, seconds[row[0]]) for row in list_rows(race)],
         "confirmations": [
             describe_confirmation(confirmation, race) for confirmation in _list_confirmations(race)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 import polars as pl
@@ -111,6 +111,7 @@ class Confirmation:
         judgements: one for each metric.
         verdict: in words.
         asked_all: whether all kinds of questions were asked without which no explanation may be shown.
+        needed: with about how many more samples half of such cases are decided; None if it is decided, or not known.
     """
 
     explainer: str
@@ -120,6 +121,7 @@ class Confirmation:
     judgements: tuple[Judgement, ...]
     verdict: str
     asked_all: bool = True
+    needed: int | None = None
 
     def find(self, label: str) -> Judgement | None:
         """What the metric of a label says; None if it says nothing."""
@@ -152,6 +154,7 @@ class Race:
         minutes_needed: where the time was up before the first look: about how many suffice for it and a confirmation,
             of a call that begins anew; None if that is not known.
         left_out: what the time limit has left out, in a few words for each part.
+        call: how `choose` was called, as code (`standfast.results.given_call`); empty if that is not known.
     """
 
     data: str
@@ -174,6 +177,7 @@ class Race:
     minutes: float | None = None
     minutes_needed: float | None = None
     left_out: tuple[str, ...] = ()
+    call: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def finalists(self) -> tuple[Entrant, ...]:
@@ -232,7 +236,7 @@ class Race:
         Raises:
             ArgumentError: they are none of a race.
         """
-        names = {field.name for field in fields(Race)}
+        names = {declared.name for declared in fields(Race)}
         needed = {
             "data",
             "model",
