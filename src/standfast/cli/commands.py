@@ -1014,7 +1014,7 @@ def choose(
         found = choose_from_files(
             model, data, samples, {**sources, "bounds": bounds}, {**question, **options}
         )
-    asked = {
+    named_options = {
         "model": model,
         "data": data,
         "samples": samples,
@@ -1034,7 +1034,7 @@ def choose(
         "minutes": minutes,
         "out": out,
     }
-    _echo(str(replace(found, command=write_command(study, asked))))
+    _echo(str(replace(found, command=write_command(study, named_options))))
     if out is not None:
         local = out.removeprefix("file://")
         where = (

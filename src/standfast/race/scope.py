@@ -82,8 +82,10 @@ class RaceCosts:
 
     def _sum_checks_of_leader(self) -> float:
         """Seconds of the checks that take longest."""
-        known = [line.seconds for line in self.costs.check_lines if not math.isnan(line.seconds)]
-        return max(known, default=0.0) / self.costs.workers
+        checks_seconds = [
+            line.seconds for line in self.costs.check_lines if not math.isnan(line.seconds)
+        ]
+        return max(checks_seconds, default=0.0) / self.costs.workers
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from standfast.report.wording import describe_changes_of
 from standfast.results import NextStep, StoredResults, Verdict
 from standfast.results.next_steps import MOST_STEPS
 
-#: what to do where no step helps: the title of the page, and the command that says it
-PAGE = '"What to do if none holds" (standfast advice)'
+#: what to do where no step helps: the command that says it, and the title of its page
+PAGE = "standfast advice (What to do if none holds)"
 _WIDTH = 80
 #: kinds of steps that may evaluate more samples
 _WITH_MORE = ("samples", "race")

@@ -18,7 +18,7 @@ from standfast.results import NextStep
 from standfast.results.formatting import join_names, round_roughly
 from standfast.results.given_call import GivenCall, read_call
 from standfast.results.next_steps import MOST_STEPS, SMOOTHER
-from standfast.results.races import Confirmation, Race
+from standfast.results.races import Confirmation, Outcome, Race
 
 #: more than so many times the samples of a race is no advice
 _MOST_TIMES = 20
@@ -61,15 +61,19 @@ def _sort_by_time(proposal: Proposal) -> float:
     return math.inf if step.seconds is None else step.seconds
 
 
-def _list_confirmed(race: Race) -> list[Confirmation]:
-    """That of the leader, and that of the runner-up."""
+def _list_confirmed_as(race: Race, outcome: Outcome) -> list[Confirmation]:
+    """Those of the leader and of the runner-up that have an outcome."""
     both = (race.confirmation, race.second)
-    return [confirmation for confirmation in both if confirmation is not None]
+    return [
+        confirmation
+        for confirmation in both
+        if confirmation is not None and confirmation.outcome == outcome
+    ]
 
 
 def _propose_minutes(race: Race) -> Proposal | None:
     """More minutes, where the time was up."""
-    unfinished = [each for each in _list_confirmed(race) if each.outcome == "unfinished"]
+    unfinished = _list_confirmed_as(race, "unfinished")
     if race.minutes is None or not (race.out_of_time or unfinished):
         return None
     minutes = math.ceil(race.minutes_needed or 2 * race.minutes)
@@ -86,8 +90,8 @@ def _propose_samples(race: Race) -> Proposal | None:
     """More samples, where those of the confirmation, or those of the race, did not decide."""
     undecided = [
         confirmation
-        for confirmation in _list_confirmed(race)
-        if confirmation.outcome == "undecided" and confirmation.needed is not None
+        for confirmation in _list_confirmed_as(race, "undecided")
+        if confirmation.needed is not None
     ]
     if race.chosen is None and undecided:
         closest = min(undecided, key=lambda confirmation: confirmation.needed or 0)
@@ -141,7 +145,7 @@ def _propose_smoother(race: Race, call: GivenCall) -> Proposal | None:
     texts = {part.name: str(part.code).strip("'\"") for part in call.explainers.parts}
     raced = {text.partition(":")[0] for text in texts.values()}
     fallen = [entrant.name for entrant in race.entrants if entrant.left == "unstable"]
-    fallen += [each.explainer for each in _list_confirmed(race) if each.outcome == "refused"]
+    fallen += [refused.explainer for refused in _list_confirmed_as(race, "refused")]
     for name in fallen:
         relative = SMOOTHER.get(texts.get(name, name).partition(":")[0])
         if relative is None or relative.text.partition(":")[0] in raced:
