@@ -198,7 +198,7 @@ def test_what_no_user_types_is_in_no_line(unstable: Results) -> None:
 
 
 def test_a_race_is_a_call_of_choose(unstable: Results) -> None:
-    """By the user's metrics, with what of the call belongs to the model and the inputs; candidates are the usual ones."""
+    """By the user's metrics, with what belongs to the model and the inputs; the candidates are the usual ones."""
     step = standfast.results.NextStep("race", ("saliency", "lrp"), samples=60, minutes=4)
     call = unstable.manifest["call"]
     options = {"seed": "3", "controls": "False", "targets": "targets", "out": "'here'"}

@@ -23,7 +23,7 @@ from standfast.results.sanity import FEWEST
 from standfast.statistics.elimination import count_first, make_ladder
 from standfast.study.cache import run_kept
 from standfast.study.forecast.choice import Choice
-from standfast.study.forecast.costs import Costs
+from standfast.study.forecast.costs import Costs, list_settings
 from standfast.study.forecast.left_out import describe_left_out
 from standfast.study.forecast.limited import MOST_SECONDS, TimeLimit
 from standfast.study.forecast.trials import estimate_plan
@@ -368,7 +368,7 @@ class _Opening:
         levels, count = choose_scope(costs, frame, self._count_fewest(), whole.count)
         choice = Choice(
             limit.minutes,
-            costs.costs.list_settings(levels),
+            list_settings(costs.costs, levels),
             seconds=costs.sum_seconds(levels, count),
             unknown=tuple(estimate.unknown),
         )

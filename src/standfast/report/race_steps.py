@@ -104,7 +104,7 @@ def _propose_samples(race: Race) -> Proposal | None:
             f"Some {kept} more samples for the confirmation would decide {closest.explainer},"
             f" the larger number in seven of ten such cases: {count} samples in all"
         )
-        names = (closest.explainer,)
+        names: tuple[str, ...] = (closest.explainer,)
     elif _ended_with_all_samples(race):
         count = 2 * race.samples
         names = tuple(entrant.name for entrant in race.finalists)
@@ -177,7 +177,7 @@ def _write_command(command: Sequence[str], changes: Changes) -> str | None:
         if is_of_study and name in ("samples", "explainer"):
             return None
         if name != "explainer" and option in words:
-            place = words.index(option)
-            del words[place : place + 2]
+            position = words.index(option)
+            del words[position : position + 2]
         words += [option, value]
     return shlex.join(words)

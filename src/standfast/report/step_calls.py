@@ -68,24 +68,24 @@ def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:
     further = {name: code for name, code in changes.items() if name not in ("samples", "explainer")}
     cut = f"[:{changes['samples']}]" if "samples" in changes else ""
     arguments = ["model", f"inputs{cut}"]
-    for name, given in (("explainers", call.explainers), ("metrics", call.metrics)):
-        if given is None or given.parts:
+    for name, parts in (("explainers", call.explainers), ("metrics", call.metrics)):
+        if parts is None or parts.parts:
             added = changes.get("explainer") if name == "explainers" else None
-            arguments.append(f"{name}={_write_given(given, name, added)}")
+            arguments.append(f"{name}={_write_given(parts, name, added)}")
     options = {**_cut_to_samples(call.options, cut), **further}
     arguments += [f"{name}={code}" for name, code in options.items()]
     return f"standfast.choose({', '.join(arguments)})"
 
 
-def _write_given(given: GivenParts | None, name: str, added: str | None) -> str:
+def _write_given(call_parts: GivenParts | None, name: str, added: str | None) -> str:
     """The code of explainers or metrics, with one more; their name in the session of the user if one has no code."""
-    codes = [] if given is None else [part.code for part in given.parts]
-    if given is None or None in codes:
+    codes = [] if call_parts is None else [part.code for part in call_parts.parts]
+    if call_parts is None or None in codes:
         return name if added is None else f"[*{name}, {added!r}]"
-    parts = [(part.name, str(part.code)) for part in given.parts]
+    parts = [(part.name, str(part.code)) for part in call_parts.parts]
     if added is not None:
         parts.append((added, repr(added)))
-    return _write_parts(parts, given.are_named)
+    return _write_parts(parts, call_parts.are_named)
 
 
 def write_training(results: StoredResults) -> str | None:
@@ -194,9 +194,9 @@ def _change_options(given: Mapping[str, str], step: NextStep, cut: str) -> dict[
     return options
 
 
-def _cut_to_samples(given: Mapping[str, str], cut: str) -> dict[str, str]:
+def _cut_to_samples(codes: Mapping[str, str], cut: str) -> dict[str, str]:
     """The code of arguments that a user would type, for as many samples as the inputs."""
-    options = {name: code for name, code in given.items() if name not in _NOT_TYPED}
+    options = {name: code for name, code in codes.items() if name not in _NOT_TYPED}
     for name in _OF_SAMPLES:
         if options.get(name) == name:
             options[name] = name + cut

@@ -89,14 +89,6 @@ class Costs:
                 levels[label] = ladder.index(chosen)
         return levels
 
-    def list_settings(self, levels: Levels) -> dict[str, Mapping[str, Any]]:
-        """The options at these places on the ladders, without those that metrics have anyway."""
-        settings: dict[str, Mapping[str, Any]] = {}
-        for label, level in levels.items():
-            if level < len(self.ladders[label]):
-                settings[label] = self.ladders[label][level]
-        return settings
-
     def sum_seconds(
         self,
         levels: Levels,
@@ -291,6 +283,15 @@ class Costs:
         for label, ladder in self.ladders.items():
             groups.setdefault((self.grid.metrics[label].name, repr(ladder)), []).append(label)
         return list(groups.values())
+
+
+def list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
+    """The options at these places on the ladders, without those that metrics have anyway."""
+    settings: dict[str, Mapping[str, Any]] = {}
+    for label, level in levels.items():
+        if level < len(costs.ladders[label]):
+            settings[label] = costs.ladders[label][level]
+    return settings
 
 
 def _share_of(checked: int | None, all_checked: int) -> float:
