@@ -85,6 +85,8 @@ def test_more_samples_where_the_confirmation_does_not_decide() -> None:
     text = str(describe_race_steps(race))
     assert "with at least 180 samples of the same kind in inputs" in " ".join(text.split())
     assert describe_race_steps(make_race(confirmation=confirm("undecided"))) == []
+    (step,) = describe_race_steps(dataclasses.replace(race, minutes=5.0))
+    assert step.line.endswith("seed=3, minutes=15)")
 
 
 def test_more_minutes_where_the_time_was_up() -> None:
@@ -107,6 +109,11 @@ def test_a_larger_budget_or_more_samples_where_nothing_was_told_apart() -> None:
     (budget,) = describe_race_steps(make_race(*two, confirmation=confirm("confirmed")))
     assert budget.line.endswith("seed=3, minutes=5.0, budget=0.5)")
     assert "before saliency and gradcam were told apart" in budget.why
+    in_time = make_race(*two, confirmation=confirm("confirmed"), minutes=5.0)
+    (budget,) = describe_race_steps(in_time)
+    # twice the budget takes twice the time
+    assert budget.line.endswith("seed=3, minutes=10, budget=0.5)")
+    assert budget.cost == "at most 10 minutes"
     at_the_end = [dataclasses.replace(entrant, samples=40) for entrant in two]
     (samples,) = describe_race_steps(make_race(*at_the_end, confirmation=confirm("confirmed")))
     assert "inputs[:120]" in samples.line

@@ -279,7 +279,7 @@ def test_further_samples_count_as_those_that_there_are() -> None:
     """Of 16 samples 8 have no value, so that twice as many more are needed as would be if all had one."""
     references = References(1.0, 0.2, None, None)
     spec = ValueSpec("worst", "worst", "higher", asks="stability")
-    estimate = Interval(0.7, 0.5, 0.8, 8, 0.96, None, (0.7, 0.7))
+    estimate = Interval(0.7, 0.5, 0.76, 8, 0.96, None, (0.7, 0.7))
     row = SummaryRow(
         "d",
         "m",
@@ -294,9 +294,9 @@ def test_further_samples_count_as_those_that_there_are() -> None:
     )
     (whole,) = judge_rows([row], {})
     (half,) = judge_rows([dataclasses.replace(row, counts=Counts(16, 16, 8))], {})
-    # half of the width is 0.15, and the middle is 0.1 away: 2.25 times as many
-    assert whole.needed == 10
-    assert half.needed == 20
+    # half of the width is 0.13, and the middle is 0.1 away: 1.69 times as many
+    assert whole.needed == 14 - 8
+    assert half.needed == 2 * (14 - 8)
 
 
 def test_a_race_is_proposed_where_none_of_several_may_be_shown() -> None:
@@ -305,8 +305,8 @@ def test_a_race_is_proposed_where_none_of_several_may_be_shown() -> None:
     step = find_step(situation, "race")
     assert step.explainers == ("gradcam", "lime")
     assert step.samples == 60
-    # 60 samples of one of them take two minutes; nine of them, two fifths of it, and three times as long as foretold
-    assert step.minutes == math.ceil(3 * 9 * 0.4 * 2)
+    # 60 samples of one of them take two minutes; nine of them, two fifths of it, and six times as long as foretold
+    assert step.minutes == math.ceil(6 * 9 * 0.4 * 2)
     assert step.seconds == 60 * step.minutes
     assert "race" not in find_kinds(make_situation({"gradcam": ("bad", "good")}, place=SMALL))
     with_relative = {"saliency": ("bad", "good"), "gradcam": ("bad", "good")}

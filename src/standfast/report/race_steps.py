@@ -113,8 +113,20 @@ def _propose_samples(race: Race) -> Proposal | None:
         return None
     if count > _MOST_TIMES * race.samples:
         return None
-    seconds = race.seconds * count / max(race.samples, 1)
-    return NextStep("samples", names, seconds=seconds, samples=count), why, {"samples": str(count)}
+    times = count / race.samples
+    minutes = _lengthen(race, times)
+    step = NextStep("samples", names, seconds=race.seconds * times, samples=count, minutes=minutes)
+    return step, why, {"samples": str(count), **_write_minutes(minutes)}
+
+
+def _lengthen(race: Race, times: float) -> int | None:
+    """A limit of time that is so many times as long; None without a limit."""
+    return None if race.minutes is None else math.ceil(race.minutes * times)
+
+
+def _write_minutes(minutes: int | None) -> Changes:
+    """What changes by a limit of time; nothing without one."""
+    return {} if minutes is None else {"minutes": str(minutes)}
 
 
 def _ended_with_all_samples(race: Race) -> bool:
@@ -132,10 +144,11 @@ def _propose_budget(race: Race) -> Proposal | None:
     budget = min(1.0, 2 * race.budget)
     names = tuple(entrant.name for entrant in race.finalists)
     why = f"The budget ended the race before {join_names(names, len(names))} were told apart"
-    step = NextStep(
-        "race", names, seconds=race.seconds * budget / race.budget, samples=race.samples
-    )
-    return step, why, {"budget": f"{budget:g}"}
+    times = budget / race.budget
+    minutes = _lengthen(race, times)
+    seconds = race.seconds * times
+    step = NextStep("race", names, seconds=seconds, samples=race.samples, minutes=minutes)
+    return step, why, {"budget": f"{budget:g}", **_write_minutes(minutes)}
 
 
 def _propose_smoother(race: Race, call: GivenCall) -> Proposal | None:

@@ -66,7 +66,7 @@ _FEWEST_RACING = 60
 #: what a race looks at at least, as a share of all explainers on all samples by all metrics, with its confirmation
 _SHARE_OF_RACE = 0.4
 #: the limit of time of a race, as a multiple of what is foretold: candidates with several settings take longer
-_DOUBT_OF_RACE = 3.0
+_DOUBT_OF_RACE = 6.0
 #: metrics that ask the kinds of questions
 METRIC_OF: Mapping[Kind, str] = {"stability": "worst_case", "faithfulness": "aopc"}
 
