@@ -199,7 +199,7 @@ def test_what_no_user_types_is_in_no_line(unstable: Results) -> None:
 
 def test_a_race_is_a_call_of_choose(unstable: Results) -> None:
     """By the user's metrics, with what belongs to the model and the inputs; the candidates are the usual ones."""
-    step = standfast.results.NextStep("race", ("saliency", "lrp"), samples=60, minutes=4)
+    step = standfast.results.NextStep("race", ("saliency", "lrp"), samples=60)
     call = unstable.manifest["call"]
     options = {"seed": "3", "controls": "False", "targets": "targets", "out": "'here'"}
     changed = with_call(unstable, {**call, "options": options})
@@ -207,10 +207,10 @@ def test_a_race_is_a_call_of_choose(unstable: Results) -> None:
     assert line == (
         "standfast.choose(model, inputs[:60], metrics={"
         "'worst': standfast.metrics.WorstCase(neighbourhood=standfast.LinfBall(0.1), budget=40), "
-        "'aopc': 'aopc:steps=10,samples=1'}, targets=targets[:60], seed=3, minutes=4)"
+        "'aopc': 'aopc:steps=10,samples=1'}, targets=targets[:60], seed=3)"
     )
     assert is_harmless(line)
-    few = standfast.results.NextStep("race", ("saliency", "lrp"), samples=10, minutes=4)
+    few = standfast.results.NextStep("race", ("saliency", "lrp"), samples=10)
     assert "(model, inputs, metrics" in str(write_line(changed, few))
     assert write_line(with_call(unstable, {**call, "model": "models"}), step) is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -305,9 +304,8 @@ def test_a_race_is_proposed_where_none_of_several_may_be_shown() -> None:
     step = find_step(situation, "race")
     assert step.explainers == ("gradcam", "lime")
     assert step.samples == 60
-    # 60 samples of one of them take two minutes; nine of them, two fifths of it, and six times as long as foretold
-    assert step.minutes == math.ceil(6 * 9 * 0.4 * 2)
-    assert step.seconds == 60 * step.minutes
+    # 60 samples of one of them take 120 seconds; nine race, for two fifths of it, and take six times as long
+    assert step.seconds == pytest.approx(6 * 9 * 0.4 * 120)
     assert "race" not in find_kinds(make_situation({"gradcam": ("bad", "good")}, place=SMALL))
     with_relative = {"saliency": ("bad", "good"), "gradcam": ("bad", "good")}
     assert "race" not in find_kinds(make_situation(with_relative, place=SMALL))  # type: ignore[arg-type]

@@ -55,7 +55,7 @@ def write_race(results: StoredResults, step: NextStep) -> str | None:
     options = _cut_to_samples(call.options, cut)
     arguments = ["model", f"inputs{cut}", f"metrics={metrics}"]
     arguments += [f"{name}={options[name]}" for name in _OF_A_RACE if name in options]
-    return f"standfast.choose({', '.join(arguments)}, minutes={step.minutes})"
+    return f"standfast.choose({', '.join(arguments)})"
 
 
 def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:

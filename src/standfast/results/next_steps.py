@@ -17,7 +17,6 @@ The last four are proposed only where no explainer may be shown.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,8 +64,8 @@ _RACING = 9
 _FEWEST_RACING = 60
 #: what a race looks at at least, as a share of all explainers on all samples by all metrics, with its confirmation
 _SHARE_OF_RACE = 0.4
-#: the limit of time of a race, as a multiple of what is foretold: candidates with several settings take longer
-_DOUBT_OF_RACE = 6.0
+#: about how many times as long the usual explainers take as those of a user: some have many gradients
+_TIMES_OF_RACING = 6.0
 #: metrics that ask the kinds of questions
 METRIC_OF: Mapping[Kind, str] = {"stability": "worst_case", "faithfulness": "aopc"}
 
@@ -124,7 +123,7 @@ class NextStep:
         changes: the neighbourhoods that are nearer to what the inputs undergo.
         labels: of the metrics that it is about.
         instead: the text of the explainer to try.
-        minutes: the limit of time that the line has; None for none of its own.
+        minutes: the limit of time that the line has, of a step of a race; None for none.
     """
 
     kind: StepKind
@@ -469,23 +468,18 @@ def _find_race(situation: Situation) -> NextStep | None:
     has_ranking_metric = any(metric.metric.spec.direction for metric in situation.metrics)
     if not has_ranking_metric or _find_explainer(situation) is not None:
         return None
-    minutes = _find_minutes_of_race(situation)
-    return NextStep(
-        "race",
-        tuple(ground.explainer for ground in grounds),
-        seconds=60.0 * minutes,
-        samples=max(situation.samples, _FEWEST_RACING),
-        minutes=minutes,
-    )
-
-
-def _find_minutes_of_race(situation: Situation) -> int:
-    """The limit of time of a race, from what the explainers took here; at least two minutes."""
     samples = max(situation.samples, _FEWEST_RACING)
-    seconds = situation.time(situation.candidates, samples) or 0.0
+    names = tuple(ground.explainer for ground in grounds)
+    return NextStep("race", names, seconds=_time_race(situation, samples), samples=samples)
+
+
+def _time_race(situation: Situation, samples: int) -> float | None:
+    """The seconds of a race on so many samples, from what the explainers took here."""
+    seconds = situation.time(situation.candidates, samples)
+    if seconds is None:
+        return None
     of_one = seconds / len(situation.candidates)
-    foretold = _RACING * _SHARE_OF_RACE * of_one
-    return max(2, math.ceil(_DOUBT_OF_RACE * foretold / 60))
+    return _TIMES_OF_RACING * _RACING * _SHARE_OF_RACE * of_one
 
 
 def _find_training(situation: Situation) -> NextStep | None:
