@@ -58,10 +58,18 @@ def judge_test(values: Array) -> Answer:
     return Answer(test.verdict != "undecided", count_more_against_controls(test, 1))
 
 
-#: by what is judged, and the largest distance in standard deviations
-QUESTIONS: dict[str, tuple[Callable[[Array], Answer], float]] = {
-    "median": (judge_median, 1.2),
-    "test against a control": (judge_test, 0.8),
+class Question(NamedTuple):
+    """By what is judged, the largest distance in standard deviations, and the kinds of values."""
+
+    judge: Callable[[Array], Answer]
+    most_distance: float
+    kinds: tuple[str, ...]
+
+
+#: the test compares ranks alone, which are the same for both kinds of values
+QUESTIONS = {
+    "median": Question(judge_median, 1.2, ("normal", "shares")),
+    "test against a control": Question(judge_test, 0.8, ("normal",)),
 }
 
 
@@ -73,7 +81,7 @@ def draw(generator: np.random.Generator, kind: str, distance: float, count: int)
 
 def simulate(question: str, kind: str, samples: int, seed: int) -> tuple[bool, bool] | None:
     """Whether a case is decided with the smaller and with the larger number; None if it needs no more, or too many."""
-    judge, most_distance = QUESTIONS[question]
+    judge, most_distance, _ = QUESTIONS[question]
     generator = np.random.default_rng([samples, seed, sorted(QUESTIONS).index(question)])
     distance = generator.uniform(-most_distance, most_distance)
     values = draw(generator, kind, distance, samples)
@@ -97,7 +105,7 @@ def main() -> None:
     print("| --- | --- | ---: | ---: | ---: | ---: |")
     for question in [options.only] if options.only else QUESTIONS:
         every: list[tuple[bool, bool]] = []
-        for kind in ("normal", "shares"):
+        for kind in QUESTIONS[question].kinds:
             for samples in SIZES:
                 outcomes = [
                     outcome

@@ -10,7 +10,7 @@ method, of which the first claim takes its first step).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from standfast.race.jobs import Means, do_jobs
 from standfast.report import Results, load_results
@@ -78,6 +78,8 @@ def confirm(
     ended = do_jobs(plan, plan.jobs, store, means)
     results = load_results(store)
     second = _confirm_one(claimed[1], plan, results, ended, len(claimed))
+    # tests are now corrected for both
+    first = replace(first, needed=_find_needed(leader, results.verdict(*_find_pair(plan))))
     return Confirmed(first, second, results, plan.jobs)
 
 
@@ -91,7 +93,7 @@ def _confirm_one(name: str, plan: Plan, results: Results, ended: bool, claims: i
         ended: whether all are done.
         claims: how many explainers may be confirmed.
     """
-    (data, model), *_ = plan.grid.combinations()
+    data, model = _find_pair(plan)
     summaries = results.summary.select(data, model)
     verdict = results.verdict(data, model)
     sanity = results.sanity.get((data, model, name))
@@ -107,8 +109,19 @@ def _confirm_one(name: str, plan: Plan, results: Results, ended: bool, claims: i
         tuple(_judge(name, summary) for summary in summaries),
         words,
         name not in [passing.explainer for passing in verdict.partial],
-        next((ground.needed for ground in verdict.undecided if ground.explainer == name), None),
+        _find_needed(name, verdict),
     )
+
+
+def _find_pair(plan: Plan) -> tuple[str, str]:
+    """The names of the data set and of the model."""
+    return plan.grid.combinations()[0]
+
+
+def _find_needed(name: str, verdict: Verdict) -> int | None:
+    """With about how many more samples half of such cases are decided; None if that is not known."""
+    numbers = [ground.needed for ground in verdict.undecided if ground.explainer == name]
+    return numbers[0] if numbers else None
 
 
 def _find_outcome(name: str, verdict: Verdict) -> Outcome:
