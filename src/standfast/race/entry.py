@@ -136,7 +136,8 @@ def choose(
     is shown to be unstable leaves; and the metric that ranks: who is shown to be worse than the leader leaves. Those
     behind also leave where the budget does not suffice for all. A third of the samples is kept for the confirmation: an
     ordinary evaluation of the leader with controls. The leader is chosen only if its verdict there is that it may be
-    shown, or that it passes all that was asked.
+    shown, or that it passes all that was asked. Else the runner-up is confirmed on the same samples, if the race could
+    not tell the two apart; each then has half of the error, from the beginning.
 
     Args:
         model: one, as `evaluate` takes it.
