@@ -78,7 +78,7 @@ CEILINGS: dict[str, Ceiling] = {
     "model": Ceiling(6.4, 0),
     "neighbourhoods": Ceiling(8.3, 1),
     "question": Ceiling(6.0, 2),
-    "race": Ceiling(6.3, 0),
+    "race": Ceiling(5.8, 0),
     "reason_cards": Ceiling(6.7, 6),
     "report": Ceiling(7.5, 158),
     "results": Ceiling(7.2, 99),

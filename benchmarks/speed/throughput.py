@@ -11,7 +11,7 @@ KernelSHAP alone. It prints the rows that `predict_proba` got per CPU second, as
 The first command runs subset simulation and the bare loop in turn, several times, at the same batch size, with input x
 gradient on the bundled model. Printed is the rate of subset simulation over that of the bare loop. Subset simulation
 includes predictions with explanation, similarities and proposals. Rates of the searches on this model, and of all other
-metrics, are those of `bare_loops/shares.py`.
+metrics, are those of `shares.py`.
 """
 
 from __future__ import annotations

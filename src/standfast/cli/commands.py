@@ -12,6 +12,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,10 +138,13 @@ def demo(
     After an interruption, the same command continues.
     """
     with show_activity("loading the libraries"):
-        from standfast.cli.demo import run_demo
+        from standfast.cli.demo import run_demo, write_session
     report, results = run_demo(out, seed, samples, minutes)
     text = str(results)
-    _echo(f"\n{text}\n\nreport: {report}")
+    _echo(f"\n{text}\n")
+    if results.next_steps():
+        _echo(f"To run these lines:\n\n{write_session()}\n")
+    _echo(f"report: {report}")
     if failures := len(results.failures):
         _echo(
             f"{failures} jobs failed; the report lists them, and the same command tries them again",
@@ -898,6 +902,13 @@ def reasons(
             _echo(f"card: {path}")
 
 
+@app.command(epilog="Example: standfast advice")
+def advice() -> None:
+    """Say what to do if no explainer holds, and no next step helps."""
+    page = Path(__file__).parent / "templates" / "advice.txt"
+    _echo(page.read_text(encoding="utf-8").strip())
+
+
 @app.command(
     epilog="Example: standfast choose --model lenet5-mnist --data digits --minutes 5. Of a study: standfast choose"
     " study.yaml"
@@ -986,7 +997,7 @@ def choose(
     Exit codes: 0 one is chosen, 1 none is, 2 an argument or the study file is wrong, 130 interrupted.
     """
     with show_activity("loading the libraries"):
-        from standfast.cli.choose import choose_from_files, choose_in_study
+        from standfast.cli.choose import choose_from_files, choose_in_study, write_command
 
     options = {
         "by": by,
@@ -1026,7 +1037,27 @@ def choose(
         choice = choose_from_files(
             model, data, samples, {**sources, "bounds": bounds}, {**question, **options}
         )
-    _echo(str(choice))
+    named_options = {
+        "model": model,
+        "data": data,
+        "samples": samples,
+        "explainer": explainer,
+        "metric": metric,
+        "decision": decision,
+        "reference": reference,
+        "weights": weights,
+        "label": label,
+        "bounds": bounds,
+        "task": task,
+        "seed": seed or None,
+        "trust": trust,
+        "by": by,
+        "budget": budget,
+        "level": level,
+        "minutes": minutes,
+        "out": out,
+    }
+    _echo(str(replace(choice, command=write_command(study, named_options))))
     if out is not None:
         local = out.removeprefix("file://")
         where = (

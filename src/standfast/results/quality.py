@@ -30,6 +30,8 @@ RARE = 0.01
 #: the least confidence of an interval that judges; five samples or fewer have less
 _CONFIDENT = 0.945
 _FEWEST = 6
+#: the smallest number of further samples that is proposed, as a share of those that there are
+_LEAST_MORE = 0.25
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,9 @@ def count_more(spec: ValueSpec, estimate: Interval | None, references: Reference
     if not (math.isfinite(width) and distance > 0):
         return None
     needed = max(_FEWEST, math.ceil(estimate.count * (width / distance) ** 2))
-    return round_up(max(1, needed - estimate.count))
+    # the ends of an interval of a median are values of samples, so that a few more samples may move none of them
+    fewest = math.ceil(_LEAST_MORE * estimate.count)
+    return round_up(max(fewest, needed - estimate.count))
 
 
 def find_weak_classes(

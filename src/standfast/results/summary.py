@@ -28,7 +28,7 @@ from standfast.results.quality import (
     judge_against_controls,
     judge_stability,
 )
-from standfast.results.sanity import Accuracy, Sanity, SanityState
+from standfast.results.sanity import Accuracy, Sanity, SanityState, round_up
 from standfast.statistics.comparison import (
     Comparison,
     ControlTest,
@@ -522,11 +522,17 @@ def _count_more(row: SummaryRow, tested: int) -> int | None:
         row: of the explainer.
         tested: how many explainers are tested against controls.
     """
+    more: int | None = None
+    counted = row.counts.counted
     if row.references is not None:
-        return count_more(row.spec, row.estimate, row.references)
-    if row.control_test is not None:
-        return count_more_against_controls(row.control_test, tested)
-    return None
+        more = count_more(row.spec, row.estimate, row.references)
+    elif row.control_test is not None:
+        more = count_more_against_controls(row.control_test, tested)
+        counted = row.control_test.count
+    if more is None or not 0 < counted < row.counts.rows:
+        return more
+    # of further samples no larger share counts than of those that there are
+    return round_up(math.ceil(more * row.counts.rows / counted))
 
 
 def _hold_to_sanity(row: SummaryRow, quality: Quality | None) -> Quality | None:

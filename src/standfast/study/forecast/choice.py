@@ -16,7 +16,14 @@ from typing import Any
 from standfast.errors import ArgumentError, as_number, check
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Grid
-from standfast.study.forecast.costs import Costs, Levels, Pair, count_checked, count_done
+from standfast.study.forecast.costs import (
+    Costs,
+    Levels,
+    Pair,
+    count_checked,
+    count_done,
+    list_settings,
+)
 from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
 from standfast.study.forecast.left_out import LEFT_OUT_PAIRS, MEASURED, describe_left_out
 
@@ -182,7 +189,7 @@ def choose(
     extras = part.find_extras(levels, planned)
     choice = Choice(
         minutes,
-        _list_settings(costs, levels),
+        list_settings(costs, levels),
         part.controls,
         part.checked,
         {name: min(len(samples), part.samples) for name, samples in grid.data.items()},
@@ -319,15 +326,6 @@ def _leave_out_pairs(start: _Start) -> Costs:
         _, dearest = pairs[0]
         costs = costs.without([dearest])
     return costs
-
-
-def _list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
-    """The options at these places, without those that metrics have anyway."""
-    settings: dict[str, Mapping[str, Any]] = {}
-    for label, level in levels.items():
-        if level < len(costs.ladders[label]):
-            settings[label] = costs.ladders[label][level]
-    return settings
 
 
 def _sum_pairs(costs: Costs, pairs: Collection[Pair], levels: Levels) -> float:

@@ -285,6 +285,15 @@ class Costs:
         return list(groups.values())
 
 
+def list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
+    """The options at these places on the ladders, without those that metrics have anyway."""
+    settings: dict[str, Mapping[str, Any]] = {}
+    for label, level in levels.items():
+        if level < len(costs.ladders[label]):
+            settings[label] = costs.ladders[label][level]
+    return settings
+
+
 def _share_of(checked: int | None, all_checked: int) -> float:
     """The share of the checks' samples; None stands for all of them."""
     return 1.0 if checked is None else checked / max(all_checked, 1)
