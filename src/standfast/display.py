@@ -130,7 +130,8 @@ def show_progress(
         finally:
             _IS_SHOWN.reset(token)
         return
-    token, display = _IS_SHOWN.set(True), Display(describe, only_if_long)
+    token = _IS_SHOWN.set(True)
+    display = Display(describe, only_if_long)
     try:
         display.start()
         yield display.refresh
@@ -165,7 +166,9 @@ class Count:
     """
 
     def __init__(self, title: str, unit: str, expect: Callable[[], int]) -> None:
-        self.title, self.unit, self._expect = title, unit, expect
+        self.title = title
+        self.unit = unit
+        self._expect = expect
         self.inputs = self.rows = 0
 
     def add_inputs(self, count: int) -> None:
@@ -227,7 +230,9 @@ def _draw_in_notebook() -> Iterator[_Draw]:
     """One output of the cell that is replaced now and then; what is left of it is a line."""
     from IPython.display import HTML, display
 
-    page, handle, last = "", display(HTML(""), display_id=True), 0.0
+    page = ""
+    handle = display(HTML(""), display_id=True)
+    last = 0.0
 
     def draw(share: float, words: str) -> None:
         nonlocal page, last

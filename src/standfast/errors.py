@@ -47,7 +47,9 @@ def make_printable(text: str) -> str:
 
 def _make_character_printable(char: str) -> str:
     is_control = unicodedata.category(char)[0] == "C" and char not in "\n\t"
-    return char.encode("unicode_escape").decode() if is_control else char
+    if is_control:
+        return char.encode("unicode_escape").decode()
+    return char
 
 
 class StandfastError(Exception):
@@ -69,7 +71,9 @@ class ArgumentError(StandfastError, ValueError):
     """
 
     def __init__(self, argument: str, expected: str, got: object) -> None:
-        self.argument, self.expected, self.got = argument, expected, got
+        self.argument = argument
+        self.expected = expected
+        self.got = got
         super().__init__(f"{argument}: expected {expected}, got {got}")
 
 
@@ -236,7 +240,8 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
     >>> describe_foreign(Fraction(1, 2), ["fractions"])
     "Fraction of fractions: use 'fractions:Fraction'"
     """
-    package, kind = find_package(value, packages), _find_kind(value)
+    package = find_package(value, packages)
+    kind = _find_kind(value)
     if not package:
         return repr(value)
     title = kind.__name__

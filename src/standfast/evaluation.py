@@ -389,7 +389,10 @@ def run_study(
         study = load_study(study)
     if out is None:
         _check_own(default_folder(study), study)
-    about = {"title": study.title, "command": command} if command else {"title": study.title}
+    if command:
+        about = {"title": study.title, "command": command}
+    else:
+        about = {"title": study.title}
     address = out or default_folder(study)
     store = Store(address)
     if minutes is None:
@@ -464,5 +467,8 @@ def executor_of(
     if name is not None and name != entry.name:
         shared = {"workers", "threads", *vars(UNLIMITED)}
         entry = EXECUTORS[name](**entry.model_dump(include=shared, exclude_unset=True))
-    changed = entry if workers is None else entry.model_copy(update={"workers": workers})
+    if workers is None:
+        changed = entry
+    else:
+        changed = entry.model_copy(update={"workers": workers})
     return changed.executor(study.device)

@@ -24,7 +24,8 @@ import numpy as np
 from standfast.errors import StandfastError
 
 #: what a compressed file may become: so many bytes, or so many times its size if that is more
-_ROOM, _TIMES = 10**9, 100
+_ROOM = 10**9
+_TIMES = 100
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
@@ -142,7 +143,8 @@ def load_npy(content: bytes) -> np.ndarray[Any, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python 2
             shape, _, kind = read[version](stream)
-        claimed, present = math.prod(shape) * kind.itemsize, len(content) - stream.tell()
+        claimed = math.prod(shape) * kind.itemsize
+        present = len(content) - stream.tell()
         if claimed > present and not kind.hasobject:
             raise ValueError(f"its header says that {claimed:,} bytes follow, and {present:,} do")
         array: np.ndarray[Any, Any] = np.load(io.BytesIO(content), allow_pickle=False)

@@ -386,7 +386,8 @@ def find_sources(node: Node) -> list[Node]:
 
 def walk_graph(values: Tensor) -> Iterator[Node]:
     """The nodes of the graph of a tensor, each of them after its sources."""
-    waiting, visited = ([] if values.grad_fn is None else [values.grad_fn]), set[Node]()
+    waiting = [] if values.grad_fn is None else [values.grad_fn]
+    visited = set[Node]()
     while waiting:
         if missing := [source for source in find_sources(waiting[-1]) if source not in visited]:
             waiting += missing

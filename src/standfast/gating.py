@@ -244,7 +244,8 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
             return ((x, *args[1:]), kwargs)
         return (args, {**kwargs, "input": x})
 
-    handle, eager = None, contextlib.ExitStack()
+    handle = None
+    eager = contextlib.ExitStack()
     try:
         eager.enter_context(run_eagerly())
         # before other hooks, so that they see the output of masked weights

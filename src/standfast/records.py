@@ -149,7 +149,8 @@ def _read_hint(hint: Any) -> _Declared | None:
     entries = None
     is_union = get_origin(hint) in (Union, types.UnionType)
     for part in get_args(hint) if is_union else (hint,):
-        origin, inner = get_origin(part), get_args(part)
+        origin = get_origin(part)
+        inner = get_args(part)
         if part is bool:
             choices += [True, False]
         elif part is type(None):

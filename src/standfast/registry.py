@@ -56,7 +56,10 @@ class Registry(Generic[T]):
         named: bool = False,
         packages: Mapping[str, str] | None = None,
     ) -> None:
-        self.kind, self.group, self._fits, self._named = kind, group, fits, named
+        self.kind = kind
+        self.group = group
+        self._fits = fits
+        self._named = named
         self.packages = dict(packages or {})
         self.aliases: dict[str, str] = {}  # short names of entries of other packages
         self._entries: dict[str, T] = {}

@@ -36,12 +36,20 @@ from standfast.tensors import Array, send, thread_budget
 #: the smallest number of segments; metrics rank segments, and a ranking of fewer has no meaning
 FEWEST = 3
 #: defaults: pixels per segment and the smallest number of segments of an image, windows of a series, groups of features
-PIXELS, CELLS, WINDOWS, COLUMNS = 50, 9, 20, 64
-_COMPACTNESS, _COMPACTNESS_LAB = 0.3, 10.0
+PIXELS = 50
+CELLS = 9
+WINDOWS = 20
+COLUMNS = 64
+_COMPACTNESS = 0.3
+_COMPACTNESS_LAB = 10.0
 # images of fewer pixels are cut one after the other, since threads would only wait for each other
 _SMALL = 4096
 # quickshift: weight of colour against distance; kernel widths per side, and per link; the largest number of segments
-_RATIO, _RATIO_LAB, _KERNELS, _LINK, _MOST = 0.5, 0.2, 56, 4, 300
+_RATIO = 0.5
+_RATIO_LAB = 0.2
+_KERNELS = 56
+_LINK = 4
+_MOST = 300
 #: the names of the methods, and the kind of inputs that each can cut
 _FITS = {
     "auto": "any input",
@@ -303,7 +311,8 @@ def _find_superpixels(
     width = max(most, int(regular.max()) + 1)
 
     def cut(image: Array) -> Labels | None:
-        low, high = image.min(), image.max()
+        low = image.min()
+        high = image.max()
         if not high > low:
             return None
         numbered = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
@@ -318,7 +327,8 @@ def _find_superpixels(
     fallback = [labels_of_image is None for labels_of_image in cuts]
     maps = [regular if labels_of_image is None else labels_of_image for labels_of_image in cuts]
     counts = [int(numbered.max()) + 1 for numbered in maps]
-    device, labels = inputs.device, torch.from_numpy(np.stack(maps))
+    device = inputs.device
+    labels = torch.from_numpy(np.stack(maps))
     return Segments(
         send(labels, device), send(counts, device), width, send(fallback, device), tuple(counts)
     )
@@ -338,7 +348,8 @@ def _quickshift(image: Array) -> Labels:
     """Pieces of one image `(C, H, W)` in [0, 1]: a pixel joins the nearest, in place and colour, of higher density."""
     from skimage.segmentation import quickshift
 
-    kernel, colour = max(1.0, min(image.shape[1:]) / _KERNELS), len(image) == 3
+    kernel = max(1.0, min(image.shape[1:]) / _KERNELS)
+    colour = len(image) == 3
     labels: Labels = quickshift(  # type: ignore[no-untyped-call]
         image if colour else 100 * image,
         ratio=_RATIO_LAB if colour else _RATIO,

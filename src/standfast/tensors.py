@@ -297,7 +297,8 @@ def thread_budget() -> int:
 @contextlib.contextmanager
 def limited_threads() -> Iterator[None]:
     """Limit torch to `thread_budget()` threads inside the block, and restore the number of threads afterwards."""
-    before, budget = torch.get_num_threads(), thread_budget()
+    before = torch.get_num_threads()
+    budget = thread_budget()
     if before <= budget:
         yield
         return

@@ -107,8 +107,10 @@ def check_batch_independence(metric: Metric, shape: Shape, device: Device = "cpu
 
 def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """The same seed gives the same bits, and inputs, model and global random numbers are left alone."""
-    x, model = _draw_inputs(shape, device=device), _classifier(shape, device)
-    before, results = x.clone(), []
+    x = _draw_inputs(shape, device=device)
+    model = _classifier(shape, device)
+    before = x.clone()
+    results = []
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
             torch.default_generator.manual_seed(seed)
@@ -152,7 +154,8 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
     """A metric with a neighbourhood works in those that it accepts, and a radius of 0 gives a finite value."""
     if not has_neighbourhood(type(metric)):
         return
-    x, model = _draw_inputs(shape, 3, device), _classifier(shape, device)
+    x = _draw_inputs(shape, 3, device)
+    model = _classifier(shape, device)
     wrong = (model.predict(x) + 1) % CLASSES
     accepted = 0
     for kind in (LinfBall, L2Ball):
@@ -225,7 +228,8 @@ def check_skipped_samples(metric: Metric, shape: Shape, device: Device = "cpu") 
 
 def check_errors(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """What cannot be evaluated at all is an error that names the argument."""
-    x, model = _draw_inputs(shape, device=device), _classifier(shape, device)
+    x = _draw_inputs(shape, device=device)
+    model = _classifier(shape, device)
     _require_error("expected one of .*did you mean 'saliency'", metric, model, "salience", x)
     bare = small_net(shape)
     _require_error("model: expected a standfast Model, got Sequential", metric, bare, "saliency", x)
@@ -296,7 +300,8 @@ def check_explainer(
     """
     net = small_transformer if isinstance(explainer, AttentionExplainer) else small_net
     for shape in (SHAPES[name] for name in shapes):
-        x, model = _draw_inputs(shape, 19, device), _classifier(shape, device, net=net)
+        x = _draw_inputs(shape, 19, device)
+        model = _classifier(shape, device, net=net)
         before = x.clone()
         maps = explainer(model, x)
         _require(
@@ -372,7 +377,8 @@ def check_similarity(
         _require(
             _is_same(similarity(a[3:4], b[3:4])[0], values[3]), "a pair alone has the same value"
         )
-        equal, others = values[1], values[[0, 3, 4, 5]]
+        equal = values[1]
+        others = values[[0, 3, 4, 5]]
         best = (equal >= others) if similarity.larger_is_closer else (equal <= others)
         _require(bool(best.all()), "equal maps have the best value")
         expected = 1.0 if similarity.larger_is_closer else 0.0
@@ -407,14 +413,16 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
     """
     count = len(output)
     order = torch.tensor([count - 1, 0, 0, count // 2])
-    clean, after = task.read(output, count), task.read(changed, count)
+    clean = task.read(output, count)
+    after = task.read(changed, count)
     for outputs in (clean, after):
         _require(
             outputs.is_floating_point() and len(outputs) == count,
             "outputs have a row for each input",
         )
     answer = task.answer(clean)
-    exists, named = task.exists(clean, answer), task.describe(answer)
+    exists = task.exists(clean, answer)
+    named = task.describe(answer)
     _require(answer.ndim in (1, 2) and len(answer) == count, "answers are (N,) or (N, k)")
     _require(
         bool((task.margin(clean, answer)[exists] < 0).all()),
@@ -511,7 +519,9 @@ class _Counted(nn.Module):
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
-        self.net, self.calls, self.rows = net, 0, 0
+        self.net = net
+        self.calls = 0
+        self.rows = 0
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls, self.rows = self.calls + 1, self.rows + len(x)
@@ -536,7 +546,10 @@ def _is_same(actual: Tensor, expected: Tensor, exactly: bool = False) -> bool:
     """Equal bits on a CPU, or `exactly`; on a card up to rounding, as a share of the largest value. NaN equals NaN."""
     if exactly or actual.device.type == "cpu" or not actual.is_floating_point():
         return torch.equal(actual.nan_to_num(nan=-7.0), expected.nan_to_num(nan=-7.0))
-    largest = float(expected.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if expected.numel() else 0.0
+    if expected.numel():
+        largest = float(expected.nan_to_num(0.0, 0.0, 0.0).abs().amax())
+    else:
+        largest = 0.0
     return torch.allclose(
         actual, expected, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True
     )
@@ -632,7 +645,8 @@ def _require_same(
     result: Result, whole: Result, order: list[int], when: str, exactly: bool = False
 ) -> None:
     """Row i of `result` is row `order[i]` of `whole`: bit for bit on a CPU, or with `exactly`."""
-    actual, expected = _rows_of(result), _rows_of(whole)
+    actual = _rows_of(result)
+    expected = _rows_of(whole)
     _require(actual.keys() == expected.keys(), f"the result has the same fields {when}")
     for name, values in actual.items():
         if isinstance(values, Tensor):

@@ -33,7 +33,8 @@ USEFUL: Final = 0.5
 #: a similarity that is this near to that of equal maps says that the map did not change
 _UNCHANGED = 1e-3
 #: of double precision: no number has more decimals that mean anything, and none is larger
-_MOST_DECIMALS, _LARGEST = 17, 1e308
+_MOST_DECIMALS = 17
+_LARGEST = 1e308
 
 
 @dataclass(frozen=True)

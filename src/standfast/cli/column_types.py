@@ -48,7 +48,10 @@ def find_types(estimator: Any, frame: Any, cells: Any, read_rows: ReadRows) -> T
         cells: the same columns as texts, as they stand in the file; None for a file that tells the types.
         read_rows: reads columns with other types.
     """
-    guesses = [set[Any]()] if cells is None else _guess_texts(frame, cells, find_encoded(estimator))
+    if cells is None:
+        guesses = [set[Any]()]
+    else:
+        guesses = _guess_texts(frame, cells, find_encoded(estimator))
     for texts in guesses:
         types = _choose_types(estimator, frame, texts, read_rows)
         if types is not None:

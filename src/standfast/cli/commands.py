@@ -482,7 +482,9 @@ def _warn_of_gaps(results: Results) -> None:
 
 
 def _count(workers: str | None) -> int | str | None:
-    return int(workers) if workers is not None and re.fullmatch(r"-?[0-9]+", workers) else workers
+    if workers is not None and re.fullmatch(r"-?[0-9]+", workers):
+        return int(workers)
+    return workers
 
 
 def _tell_failures(sentences: Sequence[str], count: int, report: str = "the report") -> None:
@@ -599,7 +601,10 @@ def report(
 
     opened = load_results(results)
     if out is None:
-        out = Path("report.html") if "://" in results else Path(results) / "report" / "index.html"
+        if "://" in results:
+            out = Path("report.html")
+        else:
+            out = Path(results) / "report" / "index.html"
     _echo(f"report: {opened.to_html(out)}")
     if figures is not None:
         _echo(f"figures: {len(write_figures(opened, figures))} files in {figures}")
@@ -1060,11 +1065,10 @@ def choose(
     _echo(str(replace(choice, command=write_command(study, named_options))))
     if out is not None:
         local = out.removeprefix("file://")
-        where = (
-            Path(local) / "report" / "index.html"
-            if "://" not in local
-            else Path("race-report.html")
-        )
+        if "://" not in local:
+            where = Path(local) / "report" / "index.html"
+        else:
+            where = Path("race-report.html")
         _echo(f"report: {choice.to_html(where)}")
     if choice.chosen is None:
         raise typer.Exit(1)

@@ -65,7 +65,8 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     say(f"samples: {samples}; {sizes_in_words} a job; repeats: {grid.repeats}; seed: {grid.seed}")
     for words in list_marks(forecast):
         say(words)
-    jobs, before = len(plan.jobs), sum(line.done for line in lines)
+    jobs = len(plan.jobs)
+    before = sum(line.done for line in lines)
     say(
         f"{jobs} jobs, {before} of them done; about {forecast.evaluations:,} model evaluations,"
         f" {describe_seconds(forecast.seconds)} for one worker like this process"

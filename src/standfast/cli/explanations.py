@@ -127,7 +127,8 @@ def _list_options(entry: Any, width: int) -> Iterator[str]:
     function = getattr(entry, "func", entry)
     if not callable(function):
         return
-    notes, fields = describe_options(function), getattr(function, "__dataclass_fields__", {})
+    notes = describe_options(function)
+    fields = getattr(function, "__dataclass_fields__", {})
     for option in inspect.signature(function).parameters.values():
         comes_from_study = option.name in _GIVEN and option.name not in fields
         if comes_from_study or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):

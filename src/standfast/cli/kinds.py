@@ -223,7 +223,8 @@ class ListedName:
 
 def describe_names(kind: Kind) -> list[ListedName]:
     """A line for each name of a kind. Plug-ins are not imported for it."""
-    registry, lines = kind.load(), []
+    registry = kind.load()
+    lines = []
     for name in registry.names():
         if name in registry.plugins:
             lines.append(ListedName(name, f"From the plug-in {registry.plugins[name].value}."))

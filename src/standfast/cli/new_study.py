@@ -174,7 +174,9 @@ class Setting:
         if self.table is not None:
             by_coalitions = "kernel_shap:samples=200", "occlusion"
             reads_trees = find_spec("shap") is not None
-            return ("tree_shap", *by_coalitions) if reads_trees else by_coalitions
+            if reads_trees:
+                return ("tree_shap", *by_coalitions)
+            return by_coalitions
         has_columns = len(self.shape) == 1
         segments = "segments=pixels," if has_columns else ""
         kernel_shap = f"kernel_shap:{segments}samples=200"
@@ -250,7 +252,8 @@ class Setting:
 
     def _describe_accuracy(self) -> list[str]:
         """The accuracy on at most 1000 samples, spread over the data; a warning of a model that may be untrained."""
-        options, labels = self.model.options, self.samples.targets
+        options = self.model.options
+        labels = self.samples.targets
         lacks_weights = "function" in options and "weights" not in options
         why = "no weights were given (--weights), so " if lacks_weights else ""
         if not self.tried.task.classes:
@@ -296,7 +299,8 @@ class Setting:
             return []
         spread = self.samples.inputs.std(dim=0)
         moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
-        least, most = int(moving.argmin()), int(spread.argmax())
+        least = int(moving.argmin())
+        most = int(spread.argmax())
         if not moving[least] < spread[most] / _UNEVEN:
             return []
         names = self.samples.features or [f"column {column}" for column in range(self.shape[0])]
@@ -405,7 +409,8 @@ def read_bounds(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
     except ValueError:
-        low, high = 0.0, 0.0
+        low = 0.0
+        high = 0.0
     check(low < high, "--bounds", "the lowest and the highest valid value, as 0,1", repr(text))
     return low, high
 
@@ -433,7 +438,10 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
         bounds = list(round_outwards(float(least), float(most)))
         data, observed = data.with_option("bounds", bounds), True
     # labels are classes, which another task does not explain
-    labelled = data if "task" in model.options else data.with_option("targets", "labels")
+    if "task" in model.options:
+        labelled = data
+    else:
+        labelled = data.with_option("targets", "labels")
     try:
         grid = _load(model, labelled, folder, check=True)
     except StudyError:
@@ -454,7 +462,8 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     """
     digits = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
     unit = 10.0**-digits
-    below, above = math.floor(low / unit) * unit, math.ceil(high / unit) * unit
+    below = math.floor(low / unit) * unit
+    above = math.ceil(high / unit) * unit
     return round(below, digits), round(above, digits)
 
 
@@ -479,7 +488,8 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
     """
     text = _fill(setting, setting.explainers, study)
     grid = study_from(YAML(typ="safe").load(text), study.parent).grid()
-    left_out, fit = {}, []
+    left_out = {}
+    fit = []
     labels = [label for label in grid.explainers if label not in grid.controls]
     for written_explainer, label in zip(setting.explainers, labels, strict=True):
         try:
@@ -492,7 +502,8 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
 
 
 def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
-    samples, shape = setting.samples, setting.shape
+    samples = setting.samples
+    shape = setting.shape
     bounds = [float(bound) for bound in map(torch.as_tensor, samples.bounds) if bound.numel() == 1]
     environment = make_environment(autoescape=False, package="standfast.cli")
     environment.filters["flow"] = _flow
@@ -535,7 +546,9 @@ def _flow(value: object) -> str:
     >>> _flow({"path": "a: b.npz", "bounds": [0, 1]}), _flow("yes")
     ("{path: 'a: b.npz', bounds: [0, 1]}", 'yes')
     """
-    yaml, text = YAML(), io.StringIO()
-    yaml.default_flow_style, yaml.width = True, 10**6
+    yaml = YAML()
+    text = io.StringIO()
+    yaml.default_flow_style = True
+    yaml.width = 10**6
     yaml.dump(value, text)
     return text.getvalue().removesuffix("...\n").strip()

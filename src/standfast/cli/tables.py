@@ -42,7 +42,10 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
         if column is None:
             return data
         return data.with_option("text", column)
-    estimator = load_estimator(model, folder) if path.endswith((".csv", ".parquet")) else None
+    if path.endswith((".csv", ".parquet")):
+        estimator = load_estimator(model, folder)
+    else:
+        estimator = None
     if not is_estimator(estimator):
         return data
     return _describe_table(estimator, data, path, folder)

@@ -56,7 +56,8 @@ augmentations.add(
 augmentations.add("noise_blocks", random_noise_blocks)
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_FORMAT, _DIGEST = 1, hashlib.sha256().digest_size
+_FORMAT = 1
+_DIGEST = hashlib.sha256().digest_size
 # options of an architecture that follow from the data
 _OF_DATA = ("num_classes", "in_channels")
 
@@ -161,7 +162,8 @@ class TrainingPlan:
 
     def training(self, training: Dataset) -> Training:
         """The training on this data, with new initial weights; no epoch has run yet."""
-        device, scheme = self._choose_device(), self.make_scheme()
+        device = self._choose_device()
+        scheme = self.make_scheme()
 
         def place(values: Tensor) -> Tensor:
             """To an accelerator all data is copied at once: copies of single batches would cost time."""
@@ -300,7 +302,8 @@ def fit(
 
 def _try_out(plan: TrainingPlan, run: Training) -> None:
     """Forward one input, so that an architecture for another size of inputs gives a clear error."""
-    shape, module = tuple(run.inputs.shape[1:]), run.module
+    shape = tuple(run.inputs.shape[1:])
+    module = run.module
     try:
         with torch.no_grad():
             logits = module.eval()(run.inputs[:1].to(run.device))
@@ -319,7 +322,8 @@ def _try_out(plan: TrainingPlan, run: Training) -> None:
 def _continue(run: Training, checkpoint: Path, plan: TrainingPlan) -> None:
     """Load the state of the last epoch that was completed."""
     stored = checkpoint.read_bytes()
-    digest, content = stored[:_DIGEST], stored[_DIGEST:]
+    digest = stored[:_DIGEST]
+    content = stored[_DIGEST:]
     try:
         saved = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         if hashlib.sha256(content).digest() != digest or saved["format"] != _FORMAT:
@@ -338,7 +342,8 @@ def _read_card(card_file: Path, weights: Path, plan: TrainingPlan) -> dict[str, 
     """The card of a finished model of the same plan."""
     try:
         card: dict[str, Any] = json.loads(card_file.read_bytes())
-        options, digest = dict(card["options"]), card["weights_sha256"]
+        options = dict(card["options"])
+        digest = card["weights_sha256"]
     except (ValueError, KeyError, TypeError) as error:
         raise StandfastError(
             f"{card_file} is no card of a training; delete it and the weights"

@@ -671,7 +671,9 @@ def find_neighbourhood_option(metric: str | type) -> str:
     """
     if isinstance(metric, str):
         name = _find_name(metric)
-        return metrics[name].neighbourhood_option if name in metrics else ""
+        if name in metrics:
+            return metrics[name].neighbourhood_option
+        return ""
     if issubclass(metric, Metric):
         return metric.neighbourhood_option
     return ""

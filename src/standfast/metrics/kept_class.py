@@ -54,7 +54,8 @@ class KeptClass:
     """
 
     def __init__(self, probe: Probe, most: int) -> None:
-        self.probe, self.most = probe, most
+        self.probe = probe
+        self.most = most
         self._drawn = torch.zeros_like(probe.evaluations)
         self._kept = torch.zeros_like(self._drawn)
 
@@ -70,7 +71,8 @@ class KeptClass:
 
         Blocks have a fixed size, so that an origin's draws do not depend on the batch.
         """
-        region, usable = self.probe.region, self.probe.usable()
+        region = self.probe.region
+        usable = self.probe.usable()
         assert region is not None
         if not len(usable):
             return

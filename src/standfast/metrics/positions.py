@@ -72,7 +72,10 @@ def warn_of_coarse_maps(
         return
     finite = maps[torch.isfinite(maps).flatten(1).all(1)]
     if len(finite) and bool((finite == finite[:, :1]).all()) and bool((finite != 0).any()):
-        option = "give it per_channel=True, or " if hasattr(explainer, "per_channel") else ""
+        if hasattr(explainer, "per_channel"):
+            option = "give it per_channel=True, or "
+        else:
+            option = ""
         model.warn_once(
             f"{explainer.label}: its maps have the same value in all {maps.shape[1]} channels, but {metric} replaces"
             f" single entries (unit='entry'), always those of the first channel first; {option}replace pixels"

@@ -143,18 +143,23 @@ class Probe:
         region: Region | None = None,
         needs_maps: bool = True,
     ) -> None:
-        inputs, targets = call.inputs, call.targets
+        inputs = call.inputs
+        targets = call.targets
         self.model, self.explainer = call.model, call.explainer
-        self.region, self.needs_maps = region, needs_maps
+        self.region = region
+        self.needs_maps = needs_maps
         self.similarity = None if similarity is None else get_similarity(similarity)
-        self.absolute, self.explain, self.margin_kind = absolute, explain, margin
+        self.absolute = absolute
+        self.explain = explain
+        self.margin_kind = margin
         self.model.check_repeatable(inputs)
         black_box = self.model.black_box
         #: origins that have too few words for their maps to be compared, bool `(P,)`; None where there are none
         self._short = None if black_box is None else black_box.find_short(inputs)
         maps, logits = self._explain_all(inputs, targets, self._short)
         self.targets = self.model.task.answer(logits) if targets is None else targets
-        self.maps, self.logits = maps, logits
+        self.maps = maps
+        self.logits = logits
         self._fixed = self.explainer.fixed_part(inputs)
         self.reference = self._prepare(maps)
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
@@ -357,7 +362,8 @@ class Probe:
         finite = _finite(logits) & (are_finite(low, high) if compared is maps else _finite(maps))
         constant = is_constant(low, high, torch.finfo(compared.dtype).eps) & finite
         self.count(origin, constant, ~finite)
-        visible, region = None, self._aligned_region
+        visible = None
+        region = self._aligned_region
         if region is not None and (compare or want_distance):
             finite_maps = torch.where(broadcast_rows(finite, signed), signed, 0.0)
             maps, visible = region.align_maps(finite_maps, x, origin)

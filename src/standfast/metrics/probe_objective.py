@@ -106,7 +106,8 @@ class ProbeObjective(ABC):
     @property
     def differentiable(self) -> bool:
         """Whether a white-box search can use it: the model, the perturbation and the maps it needs have gradients."""
-        similarity, region = self.probe.similarity, self.probe.region
+        similarity = self.probe.similarity
+        region = self.probe.region
         by_points = region is None or region.differentiable
         by_maps = self.probe.explainer.differentiable and (
             similarity is None or similarity.differentiable
@@ -155,7 +156,9 @@ class RoughObjective:
     """
 
     def __init__(self, make: Callable[[], ProbeObjective], usable: Tensor, rows: int) -> None:
-        self._make, self.usable, self.rows = make, usable, rows
+        self._make = make
+        self.usable = usable
+        self.rows = rows
         self._objective: ProbeObjective | None = None
 
     @property
@@ -198,13 +201,18 @@ def reevaluate_found(
         The measurement; the fields of a `PerturbedResult`; and where positions move the maps moved back, `(P, ...)`,
         with what both inputs see of them.
     """
-    everyone, region = torch.arange(len(inputs), device=inputs.device), probe.region
+    everyone = torch.arange(len(inputs), device=inputs.device)
+    region = probe.region
     assert region is not None
     measured = probe.query(points, everyone, keep_maps=True, compare=compare)
     assert measured.maps is not None
-    usable, perturbed = probe.usable(), inputs.clone()
+    usable = probe.usable()
+    perturbed = inputs.clone()
     perturbed[usable] = region.perturb(points, everyone)[usable]
-    moved = region.align_maps(measured.maps, points, everyone) if region.aligns else None
+    if region.aligns:
+        moved = region.align_maps(measured.maps, points, everyone)
+    else:
+        moved = None
     swapped = neighbourhood.name_swaps(inputs, perturbed)
     aligned_maps = None
     # words keep their places

@@ -88,7 +88,8 @@ class ReplacedCopies:
     """
 
     def __init__(self, probe: Probe, inputs: Tensor) -> None:
-        self.probe, self.inputs = probe, inputs
+        self.probe = probe
+        self.inputs = inputs
 
     def run(
         self,
@@ -205,7 +206,9 @@ class PerturbationCurves:
             yield part, self._scores(part)
 
     def _scores(self, part: Tensor) -> Tensor:
-        ranks, counts, is_wanted = self.ranks(part), self.counts[part], self.wanted[part]
+        ranks = self.ranks(part)
+        counts = self.counts[part]
+        is_wanted = self.wanted[part]
         shape = (len(part), self.draws, *is_wanted.shape[1:])
         scores = torch.full(shape, torch.nan, dtype=torch.float64, device=part.device)
         samples = torch.arange(len(part), device=part.device).repeat_interleave(self.draws)

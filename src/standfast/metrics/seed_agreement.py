@@ -144,8 +144,10 @@ class SeedAgreement(Metric):
     def evaluate(self, call: Call) -> SeedAgreementResult:
         """Explain each input under every seed, and compare all pairs."""
         probe = Probe(call, self.similarity, absolute=self.absolute)
-        rows, maps_of_seeds = probe.usable(), [probe.maps]
-        inputs, targets = call.inputs[rows], probe.targets[rows]
+        rows = probe.usable()
+        maps_of_seeds = [probe.maps]
+        inputs = call.inputs[rows]
+        targets = probe.targets[rows]
         for seed in range(1, self.seeds):
             explainer, model = vary(call.explainer, call.model, seed, background=seed)
             maps = torch.zeros_like(probe.maps)
@@ -173,7 +175,8 @@ class SeedAgreement(Metric):
     def _compare(self, maps: Tensor, has_seed: bool) -> dict[str, Array]:
         """The numbers of usable inputs, from their maps `(n, R, ...)` and whether the explainer has a seed."""
         similarity, (first, second) = get_similarity(self.similarity), list_pairs(self.seeds)
-        count, flat = len(maps), maps.flatten(2).double().cpu().numpy()
+        count = len(maps)
+        flat = maps.flatten(2).double().cpu().numpy()
         compared = maps.abs() if self.absolute else maps
         values = np.empty((count, len(first)))
         others = {name: np.empty_like(values) for name in ("kendall", "overlap", "signs")}

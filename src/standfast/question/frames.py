@@ -262,7 +262,10 @@ def _make_samples(data: GivenFrame, table: Table, sources: Iterable[ModelSource]
     """The rows of a frame, as numbers."""
     about = {**data.about, "columns": table.plain()}
     first = next(iter(sources), None)
-    function = find_frame_function(first.ready) if isinstance(first, LoadedModel) else None
+    if isinstance(first, LoadedModel):
+        function = find_frame_function(first.ready)
+    else:
+        function = None
     if function is not None and function.reading.class_names:
         about["classes"] = list(function.reading.class_names)
     return Samples(
@@ -283,4 +286,6 @@ def _name_rows(frame: Any) -> tuple[str, ...] | None:
     if index is None:
         return None
     labels = index.tolist()
-    return None if labels == list(range(len(labels))) else tuple(map(str, labels))
+    if labels == list(range(len(labels))):
+        return None
+    return tuple(map(str, labels))

@@ -126,7 +126,10 @@ class Samples:
             )
         for name, values in self.extras.items():
             fits = isinstance(values, Tensor) and values.shape[:1] == shape[:1]
-            got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
+            if isinstance(values, Tensor):
+                got = str(tuple(values.shape))
+            else:
+                got = type(values).__name__
             check(fits, f"extras[{name!r}]", f"a tensor of shape ({shape[0]}, ...)", got)
         set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
         set_fields(self, sample_names=checked_sample_names(self.sample_names, len(self)))
@@ -162,7 +165,8 @@ class Samples:
 
     def _take_one(self, model: Model, row: int) -> Part:
         """One sample alone, with the further inputs that its model has."""
-        own_model, rows = model.for_sample(self.extras, row), slice(row, row + 1)
+        own_model = model.for_sample(self.extras, row)
+        rows = slice(row, row + 1)
         if self.lengths is None:
             return Part(own_model, rows)
         width = max(self.lengths[row], FEWEST)

@@ -26,7 +26,8 @@ from standfast.study.run import RunSummary
 from standfast.study.store import MANIFEST, Store, digest
 
 #: folders that were not used for so many days are deleted, and the oldest if all have more bytes than this
-MOST_DAYS, MOST_BYTES = 30, 2 * 10**9
+MOST_DAYS = 30
+MOST_BYTES = 2 * 10**9
 #: but none that was used within so many seconds: its results may still be in use
 _RECENT = 86400.0
 #: the value of the variable with which nothing is kept
@@ -136,7 +137,8 @@ def list_entries(root: Path) -> list[CacheEntry]:
 def _sweep(root: Path, but: Path) -> None:
     """Delete what is old, and the oldest of what is too much, but not one of them."""
     entries = [entry for entry in list_entries(root) if entry.path != but]
-    size, now = sum(entry.size for entry in entries), time.time()
+    size = sum(entry.size for entry in entries)
+    now = time.time()
     for entry in entries:
         age = now - entry.used
         if age > MOST_DAYS * 86400 or (size > MOST_BYTES and age > _RECENT):

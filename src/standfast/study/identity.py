@@ -59,17 +59,20 @@ from standfast.tensors import seed_generators
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
 #: how many noisy copies a model is asked for, and how many gradients
-_NOISY_COPIES, _GRADIENTS = 64, 4
+_NOISY_COPIES = 64
+_GRADIENTS = 4
 #: how many rows with other cells a model of data frames is asked for
 _ROWS_WITH_OTHER_CELLS = 10_000
 #: how many maps an explainer of the user's is asked for, and one that reads trees
-_MAPS, _MAPS_OF_READERS = 2, 16
+_MAPS = 2
+_MAPS_OF_READERS = 16
 #: numbers of answers are the same if they differ by less than this share of their root mean square
 TOLERANCE = 1e-3
 #: the same for models that compute with 16 bits
 _COARSE = 5e-2
 #: how long an explainer may take for its maps, and how much memory
-_SECONDS, _BYTES = 30.0, 4 * 10**9
+_SECONDS = 30.0
+_BYTES = 4 * 10**9
 #: the share of the range of the inputs that noise covers
 _SHARE_OF_NOISE = 0.1
 #: packages of which bundled explainers consist: ours, those beneath it, and those with an adapter
@@ -160,7 +163,8 @@ class Description:
         name = getattr(kind, "name", None)
         title = name if isinstance(name, str) else kind.__name__
         package = getattr(kind, "package", "")  # of a metric of another package: its version
-        code, state = self._describe_code(kind), self._describe_state(value)
+        code = self._describe_code(kind)
+        state = self._describe_state(value)
         version = getattr(kind, "version", 1)
         if isinstance(value, Metric | Neighbourhood):
             version = value.revision
@@ -273,7 +277,10 @@ def find_composition(model: Model) -> Composition | None:
 
 
 def _is_own_part(part: object) -> bool:
-    kind = part if hasattr(part, "__module__") and hasattr(part, "__qualname__") else type(part)
+    if hasattr(part, "__module__") and hasattr(part, "__qualname__"):
+        kind = part
+    else:
+        kind = type(part)
     return is_own(name_module(kind))
 
 

@@ -31,7 +31,8 @@ except ImportError:  # on Windows only the file counts
 
 _FILE = "running.json"
 #: how often the file is renewed, and for how long a run that was not heard of may be at work
-_RENEWED, _WATCHED = 15.0, 45.0
+_RENEWED = 15.0
+_WATCHED = 45.0
 _log = logging.getLogger(__name__)
 
 

@@ -36,7 +36,10 @@ def inputs_for(
     Raises:
         ArgumentError: they do not fit the model.
     """
-    inputs = model.check_inputs(samples.inputs.to(model.dtype)) if checked is None else checked
+    if checked is None:
+        inputs = model.check_inputs(samples.inputs.to(model.dtype))
+    else:
+        inputs = checked
     if samples.targets is None:
         return inputs, None
     part = samples.split(model)[0]  # a task makes answers of targets, wherever they are used
@@ -77,7 +80,8 @@ class Meeting:
         Raises:
             ArgumentError: inputs or targets do not fit it; an explainer holds label maps for single samples.
         """
-        samples, source = grid.data[data], grid.models[name]
+        samples = grid.data[data]
+        source = grid.models[name]
         tried = grid.tried.get((data, name))
         if tried is None:
             tried = Tried(source.model(samples, "cpu"), inputs=None, outputs=None)
@@ -122,7 +126,10 @@ class Meeting:
             ModelError: it answers differently each time, or depending on the other inputs of the batch.
         """
         first = self.parts[0].model
-        outputs = answer_rows(first, self.first_inputs) if self.outputs is None else self.outputs
+        if self.outputs is None:
+            outputs = answer_rows(first, self.first_inputs)
+        else:
+            outputs = self.outputs
         first.check_repeatable(self.first_inputs, in_batches=True, outputs=outputs)
         answers = [ask_model(first, self.first_inputs, outputs)]
         # the other lengths of texts are asked for the inputs alone, which takes a fifth of the time
@@ -131,7 +138,8 @@ class Meeting:
 
     def describe(self, answers: str) -> dict[str, Any]:
         """What the manifest says of the model, of whose answers there is a hash."""
-        module, task = self.model.module, self.model.task
+        module = self.model.module
+        task = self.model.task
         return {
             "module": module_name(module),
             "parameters": sum(parameter.numel() for parameter in module.parameters()),

@@ -232,7 +232,8 @@ class _SearchPath:
         folders = self._list_places(name.partition(".")[0])
         if before is not None:
             folders = [before, *folders]
-        outer, spec = "", None
+        outer = ""
+        spec = None
         for part in name.split("."):
             outer = f"{outer}.{part}" if outer else part
             if spec is not None:
@@ -351,7 +352,8 @@ def read_code(code: CodeType) -> CodeNames:
             attribute = after.argval if after.opname in ("LOAD_ATTR", "LOAD_METHOD") else ""
             loaded.add((step.argval, attribute))
         elif step.opname == "IMPORT_NAME":  # after the number of dots and what is taken
-            level, parts = steps[number - 2].argval, steps[number - 1].argval
+            level = steps[number - 2].argval
+            parts = steps[number - 1].argval
             imported.add((level or 0, step.argval, tuple(parts or ())))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -474,10 +476,12 @@ class Reach:
         """What a function or a class of the user's names, without its own text."""
         self._met[id(thing)] = thing
         if isinstance(thing, FunctionType):
-            names, outer = read_code(thing.__code__), thing.__globals__
+            names = read_code(thing.__code__)
+            outer = thing.__globals__
             file = thing.__code__.co_filename
         else:
-            names, outer = _read_class(thing), _find_globals(thing)
+            names = _read_class(thing)
+            outer = _find_globals(thing)
             file = str(outer.get("__file__") or "")
             for inner in [*thing.__bases__, *_list_enclosed(thing)]:
                 self.add(inner)
@@ -604,7 +608,10 @@ def _find_text(thing: FunctionType | type) -> str:
 
 def _describe_code(thing: FunctionType | type) -> list[Any]:
     """What the interpreter knows of a function or a class without a text."""
-    functions = [thing] if isinstance(thing, FunctionType) else list(_list_methods(thing))
+    if isinstance(thing, FunctionType):
+        functions = [thing]
+    else:
+        functions = list(_list_methods(thing))
     return [_describe_code_object(function.__code__) for function in functions]
 
 

@@ -240,7 +240,8 @@ def _ask_explainers(
     is_composed = find_composition(meeting.model) is not None
     explanations: dict[str, _Explanations] = {}
     for name, explainer in grid.explainers.items():
-        digests, seconds = [configurations.explainers[name]], 0.0
+        digests = [configurations.explainers[name]]
+        seconds = 0.0
         maps: Answers | None = None
         if name in configurations.own_explainers:
             began = time.perf_counter()
@@ -312,7 +313,8 @@ def _make_pools(
     movable_by = {label: _find_movable(metric, meeting) for label, metric in grid.measured.items()}
     pools: list[Pool] = []
     for repeat, label, metric in _list_evaluations(grid):
-        count, samples_per_job = len(meeting.samples), grid.samples_per_job
+        count = len(meeting.samples)
+        samples_per_job = grid.samples_per_job
         if metric.samples_together is not None:
             count = samples_per_job = min(count, metric.samples_together)
         costed = metric.bind(inputs=meeting.inputs)

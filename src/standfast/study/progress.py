@@ -12,7 +12,8 @@ from standfast.display import format_clock, hear_steps, show_progress
 from standfast.study.jobs import Job
 
 #: the time left is said after this share of the work, or after so many seconds; before, workers only start
-_ENOUGH, _LONG_ENOUGH = 0.05, 20.0
+_ENOUGH = 0.05
+_LONG_ENOUGH = 20.0
 #: a job tells the pace of its kind from this share on; before, it may still prepare what all of it needs
 _TELLING = 0.5
 #: of the seconds that are left, so large a part may be of metrics of which no job is done
@@ -227,7 +228,8 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
 
     Inside the block, nothing else shows its progress.
     """
-    run, began = _Run(), time.monotonic()
+    run = _Run()
+    began = time.monotonic()
     with hear_steps(run.note_step), show_progress(run.describe, show=show) as refresh:
 
         def update(progress: Progress) -> None:

@@ -174,7 +174,10 @@ def _record_isolation(
 ) -> dict[str, bool]:
     """For each isolated explainer whether all its jobs, now and in earlier runs, have workers of its own."""
     environment_then = earlier.get("environment")
-    recorded = environment_then.get("isolated") if isinstance(environment_then, Mapping) else None
+    if isinstance(environment_then, Mapping):
+        recorded = environment_then.get("isolated")
+    else:
+        recorded = None
     earlier_runs = recorded if isinstance(recorded, Mapping) else {}
     waiting = Counter(job.explainer for job in pending)
     planned = Counter(job.explainer for job in plan.jobs)

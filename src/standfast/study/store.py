@@ -42,11 +42,15 @@ from standfast.study.seals import EMPTY_SEAL, fill_seal, is_intact
 SCHEMA = 2
 #: what every row of results and every record of a job begins with
 COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
-MANIFEST, LOOKS, SIZES = "manifest.json", "looks.json", "sizes.json"
+MANIFEST = "manifest.json"
+LOOKS = "looks.json"
+SIZES = "sizes.json"
 #: the parts of a manifest by which jobs are found again: they follow from measured times, and from bits of a machine
 _REMEMBERED = ("sizes", "answers")
-_KEY, _COMPACT = "standfast", "compact/jobs.parquet"
-_DONE, _FAILED = ".parquet", ".failed.parquet"
+_KEY = "standfast"
+_COMPACT = "compact/jobs.parquet"
+_DONE = ".parquet"
+_FAILED = ".failed.parquet"
 _ENDINGS = {"jobs": (_DONE, _FAILED), "artefacts": (".safetensors",), "compact": (_DONE,)}
 #: the record of a failure that cannot be read
 _UNKNOWN = {"status": "failed", "artefacts": False, "traceback": ""}
@@ -72,7 +76,8 @@ class DamagedFileError(StandfastError):
     """A file of results cannot be read; `where` it is, and the `reason`."""
 
     def __init__(self, reason: str, where: str = "", advice: str = "") -> None:
-        self.reason, self.where = reason, where
+        self.reason = reason
+        self.where = where
         super().__init__(f"{where} is damaged ({reason}). {advice}" if where else reason)
 
 

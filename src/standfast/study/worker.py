@@ -57,7 +57,9 @@ class _Share:
     def __init__(
         self, expect: Callable[[], int], rows_per_input: int, tell: Callable[[float], None] | None
     ) -> None:
-        self._expect, self._rows_per_input, self._tell = expect, rows_per_input, tell
+        self._expect = expect
+        self._rows_per_input = rows_per_input
+        self._tell = tell
         self._inputs = self._rows_since = 0
         self._last, self._highest = time.monotonic(), 0.0
 
@@ -91,7 +93,8 @@ def describe_failure(error: BaseException) -> tuple[str, str]:
     'ValueError: no such layer'
     """
     try:
-        line, whole = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        line = f"{type(error).__name__}: {error}"
+        whole = "".join(traceback.format_exception(error))
     except Exception as second:  # its own __str__ fails
         line = f"{type(error).__name__} (its message cannot be shown: {type(second).__name__})"
         whole = "".join([*traceback.format_tb(error.__traceback__), line])
@@ -166,7 +169,8 @@ class Worker:
             job: of the grid.
             tell: called now and then with the share of the job that is done, about. Its exceptions are ignored.
         """
-        record, began = record_of(self.grid, job), time.perf_counter()
+        record = record_of(self.grid, job)
+        began = time.perf_counter()
         try:
             ready = self._prepare(job)
             record["device"] = str(ready.model.device)
@@ -199,7 +203,8 @@ class Worker:
 
     def _split(self, job: Job, model: Model) -> list[Part]:
         """The samples of a job that are evaluated together."""
-        samples, rows = self.grid.data[job.data], slice(job.start, job.stop)
+        samples = self.grid.data[job.data]
+        rows = slice(job.start, job.stop)
         compares_samples = self.grid.measured[job.label].samples_together is not None
         if samples.lengths is not None and compares_samples and not model.extras:
             return [Part(model, rows)]
@@ -213,7 +218,8 @@ class Worker:
         extras = self.grid.data[job.data].extras
         metric = self.grid.measured[job.label].bind(extras=extras)
         metric = metric.bind(inputs=ready.inputs, rows=rows)
-        explainer, inputs = self.grid.explainers[job.explainer], part.take(ready.inputs)
+        explainer = self.grid.explainers[job.explainer]
+        inputs = part.take(ready.inputs)
         share = _Share(
             expect=lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start),
             rows_per_input=explainer.count_rows_of(inputs),

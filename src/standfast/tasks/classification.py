@@ -102,7 +102,10 @@ class ZeroShot(Classification):
                 repr(self.vectors),
             )
             return
-        vectors = self.vectors.tensor if isinstance(self.vectors, TensorOption) else self.vectors
+        if isinstance(self.vectors, TensorOption):
+            vectors = self.vectors.tensor
+        else:
+            vectors = self.vectors
         fits = (
             isinstance(vectors, Tensor)
             and vectors.ndim == 2

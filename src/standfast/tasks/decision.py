@@ -179,7 +179,8 @@ class Decision(Task):
         if self.of == Classification():
             set_fields(self, of=None)  # two ways to say the same have one identity
         named = _split_names(self.rule)
-        word, other_word = self.made or named.made, self.otherwise or named.otherwise
+        word = self.made or named.made
+        other_word = self.otherwise or named.otherwise
         expected = "what a side is called, such as 'declined'"
         for option, called in (("made", word), ("otherwise", other_word)):
             check(isinstance(called, str), option, expected, repr(called))
@@ -270,7 +271,8 @@ class Decision(Task):
 
     def _find_number(self, count: int) -> int:
         """The number of the class, one of `count`."""
-        number, own_name = self.number, self._parts.name
+        number = self.number
+        own_name = self._parts.name
         if number is None and own_name.isdigit():
             number = int(own_name)
         expected = f"P of one of the classes or labels by its number, from 0 to {count - 1}"

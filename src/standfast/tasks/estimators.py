@@ -291,7 +291,8 @@ def fit_method(
     Raises:
         ArgumentError: the method does not say what the task reads, such as `predict` of a classifier.
     """
-    estimator, method = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    estimator = getattr(function, "__self__", None)
+    method = getattr(function, "__name__", "")
     is_method = (
         has_method(estimator, "predict")
         and method in _METHODS
@@ -470,7 +471,8 @@ def _refuse_pairs(estimator: Any, source: Source) -> None:
 
 def _describe_silence(estimator: Any) -> tuple[str, str]:
     """What is expected, and what came, of an estimator that tells nothing."""
-    name, kind = name_estimator(estimator), find_type(estimator)
+    name = name_estimator(estimator)
+    kind = find_type(estimator)
     if not has_method(estimator, "predict"):
         return _ESTIMATOR, f"{name}, which predicts nothing for new rows"
     if kind == "clusterer":

@@ -162,11 +162,10 @@ class MultiLabel(_Thresholds):
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label explained, and for each label whether it is on, `(N, 1 + L)`."""
-        label = (
-            outputs.argmax(1)
-            if targets is None
-            else check_range(targets, outputs.shape[1], "labels")
-        )
+        if targets is None:
+            label = outputs.argmax(1)
+        else:
+            label = check_range(targets, outputs.shape[1], "labels")
         return torch.cat([label[:, None].to(outputs), (outputs >= self.limit).to(outputs)], 1)
 
     def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:

@@ -73,7 +73,10 @@ class Segmentation(Task):
         areas = torch.stack([(labels == number).sum(1) for number in range(count)], 1)
         if self.background is not None and self.background < count:
             areas[:, self.background] = -1
-        classes = areas.argmax(1) if targets is None else check_range(targets, count, "classes")
+        if targets is None:
+            classes = areas.argmax(1)
+        else:
+            classes = check_range(targets, count, "classes")
         return torch.cat([classes[:, None], labels == classes[:, None]], 1).to(outputs.dtype)
 
     def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:

@@ -165,9 +165,11 @@ class CEval(DistortionMetric):
         was_found = least.found[:, 0]
         second = least.second[:, 0]
         c_empty = empty.c[:, 0]
-        points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
+        points = call.inputs.clone()
+        mask = torch.zeros_like(search.scores, dtype=torch.bool)
         points[rows], mask[rows] = least.points[:, 0], fixed
-        predicted, flipped = task.read_answer(probe.logits, probe.targets), rows[was_found]
+        predicted = task.read_answer(probe.logits, probe.targets)
+        flipped = rows[was_found]
         predicted.fill_(torch.nan if predicted.is_floating_point() else -1)
         if len(flipped):
             predicted[flipped] = task.read_answer(

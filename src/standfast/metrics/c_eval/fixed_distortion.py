@@ -130,7 +130,8 @@ class Distortions:
 
         The search of the column alone had found its own value, so this one is the second best then.
         """
-        c, was_found = self.c[:, column], self.found[:, column]
+        c = self.c[:, column]
+        was_found = self.found[:, column]
         better = other.found[:, other_column] & (~was_found | (other.c[:, other_column] < c))
         second = torch.minimum(torch.where(was_found, c, torch.inf), self.second[:, column])
         self.second[:, column] = torch.where(better, second, self.second[:, column])
@@ -202,7 +203,8 @@ class DistortionSearch:
         """
         if not len(self.rows):
             return self._find_none(len(masks))
-        start, parts = empty.points[:, 0], []
+        start = empty.points[:, 0]
+        parts = []
         for mask in masks:
             generator = torch.Generator().manual_seed(self.call.seed)
             free = mark_free(mask, self.inputs)

@@ -57,7 +57,8 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     >>> fix_segments(scores, labels, 0.5), fix_segments(scores, labels, 0.75)
     (tensor([[False, False,  True,  True]]), tensor([[ True, False,  True,  True]]))
     """
-    flat, label = scores.flatten(1), labels.flatten(1)
+    flat = scores.flatten(1)
+    label = labels.flatten(1)
     count = count_fixed(fraction, flat.shape[1])
     segments = int(label.max()) + 1 if len(flat) else 1
     sums = torch.zeros((len(flat), segments), dtype=torch.float64, device=flat.device)

@@ -290,11 +290,13 @@ class CorruptionCurve(Metric):
 
     def evaluate(self, call: Call) -> CorruptionCurveResult:
         """Replace positions of every sample in each order, and measure the drops."""
-        inputs, explainer = call.inputs, adapt_explainer(call.explainer, self.unit)
+        inputs = call.inputs
+        explainer = adapt_explainer(call.explainer, self.unit)
         fields = self._make_fields(call.model, inputs)
         probe = Probe(replace(call, explainer=explainer))
         warn_of_coarse_maps(self.own_label, call.model, explainer, probe.maps, self.unit)
-        keys, usable = make_sample_keys(inputs, call.seed), probe.usable()
+        keys = make_sample_keys(inputs, call.seed)
+        usable = probe.usable()
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
         corrupted = CorruptedScores(
             probe,

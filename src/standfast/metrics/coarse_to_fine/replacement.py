@@ -253,7 +253,8 @@ class CorruptedScores:
         fields: Fields,
     ) -> None:
         self.probe, self.inputs, self.unit, self.orders = probe, inputs, unit, tuple(orders)
-        self.keys, self.fields = keys, fields
+        self.keys = keys
+        self.fields = fields
         self.positions = count_positions(inputs, unit)
         group = max(1, count_at_once(_ELEMENTS, inputs) // self.positions)
         parts = [
@@ -310,7 +311,8 @@ class CorruptedScores:
 
     def _complete(self, part: Tensor, scores: Tensor) -> Tensor:
         """Fill in the scores of the copies that are equal to others."""
-        distinct, levels = self._distinct[part], torch.arange(scores.shape[-1], device=part.device)
+        distinct = self._distinct[part]
+        levels = torch.arange(scores.shape[-1], device=part.device)
         source = torch.where(distinct, levels, -1).cummax(2).values[:, None].expand_as(scores)
         start = self.probe.measure_score(self.probe.logits[part], part, "probability")
         complete = torch.where(

@@ -203,8 +203,10 @@ class AOPC(Metric):
 
     def evaluate(self, call: Call) -> AOPCResult:
         """Score the regions, replace them step by step, and average the fall of the class's score."""
-        model, inputs = call.model, call.inputs
-        constant, reference = None, model.reference_for(inputs)
+        model = call.model
+        inputs = call.inputs
+        constant = None
+        reference = model.reference_for(inputs)
         if self.replacement == "constant":
             constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
         elif reference is None:
@@ -213,11 +215,10 @@ class AOPC(Metric):
                 finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'"
             )
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
-        cut = (
-            cut_cells(inputs, self.region)
-            if self.segments is None
-            else segment(inputs, self.segments)
-        )
+        if self.segments is None:
+            cut = cut_cells(inputs, self.region)
+        else:
+            cut = segment(inputs, self.segments)
         probe = Probe(call, absolute=self.absolute)
         region_scores = sum_over_regions(probe.reference, cut)
         probe.skip_constant(probe.reference)

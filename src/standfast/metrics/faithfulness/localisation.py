@@ -205,7 +205,8 @@ class RelevanceLocalisation(Metric):
         """Compare the relevance of each sample with its region."""
         inside = self._find_inside(call.inputs)
         probe = Probe(replace(call, explainer=adapt_explainer(call.explainer, self.unit)))
-        size, positions = inside.sum(1), inside.shape[1]
+        size = inside.sum(1)
+        positions = inside.shape[1]
         trivial = (size == 0) | (size == positions)
         probe.skip(trivial)
         rows = probe.usable()
@@ -267,7 +268,8 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
     positive = positive / torch.where(none, 1.0, largest)[:, None]
     mass = row_sum(torch.where(inside, positive, 0.0)) / torch.where(none, 1.0, row_sum(positive))
     order = relevance.argsort(dim=1, descending=True, stable=True)
-    hits, size = inside.gather(1, order), inside.sum(1)
+    hits = inside.gather(1, order)
+    size = inside.sum(1)
     among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
     rank = (hits & among).sum(1).double() / size.clamp(min=1)
     return {

@@ -147,10 +147,13 @@ class LogOdds(Metric):
             "a classification, as log-odds compare two classes",
             f"the task {task.name}",
         )
-        inputs, probe = call.inputs, Probe(call)
+        inputs = call.inputs
+        probe = Probe(call)
         baseline = resolve_baseline(call.model, inputs, self.baseline)
         towards = self._find_second_classes(probe)
-        belongs, shape, spatial = towards >= 0, towards.shape, spatial_shape(inputs)
+        belongs = towards >= 0
+        shape = towards.shape
+        spatial = spatial_shape(inputs)
         keys = make_sample_keys(inputs, call.seed)
         eraser = _Eraser(probe, inputs, keys, baseline, self.fraction)
         before, after = torch.full(
@@ -185,7 +188,8 @@ class LogOdds(Metric):
 
     def _find_second_classes(self, probe: Probe) -> Tensor:
         """Class t of each pair that belongs to a sample, else -1; int64 `(N, P)`."""
-        targets, classes = probe.targets, probe.logits.shape[1]
+        targets = probe.targets
+        classes = probe.logits.shape[1]
         usable = probe.scatter_to_all(torch.ones_like(probe.usable(), dtype=torch.bool))
         if self.pairs is None:
             second = probe.logits.scatter(1, targets[:, None], -torch.inf).argmax(1)
@@ -202,7 +206,10 @@ class _Eraser:
     def __init__(
         self, probe: Probe, inputs: Tensor, keys: Tensor, baseline: Tensor, fraction: float
     ) -> None:
-        self.probe, self.inputs, self.keys, self.baseline = probe, inputs, keys, baseline
+        self.probe = probe
+        self.inputs = inputs
+        self.keys = keys
+        self.baseline = baseline
         self.copies = ReplacedCopies(probe, inputs)
         self.most = max(1, round(fraction * count_positions(inputs, "pixel")))
 
@@ -213,7 +220,8 @@ class _Eraser:
             The pixels, bool `(M, pixels)`; where the difference of the maps is constant, bool `(M,)`; and where it is
             finite and not constant, bool `(M,)`.
         """
-        probe, explainer = self.probe, self.probe.explainer
+        probe = self.probe
+        explainer = self.probe.explainer
         own_maps = sum_channels(probe.maps[rows])
         if isinstance(explainer, ModelFreeExplainer):
             other_maps = own_maps.amin(1, keepdim=True)

@@ -119,7 +119,8 @@ class AttributionAttackResult(PerturbedResult):
 
     def tensors(self) -> dict[str, Tensor]:
         """Inputs, maps, and the curves with their k and w."""
-        profile, rows = self.profile, len(self)
+        profile = self.profile
+        rows = len(self)
         curves = ("intersection", "precision", "recall")
         return {
             **super().tensors(),
@@ -359,7 +360,9 @@ class AttributionAttack(Metric):
 
     def evaluate(self, call: Call) -> AttributionAttackResult:
         """Attack the map of every sample, and compare the maps before and after."""
-        attack, model, inputs = get_attack(self.attack), call.model, call.inputs
+        attack = get_attack(self.attack)
+        model = call.model
+        inputs = call.inputs
         region = self.neighbourhood.around(inputs, model.bounds)
         if isinstance(attack, GuidedObjective):
             around = type(self.neighbourhood).__name__
@@ -372,7 +375,9 @@ class AttributionAttack(Metric):
         # whatever the similarities are, the report counts the largest positions, which a constant map does not have
         probe = Probe(call, "topk_intersection", absolute=self.absolute, region=region)
         self._check_sizes(probe.reference[:1])
-        usable, seed, points = probe.usable(), call.seed, region.centre.clone()
+        usable = probe.usable()
+        seed = call.seed
+        points = region.centre.clone()
         kept = KeptClass(
             probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0
         )
@@ -406,7 +411,8 @@ class AttributionAttack(Metric):
             probe, self.neighbourhood, inputs, points, compare=False
         )
         similarities, (maps, visible) = self._similarities(), moved or (fields["maps"], None)
-        before, after = self._prepare(probe.maps), self._prepare(maps)
+        before = self._prepare(probe.maps)
+        after = self._prepare(maps)
         pairs = [
             (similarity, similarity.of_maps(before), similarity.of_maps(after))
             for similarity in similarities
@@ -461,7 +467,8 @@ class _AttackObjective(ProbeObjective):
         self, attack: GuidedObjective, probe: Probe, beta: float, protocol: Protocol
     ) -> None:
         super().__init__(probe, beta)
-        self.attack, self.protocol = attack, protocol
+        self.attack = attack
+        self.protocol = protocol
         self.reference = _sum_magnitudes(probe.maps)
         self.state = attack.state(self.reference)
 

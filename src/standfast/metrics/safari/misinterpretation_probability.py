@@ -343,8 +343,11 @@ class MisinterpretationProbability(Metric):
 
     def evaluate(self, call: Call) -> ProbabilityResult:
         """Estimate the probability of the event around every sample."""
-        event, model, inputs = self._event(), call.model, call.inputs
-        region, needed = self.neighbourhood.around(inputs, model.bounds), event.needs_explanation
+        event = self._event()
+        model = call.model
+        inputs = call.inputs
+        region = self.neighbourhood.around(inputs, model.bounds)
+        needed = event.needs_explanation
         probe = Probe(
             # the number must not depend on an explainer that the event ignores
             call if needed else replace(call, explainer=InputCopy()),

@@ -108,7 +108,8 @@ class _Sensitivity(Metric):
 
     def evaluate(self, call: Call) -> SensitivityResult:
         """Sample the neighbourhood of every input."""
-        inputs, region = call.inputs, self.neighbourhood.around(call.inputs, call.model.bounds)
+        inputs = call.inputs
+        region = self.neighbourhood.around(call.inputs, call.model.bounds)
         probe = Probe(call, absolute=self.absolute, explain=self.explain, region=region)
         kept = KeptClass(probe, self.samples)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)

@@ -226,7 +226,8 @@ class WorstCase(Metric):
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """What was searched for, of the samples where it was found."""
-        event, direction = options.get("event"), cls.direction_of(options)
+        event = options.get("event")
+        direction = cls.direction_of(options)
         if event == "misclassification":
             axis = "margin towards another answer"
             return ValueSpec(
@@ -330,7 +331,8 @@ class WorstCase(Metric):
         >>> metric.choose_search(get("kernel_shap")).name, metric.choose_search(get("saliency")).name
         ('draft', 'auto')
         """
-        configured, drafting = self.make_search(), DraftSearch()
+        configured = self.make_search()
+        drafting = DraftSearch()
         if configured != AutoSearch() or not self._drafts_were_better or not explainer.draft_share:
             return configured
         if _make_rougher(explainer, drafting) is None:
@@ -366,13 +368,16 @@ class WorstCase(Metric):
 
     def evaluate(self, call: Call) -> WorstCaseResult:
         """Search around every sample, and re-evaluate what was found."""
-        inputs, event, search = call.inputs, self._event(), self.choose_search(call.explainer)
+        inputs = call.inputs
+        event = self._event()
+        search = self.choose_search(call.explainer)
         region = self.neighbourhood.around(inputs, call.model.bounds)
         self._check_gradients(call, search, event, region)
         probe = self._make_probe(call, event, region)
         objective = EventObjective(event, probe, inputs, self.track_sensitivity)
         rough = self._make_rough_objective(call, search, objective)
-        usable, points = objective.usable, region.centre.clone()
+        usable = objective.usable
+        points = region.centre.clone()
         kept = KeptClass(probe, plan_draws(self.budget, probe))
         outcome: SearchResult | None = None
         if len(usable):
@@ -383,7 +388,8 @@ class WorstCase(Metric):
             kept.draw(~call.seed)
             points[usable] = usable_region.project(outcome.inputs[:, None])[:, 0]
         measured, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
-        similarity, margin = measured.similarity, measured.margin
+        similarity = measured.similarity
+        margin = measured.margin
         assert similarity is not None
         plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         evaluated = probe.scatter_to_all(torch.ones_like(usable, dtype=torch.bool))
@@ -443,7 +449,8 @@ class WorstCase(Metric):
         self, call: Call, search: Search, objective: EventObjective
     ) -> RoughObjective | None:
         """The objective with a lower setting of the explainer's dial, for a search with drafts; else None."""
-        event, region = objective.event, objective.probe.region
+        event = objective.event
+        region = objective.probe.region
         assert region is not None
         if not isinstance(search, DraftSearch) or not event.needs_explanation:
             return None
@@ -494,7 +501,9 @@ class EventObjective(ProbeObjective):
 
     def __init__(self, event: Event, probe: Probe, inputs: Tensor, track: bool) -> None:
         super().__init__(probe)
-        self.event, self.inputs, self.track = event, inputs, track
+        self.event = event
+        self.inputs = inputs
+        self.track = track
         self.sens_max = torch.full(
             (len(inputs),), torch.nan, device=inputs.device, dtype=inputs.dtype
         )
@@ -547,7 +556,10 @@ def _read_trace(event: Event, trace: Trace) -> WorstCaseTrace:
     sign = (
         -1.0 if event.similarity.larger_is_closer == (event.name == "changed_explanation") else 1.0
     )
-    margin = trace.violation if event.name == "changed_explanation" else -trace.violation
+    if event.name == "changed_explanation":
+        margin = trace.violation
+    else:
+        margin = -trace.violation
     return WorstCaseTrace(trace.evaluations, sign * trace.value, margin)
 
 

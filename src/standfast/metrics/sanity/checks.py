@@ -244,7 +244,9 @@ def _leave_blank(samples: ExplainedSamples) -> dict[str, Tensor]:
 
 def _compare_inputs(samples: ExplainedSamples) -> dict[str, Tensor]:
     """The fields that say how maps of other inputs differ."""
-    model, x, maps = samples.model, samples.x, samples.probe.reference[samples.rows]
+    model = samples.model
+    x = samples.x
+    maps = samples.probe.reference[samples.rows]
     partner = choose_partners(samples.classes)
     nearby = samples.blank
     linear = torch.zeros_like(samples.rows, dtype=torch.bool)

@@ -113,7 +113,9 @@ class DataSensitivityConsistency(SensitivityConsistency):
 
     def evaluate(self, call: Call) -> DataSencResult:
         """Draw masks for every sample, and compare the samples under their masks with those without."""
-        inputs, probe, seed = call.inputs, self.make_probe(call), call.seed
+        inputs = call.inputs
+        probe = self.make_probe(call)
+        seed = call.seed
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
         cut = segment(inputs, self.segments)
         masked = _MaskedCopies(
@@ -121,7 +123,8 @@ class DataSensitivityConsistency(SensitivityConsistency):
         )
         table = ConsistencyTable.create(len(inputs), 1, cut.width, inputs.device)
         for rows in self.split_rows(probe.usable(), cut.width):
-            features, samples = cut.count[rows].cpu(), inputs[rows]
+            features = cut.count[rows].cpu()
+            samples = inputs[rows]
             masks = draw_masks(
                 self.masks, features, self.keep, Streams(content_keys(samples, seed).tolist(), CPU)
             )
@@ -154,7 +157,10 @@ class _MaskedCopies:
     """Copies of samples under masks: how similar prediction and explanation stay."""
 
     def __init__(self, probe: Probe, inputs: Tensor, cut: Segments, baseline: Tensor) -> None:
-        self.probe, self.inputs, self.cut, self.baseline = probe, inputs, cut, baseline
+        self.probe = probe
+        self.inputs = inputs
+        self.cut = cut
+        self.baseline = baseline
         self.comparison, self.copies = MaskedComparison(probe), ReplacedCopies(probe, inputs)
 
     def weights(self, rows: Tensor, masks: Tensor, first: int) -> Tensor:
@@ -169,7 +175,8 @@ class _MaskedCopies:
         parts = []
         for start in range(0, total, size):
             number = torch.arange(start, min(start + size, total), device=rows.device)
-            row, mask = number // block, number % block
+            row = number // block
+            mask = number % block
             columns = rows[row], masks[row, mask], first + mask
             maps, logits = self.copies.run(
                 self._explain, self._drop, *columns, rows_per_input=per_input, kind="backward"

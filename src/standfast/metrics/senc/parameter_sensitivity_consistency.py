@@ -156,7 +156,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     def bind(self, *, module: nn.Module | None = None, **others: Any) -> Metric:
         """With the names of the layers that it masks in a module."""
-        layers = self.layers if module is None else tuple(select_layers(module, self.layers))
+        if module is None:
+            layers = self.layers
+        else:
+            layers = tuple(select_layers(module, self.layers))
         return replace(self, layers=layers)
 
     def cost(self, classes: int | None = None) -> Cost:
@@ -168,11 +171,13 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     def evaluate(self, call: Call) -> ParameterSencResult:
         """Draw masks layer by layer, and compare the samples under a mask with those of the whole model."""
-        model, inputs = call.model, call.inputs
+        model = call.model
+        inputs = call.inputs
         every = list(weight_layers(model.module))
         # before the model is run: it may have no such layer
         chosen = select_layers(model.module, self.layers)
-        probe, seed = self.make_probe(call), call.seed
+        probe = self.make_probe(call)
+        seed = call.seed
         usable = probe.usable()
         fit = find_gateable(model, inputs, chosen) if call.explainer.gateable else set()
         masked = MaskedLayers(probe, inputs)
@@ -180,7 +185,9 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
         table = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
         for index, (name, layer) in enumerate(chosen.items()):
             # keyed by the place among all layers: the same masks whichever others are chosen
-            number, gated, width = every.index(name), name in fit, groups[index]
+            number = every.index(name)
+            gated = name in fit
+            width = groups[index]
             layer_seed = int(mix64(torch.tensor([seed + number])).item())
             # one mask in the layer's own weights holds for all samples at once
             weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
@@ -217,7 +224,8 @@ def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any
         name: getattr(table, name).where(~table.constant_prediction, torch.nan)
         for name in NUMBERS[:-1]
     }
-    rho, p = layers["rho"], layers["p_value"]
+    rho = layers["rho"]
+    p = layers["p_value"]
     counted = torch.isfinite(rho)
     count = counted.sum(1)
     divisor = torch.where(count > 0, count.double(), torch.nan)
@@ -245,7 +253,8 @@ def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any
 
     means = {name: mean(values) for name, values in layers.items() if name != "p_value"}
     value = means.pop("rho")
-    middle, null = table.null_band.mean(2), centre(table.null_band)
+    middle = table.null_band.mean(2)
+    null = centre(table.null_band)
     informative = _find_informative(table)
     z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
     together = torch.where(informative, z, 0.0).sum(1) / informative.sum(1).clamp(min=1).sqrt()

@@ -131,7 +131,8 @@ class ConsistencyTable(Consistency):
     def fill(self, layer: int, rows: Tensor, consistency: Consistency, weights: Tensor) -> None:
         """Enter what was found for the samples `rows` `(R,)` in a layer, from weights `(2, R, K)`."""
         for column in fields(Consistency):
-            values, stored = getattr(consistency, column.name), getattr(self, column.name)[:, layer]
+            values = getattr(consistency, column.name)
+            stored = getattr(self, column.name)[:, layer]
             if values.ndim == 1:
                 stored[rows] = values
             else:
@@ -204,7 +205,8 @@ class SensitivityConsistency(Metric):
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """Rho; higher is more consistent."""
-        symbol, caution = "rho", ""
+        symbol = "rho"
+        caution = ""
         if options.get("estimator") == "paper":
             symbol = "rho (published estimator)"
             caution = "The published estimator mostly counts how often a part was kept."
@@ -231,7 +233,8 @@ class SensitivityConsistency(Metric):
         """Weigh the masks of the group's samples and enter what is found. Each sample stops on its own."""
         shape = (2, len(group.rows), self.masks)
         weights = torch.full(shape, torch.nan, dtype=torch.float64, device=group.rows.device)
-        active, start = torch.arange(len(group.rows), device=group.rows.device), 0
+        active = torch.arange(len(group.rows), device=group.rows.device)
+        start = 0
         for stop in [self.masks] if self.tolerance is None else plan_checks(self.masks):
             masks = group.select_masks(active, start, stop)
             weights[:, active, start:stop] = group.weigh(group.rows[active], masks, start)

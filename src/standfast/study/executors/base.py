@@ -182,7 +182,10 @@ class Crew(ABC, Generic[M]):
     """
 
     def __init__(self, grid: Grid, store: Store, size: int, lives: int, limits: Limits) -> None:
-        self.grid, self.store, self.size, self.limits = grid, store, size, limits
+        self.grid = grid
+        self.store = store
+        self.size = size
+        self.limits = limits
         self.lives = lives if limits.retries is None else limits.retries + 1
         self.members: list[M] = []
         self.queue = JobQueue(grid.isolated)
@@ -342,7 +345,8 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
     """The modules that were imported from these folders, but not from an environment beneath one of them."""
     modules = []
     for name, module in list(sys.modules.items()):
-        file, beneath = getattr(module, "__file__", None), Path(*name.split("."))
+        file = getattr(module, "__file__", None)
+        beneath = Path(*name.split("."))
         possible_files = [
             Path(folder, end)
             for folder in folders

@@ -65,5 +65,8 @@ class JobQueue:
         if not offered:
             return None
         alone = [name for name in offered if name is None or name not in busy]
-        chosen = alone[0] if alone else max(offered, key=lambda name: len(self.waiting[name]))
+        if alone:
+            chosen = alone[0]
+        else:
+            chosen = max(offered, key=lambda name: len(self.waiting[name]))
         return self.waiting[chosen].popleft()

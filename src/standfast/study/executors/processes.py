@@ -147,7 +147,10 @@ class _Process(Member):
     def _describe_end(self) -> Lost:
         self.process.join()
         code = self.process.exitcode or 0
-        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+        if code < 0:
+            how = f"signal {-code} ({signal.Signals(-code).name})"
+        else:
+            how = f"exit code {code}"
         if not self.ready:
             raise StandfastError(
                 f"workers: a worker process ended before it could start ({how}). A script that asks for workers needs"
@@ -327,7 +330,10 @@ def local(
     One worker is this process itself, unless there are limits, which only another process can keep.
     """
     if workers == "auto":
-        cards = torch.cuda.device_count() if torch.cuda.is_available() and device != "cpu" else 0
+        if torch.cuda.is_available() and device != "cpu":
+            cards = torch.cuda.device_count()
+        else:
+            cards = 0
         workers = cards or available_cpus()
     check_integer(workers, "workers", also=("auto",))
     assert isinstance(workers, int)

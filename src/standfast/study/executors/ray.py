@@ -68,8 +68,10 @@ class Ray(Executor):
         check_integer(workers, "workers", also=("auto",))
         check(cpus_per_worker > 0, "cpus_per_worker", "a number above 0", cpus_per_worker)
         check(gpus_per_worker >= 0, "gpus_per_worker", "a number of at least 0", gpus_per_worker)
-        self.address, self.workers = address, workers
-        self.cpus_per_worker, self.gpus_per_worker = cpus_per_worker, gpus_per_worker
+        self.address = address
+        self.workers = workers
+        self.cpus_per_worker = cpus_per_worker
+        self.gpus_per_worker = gpus_per_worker
         self.threads = threads or max(1, int(cpus_per_worker))
         self.limits = limits
 
@@ -134,7 +136,8 @@ class _RayCrew(Crew[_Actor]):
     """The workers of a run on a cluster. A new one may have to wait for room, and says when it is ready."""
 
     def __init__(self, executor: Ray, ray: Any, grid: Grid, store: Store) -> None:
-        self.executor, self.ray = executor, ray
+        self.executor = executor
+        self.ray = ray
         #: when something was heard of a worker, or was said of their silence
         self.last_words = time.monotonic()
         super().__init__(

@@ -64,7 +64,10 @@ class Slurm(Executor):
         check_integer(tasks, "tasks", also=("auto",))
         check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
         self.tasks, self.folder, self.cluster = tasks, Path(folder), cluster
-        memory = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
+        if limits.memory_gb is None:
+            memory = {}
+        else:
+            memory = {"mem_gb": limits.memory_gb + _BESIDE_GB}
         self.options = {**memory, **(options or {})}
         self.limits = limits
 
@@ -107,7 +110,8 @@ class Slurm(Executor):
             raise
 
     def _collect(self, submitted: Sequence[Any], parts: Sequence[SlurmTask]) -> Outcomes:
-        grid, store = parts[0].grid, parts[0].store
+        grid = parts[0].grid
+        store = parts[0].store
         jobs_left = {job.identity: job for part in parts for job in part.jobs}
         ended = False
         while jobs_left and not ended:

@@ -69,7 +69,9 @@ def _add(entries: Any, entry: Any) -> Any:
     if not isinstance(entries, Mapping):
         if entries is None:
             return [entry]
-        return [*entries, entry] if isinstance(entries, list) else [entries, entry]
+        if isinstance(entries, list):
+            return [*entries, entry]
+        return [entries, entry]
     name = next(iter(entry)) if isinstance(entry, Mapping) and entry else str(entry)
     check(name not in entries, "set", "a name that the study does not have yet", repr(name))
     return {**entries, name: entry}

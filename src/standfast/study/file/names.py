@@ -168,7 +168,10 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
 
 
 def _read_text(text: str, names: Names) -> NamedEntry:
-    match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL) if names.in_text else None
+    if names.in_text:
+        match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL)
+    else:
+        match = None
     name, options = (match[1].strip(), match[2]) if match else (text, "")
     if not names.knows(name):
         raise names.make_unknown_error(name)

@@ -82,7 +82,8 @@ class Options(Entry):
 @cache
 def options_model(kind: type[Any], name: str) -> type[Options]:
     """The pydantic model of the options of the dataclass `kind`, which the file calls `name`."""
-    notes, fields = describe_options(kind), {}
+    notes = describe_options(kind)
+    fields = {}
     annotations = annotations_of(kind)
     options = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     for number, field in enumerate(option for option in options if option.init):
@@ -156,7 +157,8 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 def _type_of_option(annotation: Any, default: object = None) -> Any:
     """What pydantic checks an option with: its annotation, in which special things are read as a file has them."""
     kinds = _members(annotation)
-    special, null = _find_special(kinds), [{"type": "null"}] * (type(None) in kinds)
+    special = _find_special(kinds)
+    null = [{"type": "null"}] * (type(None) in kinds)
     if special is not None:
         own_words = [{"const": word} for word in _own_words(default) if special.kind is Search]
         schema = {

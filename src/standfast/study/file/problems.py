@@ -169,7 +169,8 @@ def _from_details(details: Any, keys: Collection[str]) -> Sequence[Problem]:
         _EXPECTED.get(kind, details["msg"]).format(**context).removeprefix("Input should be ")
     )
     if kind == "invalid_key":
-        path, expected = (), "keys as text"
+        path = ()
+        expected = "keys as text"
     elif kind == "extra_forbidden":
         return make_unknown_error("a known key", path[0], keys, *path).problems
     elif kind == "literal_error":

@@ -119,7 +119,8 @@ DataNames = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_len
 
 def per_channel(numbers: Numbers, inputs: Tensor, argument: str) -> Tensor:
     """One number, or one for each channel of `inputs` `(N, C, ...)`, as a tensor that broadcasts against an input."""
-    values, channels = numbers if isinstance(numbers, tuple) else (numbers,), inputs.shape[1]
+    values = numbers if isinstance(numbers, tuple) else (numbers,)
+    channels = inputs.shape[1]
     check(
         len(values) in (1, channels),
         argument,
@@ -188,7 +189,8 @@ class DataEntry(Entry):
         self, content: Dataset | Content, about: Mapping[str, Any], **extras: Tensor
     ) -> Samples:
         if content.labels is not None:
-            rows, count = len(content.inputs), len(content.labels)
+            rows = len(content.inputs)
+            count = len(content.labels)
             check(count == rows, "path", f"as many labels as inputs ({rows})", f"{count} labels")
             extras = {"labels": content.labels, **extras}
             classes = not content.labels.is_floating_point()
@@ -704,7 +706,9 @@ class StudyModel(ModelSource):
         """The model, before the names of the classes of the samples are known to its task."""
         if samples.reader is not None:
             return self._make_for(samples.reader, device)
-        entry, prepare, forward = self.entry, None, None
+        entry = self.entry
+        prepare = None
+        forward = None
         with errors_at("preprocess"):
             if isinstance(entry.preprocess, str):
                 prepare = resolve(entry.preprocess, self.paths, entry.trust, "a function of inputs")
@@ -769,16 +773,16 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     try:
         with importing_from(paths):
             part = samples.split(source.model(samples, "cpu"), slice(0, 1))[0]
-            model, logits = part.model, part.model.logits(part.take(samples.inputs))
+            model = part.model
+            logits = part.model.logits(part.take(samples.inputs))
     except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything
         is_ours = isinstance(error, StandfastError)
-        got = (
-            _shorten_script_error(str(error))
-            if is_ours
-            else describe_error(error, find_line(error, paths))
-        )
+        if is_ours:
+            got = _shorten_script_error(str(error))
+        else:
+            got = describe_error(error, find_line(error, paths))
         raise reject(
             f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got, note=note
         ) from error

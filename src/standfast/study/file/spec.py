@@ -220,8 +220,10 @@ class Study(Entry):
         Raises:
             StudyError: files, functions and values that do not fit, each at its place in the file.
         """
-        file_places, references = FilePlaces(self), ReferenceReader(self.base)
-        data, models = self._load_data(file_places), self._load_models(file_places)
+        file_places = FilePlaces(self)
+        references = ReferenceReader(self.base)
+        data = self._load_data(file_places)
+        models = self._load_models(file_places)
         explainers = _load_all(self.explainers, "explainers", file_places, references)
         controls = _load_all(self.named_controls, "controls", file_places, references)
         common_options = self._read_common_options(file_places, references)
@@ -314,7 +316,10 @@ class Study(Entry):
         if section == "models" and name:
             return self._find_entry(name).path, ""
         entries_of_section = getattr(self, section)
-        entry = entries_of_section.get(name) if isinstance(entries_of_section, dict) else None
+        if isinstance(entries_of_section, dict):
+            entry = entries_of_section.get(name)
+        else:
+            entry = None
         if entry is None:
             return (section,), ""
         return entry.path, entry.value.form if section == "data" else ""

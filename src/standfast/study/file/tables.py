@@ -61,7 +61,10 @@ class DataTable(DataEntry):
             if classes:
                 about["classes"] = classes
         types = {name: how for name, how in self.types.items() if name not in unused}
-        reference = whole if self.reference is None else read_frame(base / self.reference, types)[0]
+        if self.reference is None:
+            reference = whole
+        else:
+            reference = read_frame(base / self.reference, types)[0]
         frame = whole[:count].drop(columns=unused, errors="ignore")
         ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
         table = Table.read(reference.drop(columns=unused, errors="ignore"), frame, ordered=ordered)

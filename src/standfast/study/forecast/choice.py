@@ -185,7 +185,9 @@ def choose(
         return None
     if part is None:
         part = _find_least(start, minutes, seconds)
-    levels, planned, done_seconds = start.levels, start.planned, start.done_seconds
+    levels = start.levels
+    planned = start.planned
+    done_seconds = start.done_seconds
     extras = part.find_extras(levels, planned)
     choice = Choice(
         minutes,
@@ -244,13 +246,15 @@ class _Start:
         levels = earlier_levels
         if must_add:
             levels = others.raise_levels(levels, checked, costs.grid.free.controls, planned)
-        done_seconds, fewest = 0.0, 1
+        done_seconds = 0.0
+        fewest = 1
         if levels == earlier_levels:
             # what is done with these settings takes no time any more, and stays
             done_seconds = max(others.sum_done(levels, earlier), earlier.get(MEASURED, 0.0))
             fewest = max(count_done(earlier), 1)
         if must_add and pairs and _sum_pairs(costs, pairs, levels) <= planned:
-            others, fewest = costs, 1
+            others = costs
+            fewest = 1
         return cls(
             others, earlier_levels, levels, checked, planned + done_seconds, done_seconds, fewest
         )
@@ -282,13 +286,17 @@ class _Part:
     def sum_seconds(self, levels: Levels, extras: Sequence[str] = ()) -> float:
         """What it takes, with the metrics in further neighbourhoods."""
         seconds = self.costs.sum_seconds(levels, self.checked, self.controls, self.samples)
-        return seconds + self.costs.sum_extra_seconds(self.controls) if extras else seconds
+        if extras:
+            return seconds + self.costs.sum_extra_seconds(self.controls)
+        return seconds
 
     def find_extras(self, levels: Levels, planned: float) -> tuple[str, ...]:
         """The metrics in further neighbourhoods, if nothing is left out and there is time for all of them."""
         extras = tuple(self.costs.grid.free.extras)
         is_whole = self.costs.is_whole(levels, self.checked, self.controls, self.samples)
-        return extras if is_whole and self.sum_seconds(levels, extras) <= planned else ()
+        if is_whole and self.sum_seconds(levels, extras) <= planned:
+            return extras
+        return ()
 
 
 def _choose_part(start: _Start, may_leave_out_pairs: bool) -> _Part | None:
@@ -314,7 +322,9 @@ def _leave_out_pairs(start: _Start) -> Costs:
     Checks and controls stay rather than what takes a third of the time for one sample. All else is left out only if
     nothing fits otherwise.
     """
-    costs, levels, planned = start.costs, start.levels, start.planned
+    costs = start.costs
+    levels = start.levels
+    planned = start.planned
     controls = costs.grid.free.controls
     fewer_checked = costs.reduce_checks(start.checked)
     if costs.count_samples(levels, fewer_checked, controls, planned) < start.fewest:

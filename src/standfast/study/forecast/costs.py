@@ -154,7 +154,8 @@ class Costs:
         self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float
     ) -> int:
         """How many samples of each data set fit into so many seconds."""
-        few, many = 0, self.longest
+        few = 0
+        many = self.longest
         while few < many:
             middle = (few + many + 1) // 2
             if self.sum_seconds(levels, checked, controls, middle) <= seconds:

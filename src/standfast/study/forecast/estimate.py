@@ -68,7 +68,10 @@ class Estimate:
 
     def __repr__(self) -> str:
         memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
-        unknown = f", and an unknown time for {', '.join(self.unknown)}" if self.unknown else ""
+        if self.unknown:
+            unknown = f", and an unknown time for {', '.join(self.unknown)}"
+        else:
+            unknown = ""
         failed = "".join(f"; {text}" for text in self.describe_failures())
         time_needed = f"{self.evaluations:,} evaluations, {describe_seconds(self.seconds)} with one worker{unknown}"
         return f"Estimate({time_needed}{memory}; frame() has a row for each metric{failed})"

@@ -360,11 +360,10 @@ class _Trials:
         ):
             pilot_trial = self._run_warm(pilot, job, pilot_limit)
         # what the pilot took more or less than it was expected to, the metric will, too
-        evaluations = (
-            expected_evaluations * pilot_trial.evaluations / max(1, pilot_evaluations)
-            if pilot_trial.ended
-            else expected_evaluations
-        )
+        if pilot_trial.ended:
+            evaluations = expected_evaluations * pilot_trial.evaluations / max(1, pilot_evaluations)
+        else:
+            evaluations = expected_evaluations
         if isinstance(most_evaluations, int):
             evaluations = min(evaluations, most_evaluations * count)
         evaluations = max(evaluations, own_trial.evaluations)
@@ -382,17 +381,18 @@ class _Trials:
     def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
         first = self._run(metric, job, limit)
-        return (
-            self._run(metric, job, limit)
-            if first.ended and first.seconds < min(_FIRST, limit)
-            else first
-        )
+        if first.ended and first.seconds < min(_FIRST, limit):
+            return self._run(metric, job, limit)
+        return first
 
     def _run(self, metric: Metric, job: Job, limit: float) -> _Trial:
         part = self._choose(job)
-        model, inputs = part.model, part.take(self.inputs)
+        model = part.model
+        inputs = part.take(self.inputs)
         targets = None if self.targets is None else self.targets[part.rows]
-        count, start, half = 0, (0.0, 0), (0.0, 0)
+        count = 0
+        start = (0.0, 0)
+        half = (0.0, 0)
         seen_until = 0.0
         began = time.perf_counter()
 
