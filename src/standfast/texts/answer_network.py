@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -168,6 +169,8 @@ class AnswerBox(TextBox):
         example: a prompt as the model's templates write it, by which they are told from others.
     """
 
+    remembers: ClassVar[bool] = True
+
     def __init__(
         self,
         network: AnswerNetwork,
@@ -225,6 +228,10 @@ class AnswerBox(TextBox):
             earlier = list(self._bound.values())[-_READ_PROMPTS - 1]
             earlier.forget_tokens()
         return bound
+
+    def forgetting(self) -> AbstractContextManager[None]:
+        """Inside the block all contexts are run, also those that were run before it."""
+        return self._outputs.set_aside()
 
     def forget_tokens(self) -> None:
         """Forget how contexts are read, which is soon done again."""
