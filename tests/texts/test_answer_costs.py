@@ -73,7 +73,7 @@ def count_passes_of_run(explainers: Any, metrics: Any) -> int:
 def test_an_estimate_is_the_passes_of_a_run(
     monkeypatch: pytest.MonkeyPatch, explainer: str, metric: str
 ) -> None:
-    network, model = make_counted(monkeypatch)
+    _network, model = make_counted(monkeypatch)
     estimated = standfast.estimate(model, explainer, list_prompts(), metric, seconds=1e4, **OPTIONS)
     passes = count_passes_of_run(explainer, metric)
     assert not estimated.unknown
@@ -82,7 +82,7 @@ def test_an_estimate_is_the_passes_of_a_run(
 
 def test_contexts_that_several_share_are_counted_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """So an estimate is at most too large: what a run shares depends on its order and its workers."""
-    network, model = make_counted(monkeypatch)
+    _network, model = make_counted(monkeypatch)
     explainers, metrics = ["occlusion", "context_cite"], ["aopc", "linear_datamodeling_score"]
     estimated = standfast.estimate(
         model, explainers, list_prompts(), metrics, seconds=1e4, **OPTIONS
@@ -93,7 +93,7 @@ def test_contexts_that_several_share_are_counted_for_each(monkeypatch: pytest.Mo
 
 def test_a_prediction_is_timed_by_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no trial fits, an explanation costs what its rows cost, each a tenth of a second."""
-    network, model = make_counted(monkeypatch)
+    _network, model = make_counted(monkeypatch)
     estimated = standfast.estimate(
         model,
         "context_cite",

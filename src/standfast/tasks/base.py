@@ -232,6 +232,16 @@ class Task(metaclass=ConfigurationType):
         """`J` of each input `(N,)`: below 0 while the answer is kept. It decides what counts."""
         return self.rivals(outputs, answer, scale).amax(1)
 
+    def find_lost(self, start: Tensor, outputs: Tensor, answer: Tensor) -> Tensor:
+        """Whether nothing speaks for the answer any more, bool `(N,)`: by default where it is another one.
+
+        Args:
+            start: outputs of the clean inputs, `(N, ...)`.
+            outputs: of the changed inputs, such as those from which everything was removed, `(N, ...)`.
+            answer: at the clean inputs.
+        """
+        return self.margin(outputs, answer) >= 0
+
     def guide(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """The margin as searches differentiate it, `(N,)`: by default the true one."""
         return self.margin(outputs, answer, scale)

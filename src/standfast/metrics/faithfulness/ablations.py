@@ -73,14 +73,24 @@ class Ablations:
             samples: of which the copies are, int64 `(M,)`.
             removed: the regions that are removed, bool `(M, width)`.
         """
-        labels = self.regions.labels.flatten(1)
+        return self.measure_lost(samples, removed)[0]
+
+    def measure_lost(self, samples: Tensor, removed: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores as `measure` has them, and in which copies the answer is lost (`Task.find_lost`), bool `(M,)`."""
+        if not len(samples):
+            scores = torch.zeros(0, dtype=torch.float64, device=samples.device)
+            return scores, scores.bool()
+        labels, probe = self.regions.labels.flatten(1), self.copies.probe
 
         def replace(owner: Tensor, gone: Tensor) -> tuple[Tensor, Tensor]:
             return gone.gather(1, labels[owner]).to(self.copies.inputs.dtype), self.baseline
 
-        def read(outputs: Tensor, owner: Tensor, gone: Tensor) -> Tensor:
-            return self.copies.probe.measure_score(outputs, owner, self.score)
+        def run(copies: Tensor, owner: Tensor, gone: Tensor) -> tuple[Tensor, Tensor]:
+            outputs = probe.model.forward(copies)
+            scores = probe.measure_score(outputs, owner, self.score)
+            return scores, probe.find_lost(outputs, owner)
 
-        if not len(samples):
-            return torch.zeros(0, dtype=torch.float64, device=samples.device)
-        return self.copies.scores(read, replace, samples, removed)
+        with torch.no_grad():
+            scores, lost = self.copies.run(run, replace, samples, removed)
+        probe.count(samples, torch.zeros_like(lost), scores.isnan())
+        return scores, lost
