@@ -61,6 +61,8 @@ class BlackBox(nn.Module):
 
     #: whether it keeps what it has answered to a row, so that equal rows are run once
     remembers: ClassVar[bool] = False
+    #: why it answers nothing, such as a prompt that is too long; empty where it answers
+    refusal: str = ""
 
     def __init__(
         self,

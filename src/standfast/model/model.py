@@ -438,6 +438,11 @@ class Model:
         """Whether the module keeps what it has answered to a row, so that equal rows are run once."""
         return self.black_box is not None and self.black_box.remembers
 
+    @property
+    def refusal(self) -> str:
+        """Why the module answers nothing for the sample that it is bound to; empty where it answers."""
+        return "" if self.black_box is None else self.black_box.refusal
+
     def forgetting(self) -> contextlib.AbstractContextManager[None]:
         """Inside the block the module runs all rows, also those whose answers it remembers from before."""
         return contextlib.nullcontext() if self.black_box is None else self.black_box.forgetting()

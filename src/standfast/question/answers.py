@@ -216,6 +216,8 @@ def explain_answers(
     """For each prompt the units of its context, and the number of each; see `standfast.explain`."""
     fitted = fit_answer_explainer(explainer)
     check_removal(model, [fitted])
+    for prompt in prompts:
+        model.write(prompt)  # one that does not fit is an error here, and not a status
     units_of_prompts = model.split(prompts)
     rows = encode_texts(units_of_prompts)
     model_of_all = model.make_model(rows, prompts=prompts)

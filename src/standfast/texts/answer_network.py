@@ -183,6 +183,8 @@ class AnswerBox(TextBox):
         super().__init__(network, Reader(tokenizer, most=most))
         self.tokens, self.example = tokens, example
         self.prompts = dict(prompts)
+        #: why prompts are not answered, such as one that is too long, by their numbers
+        self.refusals: dict[int, str] = {}
         #: to which it is bound
         self.prompt: WrittenPrompt | None = None
         self._bound: dict[WrittenPrompt, AnswerBox] = {}
@@ -214,6 +216,10 @@ class AnswerBox(TextBox):
             ModelError: it is not known in this process.
         """
         number = int(extras["prompt"].reshape(-1)[0])
+        if number in self.refusals:
+            refusing = self._copy()
+            refusing.refusal = self.refusals[number]
+            return refusing
         if number not in self.prompts:
             raise ModelError(
                 "model: expected one of the prompts that it was made for, got another one"
@@ -252,11 +258,15 @@ class AnswerBox(TextBox):
             )
         return self.bind_prompt(other_prompt)
 
+    def _copy(self) -> AnswerBox:
+        """A box with the same network, prompts and memory."""
+        copy = self.__new__(type(self))
+        nn.Module.__init__(copy)
+        copy.__dict__.update({**self.__dict__, "_modules": dict(self._modules)})
+        return copy
+
     def _make_bound(self, prompt: WrittenPrompt) -> AnswerBox:
-        bound = self.__new__(type(self))
-        nn.Module.__init__(bound)
-        state = {**self.__dict__, "_modules": dict(self._modules)}
-        bound.__dict__.update(state)
+        bound = self._copy()
         assert isinstance(self.network, AnswerNetwork)
         bound.network = replace(self.network, answer=prompt.answer, explained=prompt.explained)
         tokenizer, most = self.reader.tokenizer, self.reader.most
@@ -268,12 +278,14 @@ class AnswerBox(TextBox):
         return bound
 
     def forward(self, x: Tensor) -> Tensor:
-        """The numbers of the answer `(N, 4)` after the context of each row of codes `(N, W)`.
+        """The numbers of the answer `(N, 4)` after the context of each row of codes `(N, W)`; NaN if it is refused.
 
         Raises:
             ModelError: it is bound to no prompt.
             NoGradientsError: the codes require gradients; gradients are those by embeddings.
         """
+        if self.refusal:
+            return torch.full((len(x), COLUMNS), torch.nan, dtype=torch.float32, device=x.device)
         if self.prompt is None:
             raise ModelError(
                 "model: expected one prompt at a time, since each has an answer of its own, got several"

@@ -760,7 +760,7 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     paths = getattr(source, "paths", ())
     try:
         with importing_from(paths):
-            part = samples.split(source.model(samples, "cpu"), slice(0, 1))[0]
+            part = samples.find_first(source.model(samples, "cpu"))
             model, logits = part.model, part.model.logits(part.take(samples.inputs))
     except StudyFieldError:
         raise

@@ -226,7 +226,7 @@ class _Trials:
 
     def _time_predictions(self) -> float:
         """Seconds of a prediction. It also finds the batch sizes, so that no trial has to."""
-        part = self.samples.split(self.model, slice(0, _ROWS))[0]
+        part = self.samples.find_first(self.model, _ROWS)
         rows = part.take(self.inputs)
         with (
             torch.inference_mode(False),
@@ -257,7 +257,7 @@ class _Trials:
         """How long an explanation takes; of an explainer that needs longer than the limit what its rows take."""
         rows, together = explainer.rows_per_input, self._count_together(explainer)
         by_rows = _Speed(count_passes(explainer) * self.prediction, measured=False)
-        part = self.samples.split(self.model, slice(0, together))[0]
+        part = self.samples.find_first(self.model, together)
         count = len(part.take(self.inputs))
         if self._count_filled(count * rows) / rows * by_rows.seconds > limit:
             return by_rows
@@ -354,7 +354,7 @@ class _Trials:
 
     def _choose(self, job: Job) -> Part:
         """The model with those samples of a job that are tried."""
-        return self.samples.split(self.model, slice(job.start, job.stop))[0]
+        return self.samples.split_answered(self.model, slice(job.start, job.stop))[0]
 
     def _predict(self, metric: Metric, job: Job, limit: float) -> tuple[_Trial, Basis]:
         """What the metric will take for a job, and how that is known."""
