@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -185,7 +185,7 @@ class Groundedness(Metric):
         counts = ablations.regions.count.tolist()
         removed_of_rows = self._list_removed(rows, counts, cited_regions.cpu(), keys.cpu())
         numbers = self._measure(ablations, rows, counts, removed_of_rows)
-        measured: dict[str, Tensor] = {}
+        measured: dict[str, Any] = {}
         for name in _NUMBERS:
             values = torch.full_like(ablations.start, torch.nan)
             of_rows = torch.tensor([of_row[name] for of_row in numbers], dtype=values.dtype)
