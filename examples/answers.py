@@ -34,11 +34,16 @@ DOCUMENTS = (
 )
 
 
+def find_kept() -> Path:
+    """Where the model is kept after the first time."""
+    return Path.home() / ".cache" / "standfast-examples" / "smollm2-135m-instruct"
+
+
 def load(folder: Path | None = None) -> standfast.AnswerModel:
     """SmolLM2-135M-Instruct with its tokenizer, from a folder where it is kept after the first time."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    kept = folder or Path.home() / ".cache" / "standfast-examples" / "smollm2-135m-instruct"
+    kept = folder or find_kept()
     if not (kept / "config.json").exists():
         spec = find_spec(PACKAGE)  # not imported: it is a plug-in of a program that is not needed
         if spec is None or spec.origin is None:
