@@ -431,10 +431,6 @@ class Probe:
         """The score, float64 `(M,)`, of the answers of the origins numbered `origin` `(M,)` at outputs `(M, ...)`."""
         return measure_score(self.model.task, outputs, self.targets[origin], scale)
 
-    def find_lost(self, outputs: Tensor, origin: Tensor) -> Tensor:
-        """Whether the answers of the origins `origin` `(M,)` are lost at outputs `(M, ...)`, bool `(M,)`."""
-        return self.model.task.find_lost(self.logits[origin], outputs, self.targets[origin])
-
     def _measure_margin(self, outputs: Tensor, answers: Tensor) -> Tensor:
         """The margin J `(M,)` of outputs `(M, ...)` from their answers `(M, ...)`."""
         return measure_margin(self.model.task, outputs, answers, self.margin_kind)

@@ -59,8 +59,8 @@ class PromptReader(Reader):
         check(isinstance(model, AnswerModel), "model", self.expected, type(model).__name__)
         rows = encode_rows(self.units_of_prompts)
         placed: Any = place_model(model, task, device)
-        made: Model = placed.make_model(rows, prompts=self.prompts)
-        return made
+        model_of_rows: Model = placed.make_model(rows, prompts=self.prompts)
+        return model_of_rows
 
 
 @kinds.register("answers")
@@ -97,8 +97,8 @@ class Answers(Texts):
         cls, model: Any, data: Mapping[str, Any], samples: Mapping[str, Samples]
     ) -> Model:
         prompts = [prompt for prompts in data.values() for prompt in prompts]
-        made: Model = model.make_model(encode_texts(model.split(prompts)), prompts=prompts)
-        return made
+        model_of_rows: Model = model.make_model(encode_texts(model.split(prompts)), prompts=prompts)
+        return model_of_rows
 
     def fit_explainer(self, explainer: Any) -> Explainer:
         """An explainer of embeddings, or of units."""

@@ -166,8 +166,8 @@ class Texts(Inputs):
         cls, model: Any, data: Mapping[str, Any], samples: Mapping[str, Samples]
     ) -> Model:
         """The model of rows, from one of the user's, with all data that it may meet."""
-        made: Model = model.make_model(next(iter(samples.values())).inputs)
-        return made
+        model_of_rows: Model = model.make_model(next(iter(samples.values())).inputs)
+        return model_of_rows
 
     @property
     def holds_quantities(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -19,8 +18,6 @@ EXPLAINED, MEAN, RIVAL, TOKENS = range(4)
 COLUMNS = 4
 #: by how much the mean log-probability may fall where nothing else is declared, in nats a token
 USUAL_TOLERANCE = 0.5
-#: the least fall of the log-probability with which an answer is lost: a tenth of the probability
-_TENTH = math.log(10)
 
 
 @tasks.register("answer")
@@ -86,6 +83,10 @@ class GeneratedAnswer(Task):
         return float(self.tolerance)
 
     @property
+    def fall_of_part(self) -> float:
+        return self.allowed_fall
+
+    @property
     def kept(self) -> str:  # type: ignore[override]
         """What it means that the answer is kept."""
         if self.first is None:
@@ -118,21 +119,6 @@ class GeneratedAnswer(Task):
             return outputs[:, RIVAL, None]
         fall = answer[:, 1].to(outputs) - outputs[:, MEAN]
         return (fall - self.allowed_fall)[:, None]
-
-    def find_lost(self, start: Tensor, outputs: Tensor, answer: Tensor) -> Tensor:
-        """Where what is explained is less than a tenth as probable, and by more than the tolerance for each token.
-
-        The second counts for long answers. A greedy answer is the likeliest one with its context, and so it is a
-        little less probable with any other context: tokens add up what is chance.
-
-        >>> clean = torch.tensor([[-2.0, -0.5, -1.0, 4.0], [-2.0, -0.1, -1.0, 20.0]])
-        >>> without = torch.tensor([[-5.0, -1.25, 0.3, 4.0], [-11.0, -0.55, 0.3, 20.0]])
-        >>> GeneratedAnswer().find_lost(clean, without, GeneratedAnswer().answer(clean))
-        tensor([ True, False])
-        """
-        fall = start[:, EXPLAINED] - outputs[:, EXPLAINED]
-        of_chance = self.allowed_fall * outputs[:, TOKENS]
-        return fall > of_chance.clamp(min=_TENTH)
 
     def measure_drop(self, start: Tensor, scores: Tensor) -> Tensor:
         """How far the log-probability has fallen, in nats."""

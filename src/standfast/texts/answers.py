@@ -400,12 +400,12 @@ class AnswerModel(TextModel):
         written: dict[int, WrittenPrompt] = {}
         refusals: dict[int, str] = {}
         first_error: StandfastError | None = None
-        for place, prompt in enumerate(prompts):
+        for row, prompt in enumerate(prompts):
             try:
                 written[prompt.number] = self.write(prompt)
             except StandfastError as error:
                 first_error = first_error or error
-                refusals[prompt.number] = f"number {place}: {error}"
+                refusals[prompt.number] = f"number {row}: {error}"
         if first_error is not None and not written:
             raise first_error
         if refusals:

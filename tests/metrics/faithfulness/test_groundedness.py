@@ -21,6 +21,7 @@ from standfast.metrics import Groundedness
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.neighbourhoods.text import GONE
 from standfast.tasks import GeneratedAnswer
+from standfast.tasks.base import find_lost
 from standfast.tensors import hashed_uniform
 
 
@@ -213,10 +214,10 @@ def test_a_statement_is_judged_by_its_own_tokens() -> None:
     clean = torch.tensor([[-0.1, -0.2, -1.0, 1.0]])
     without = torch.tensor([[-3.0, -0.5, -1.0, 1.0]])
     answer = task.answer(clean)
-    assert task.find_lost(clean, without, answer).tolist() == [True]
+    assert find_lost(task, clean, without, answer).tolist() == [True]
     assert not bool(task.margin(without, answer) >= 0)
     by_first = GeneratedAnswer(first=1)
-    assert by_first.find_lost(clean, without, by_first.answer(clean)).tolist() == [True]
+    assert find_lost(by_first, clean, without, by_first.answer(clean)).tolist() == [True]
 
 
 def test_what_moved_has_another_identity_and_nothing_else() -> None:

@@ -14,6 +14,7 @@ from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies
 from standfast.segments import SegmentChoice, Segments, segment
 from standfast.tasks import Scale, measure_score
+from standfast.tasks.base import find_lost
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Ablations:
         return self.measure_lost(samples, removed)[0]
 
     def measure_lost(self, samples: Tensor, removed: Tensor) -> tuple[Tensor, Tensor]:
-        """The scores as `measure` has them, and in which copies the answer is lost (`Task.find_lost`), bool `(M,)`."""
+        """The scores as `measure` has them, and in which copies the answer is lost (`find_lost`), bool `(M,)`."""
         if not len(samples):
             scores = torch.zeros(0, dtype=torch.float64, device=samples.device)
             return scores, scores.bool()
@@ -88,7 +89,8 @@ class Ablations:
         def run(copies: Tensor, owner: Tensor, gone: Tensor) -> tuple[Tensor, Tensor]:
             outputs = probe.model.forward(copies)
             scores = probe.measure_score(outputs, owner, self.score)
-            return scores, probe.find_lost(outputs, owner)
+            task, answers = probe.model.task, probe.targets[owner]
+            return scores, find_lost(task, probe.logits[owner], outputs, answers)
 
         with torch.no_grad():
             scores, lost = self.copies.run(run, replace, samples, removed)

@@ -11,11 +11,11 @@ all of them are taken, and the number is exact. Otherwise its interval is Studen
 for all explainers.
 
 Removing what is cited says little if nothing in the context matters. So all regions are removed, too: an answer is
-`grounded` if it is lost then. Another class is, a number beyond its tolerance, and a generated answer that is less than
-a tenth as probable and has lost more than its tolerance, half a nat, for each token (`Task.find_lost`). A fall above 0
-would say little: a greedy answer is the likeliest one with its context, so that it falls with any other. With `least`
-an answer is grounded if the score falls by more than that. "Not grounded" is an answer, and then no citation can be
-right.
+`grounded` if it is lost then (`standfast.tasks.base.find_lost`). Another class is lost, a number beyond its tolerance,
+and a generated answer that is less than a tenth as probable and has lost more than its tolerance, half a nat, for each
+token. A fall above 0 would say little: a greedy answer is the likeliest one with its context, so that it falls with any
+other. With `least` an answer is grounded if the score falls by more than that. "Not grounded" is an answer, and then no
+citation can be right.
 
 The comparison of cited with uncited text goes back to DeYoung et al., "ERASER: a benchmark to evaluate rationalized NLP
 models", ACL 2020 (comprehensiveness: the first of the two falls, of probabilities). The control by random
