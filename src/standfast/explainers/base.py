@@ -106,6 +106,7 @@ class Explainer(metaclass=ConfigurationType):
     at_inputs_alone: ClassVar[bool] = False
     #: whether it follows attention through the layers, so that it also needs what stands around a text
     follows_attention: ClassVar[bool] = False
+    starts_at_logits: ClassVar[bool] = False
     #: the options that say what stands in the place of removed features, such as a baseline
     removal_options: ClassVar[tuple[str, ...]] = ()
     #: the option, a whole number, that says how much work a map is: with a smaller one, maps are rougher and cheaper

@@ -153,9 +153,8 @@ class Probe:
         self.explain = explain
         self.margin_kind = margin
         self.model.check_repeatable(inputs)
-        black_box = self.model.black_box
         #: origins that have too few words for their maps to be compared, bool `(P,)`; None where there are none
-        self._short = None if black_box is None else black_box.find_short(inputs)
+        self._short = self._find_short(inputs)
         maps, logits = self._explain_all(inputs, targets, self._short)
         self.targets = self.model.task.answer(logits) if targets is None else targets
         self.maps = maps
@@ -175,7 +174,7 @@ class Probe:
     def _skip_unusable(self) -> None:
         """Skip the origins that cannot be evaluated; the first reason is the one that is kept."""
         if self._short is not None:
-            self.skip(self._short)
+            self.skip(self._short, "no_answer" if self.model.refusal else "degenerate")
         finite = _finite(self.logits)
         if self.needs_maps:
             finite = finite & _finite(self.maps)
@@ -193,6 +192,14 @@ class Probe:
             return
         if similarity.larger_is_closer or similarity.ordinal:
             self.skip_constant(self._compared)
+
+    def _find_short(self, inputs: Tensor) -> Tensor | None:
+        """Inputs that are predicted alone, and not explained, bool `(P,)`: too short, or all that a model refuses."""
+        if self.model.black_box is None:
+            return None
+        if self.model.refusal:
+            return torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
+        return self.model.black_box.find_short(inputs)
 
     def _explain_all(
         self, x: Tensor, targets: Tensor | None, short: Tensor | None, fixed: Tensor | None = None

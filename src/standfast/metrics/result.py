@@ -32,11 +32,12 @@ class Result:
     Attributes:
         metric: the name of the metric.
         options: its configuration, as plain values.
-        status: for each sample `"ok"`, or why it was not evaluated: `"misclassified"` (the model does not predict
-            the given target at the clean input), `"no_answer"` (the model answers nothing that could be explained, such
-            as no box), `"degenerate"` (the explanation of the clean input is constant, or that of a text of fewer than
-            three words, so nothing can be compared with it), `"nonfinite"` (NaN or infinity in its logits or
-            explanation), `"unvaried"` (nothing but the input itself lies in its neighbourhood). `(N,)`
+        status: for each sample `"ok"`, or why it was not evaluated: `"misclassified"` (the model does not predict the
+            given target at the clean input), `"no_answer"` (the model answers nothing that could be explained, such as
+            no box, or does not take the prompt), `"degenerate"` (the explanation of the clean input is constant, or
+            that of a text of fewer than three words, so nothing can be compared with it), `"nonfinite"` (NaN or
+            infinity in its logits or explanation), `"unvaried"` (nothing but the input itself lies in its
+            neighbourhood). `(N,)`
         targets: the classes explained, int64 `(N,)`.
         model_evaluations: how many inputs were predicted, explained or both for each sample, int64 `(N,)`.
         degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int64 `(N,)`.

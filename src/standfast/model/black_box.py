@@ -7,7 +7,7 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -58,6 +58,11 @@ class BlackBox(nn.Module):
     tensor([[-1.,  1.],
             [ 2., -2.]])
     """
+
+    #: whether it keeps what it has answered to a row, so that equal rows are run once
+    remembers: ClassVar[bool] = False
+    #: why it answers nothing, such as a prompt that is too long; empty where it answers
+    refusal: str = ""
 
     def __init__(
         self,
@@ -132,6 +137,10 @@ class BlackBox(nn.Module):
     def find_widths(self, x: Tensor) -> Tensor | None:
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
         return None
+
+    def forgetting(self) -> contextlib.AbstractContextManager[None]:
+        """Inside the block, what was answered before is not known; a box that does not remember stays as it is."""
+        return contextlib.nullcontext()
 
     def find_short(self, x: Tensor) -> Tensor | None:
         """Which of the inputs `(N, W)` have too few features for maps to be compared, bool `(N,)`; None for none."""

@@ -433,6 +433,20 @@ class Model:
 
         return self._replace(module=ForwardWrapper(self.module, run), extras=())
 
+    @property
+    def runs_rows_once(self) -> bool:
+        """Whether the module keeps what it has answered to a row, so that equal rows are run once."""
+        return self.black_box is not None and self.black_box.remembers
+
+    @property
+    def refusal(self) -> str:
+        """Why the module answers nothing for the sample that it is bound to; empty where it answers."""
+        return "" if self.black_box is None else self.black_box.refusal
+
+    def forgetting(self) -> contextlib.AbstractContextManager[None]:
+        """Inside the block the module runs all rows, also those whose answers it remembers from before."""
+        return contextlib.nullcontext() if self.black_box is None else self.black_box.forgetting()
+
     def with_box(self, box: BlackBox) -> Model:
         """This model with another black box in the place of its own, which needs no further inputs."""
         return self._replace(module=box, black_box=box, extras=())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -15,12 +15,19 @@ from standfast.explainers.adapters.callables import CallableExplainer
 from standfast.explainers.adapters.other_prompts import OtherPrompt, OtherPromptExplainer
 from standfast.model import Model
 from standfast.neighbourhoods.text import Word
-from standfast.question.grid import LoadedModel, ModelSource, Reader, Samples
-from standfast.question.inputs import Given, kinds
-from standfast.question.texts import Texts, check_removal, fit_explainer
+from standfast.question.grid import Reader, Samples
+from standfast.question.inputs import kinds
+from standfast.question.texts import (
+    Texts,
+    check_removal,
+    encode_rows,
+    fit_explainer,
+    place_model,
+    write_tokens,
+)
 from standfast.segments import FEWEST
 from standfast.tasks import Task
-from standfast.texts import AnswerModel, Prompt, Prompts, encode_texts
+from standfast.texts import AnswerModel, Prompt, Prompts, TextModel, encode_texts
 from standfast.texts.answers import list_prompts
 from standfast.texts.network import CODE_BOUNDS
 
@@ -50,13 +57,10 @@ class PromptReader(Reader):
 
     def make_model(self, model: Any, task: Task | None, device: str) -> Model:
         check(isinstance(model, AnswerModel), "model", self.expected, type(model).__name__)
-        # so that this process knows the units of the codes
-        rows = encode_texts(self.units_of_prompts)
-        chosen_task = model.task if task is None else task
-        made: Model = replace(model, device=device, task=chosen_task).make_model(
-            rows, prompts=self.prompts
-        )
-        return made
+        rows = encode_rows(self.units_of_prompts)
+        placed: Any = place_model(model, task, device)
+        model_of_rows: Model = placed.make_model(rows, prompts=self.prompts)
+        return model_of_rows
 
 
 @kinds.register("answers")
@@ -68,6 +72,9 @@ class Answers(Texts):
     words: ClassVar[str] = "prompts"
     forms: ClassVar[str] = "prompts, where the model is an AnswerModel"
     given: ClassVar[type] = Prompts
+    reader: ClassVar[type[Reader]] = PromptReader
+    model: ClassVar[type[TextModel]] = AnswerModel
+    no_reference: ClassVar[str] = "None for prompts; AnswerModel(removal=...) says how units go"
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:
@@ -82,30 +89,16 @@ class Answers(Texts):
         return Prompts(list_prompts(inputs))
 
     @classmethod
-    def read(cls, given: Given) -> Answers:
-        """Prompts that no model can read are left out where errors have places."""
-        expected = "None for prompts; AnswerModel(removal=...) says how units go"
-        check(given.reference is None, "reference", expected, "rows")
-        readers: dict[str, Any] = {}
-        for name, model in given.models.items():
-            with given.places.at("models", name):
-                readers[name] = _load_reader(model)
-        samples: dict[str, Samples] = {}
-        sources: dict[str, ModelSource] = {}
-        for name, data in given.data.items():
-            met = [readers[model] for model in given.list_models_of(name) if model in readers]
-            if not met:
-                continue
-            with given.places.at("data", name):
-                samples[name] = _read_samples(list_prompts(data), met)
-        prompts = [prompt for data in given.data.values() for prompt in data]
-        for name, model in given.models.items():
-            if isinstance(model, ModelSource):
-                sources[name] = model
-            elif name in readers:
-                rows = encode_texts(model.split(prompts))
-                sources[name] = LoadedModel(model.make_model(rows, prompts=prompts))
-        return cls(samples, sources, readers=readers)
+    def read_samples(cls, data: Any, models: Sequence[Any]) -> Samples:
+        return _read_samples(list_prompts(data), models)
+
+    @classmethod
+    def make_model(
+        cls, model: Any, data: Mapping[str, Any], samples: Mapping[str, Samples]
+    ) -> Model:
+        prompts = [prompt for prompts in data.values() for prompt in prompts]
+        model_of_rows: Model = model.make_model(encode_texts(model.split(prompts)), prompts=prompts)
+        return model_of_rows
 
     def fit_explainer(self, explainer: Any) -> Explainer:
         """An explainer of embeddings, or of units."""
@@ -139,24 +132,6 @@ def fit_answer_explainer(explainer: Any) -> Explainer:
     return fit_explainer(explainer)
 
 
-def _load_reader(model: Any) -> AnswerModel:
-    """A model of answers, of a source or as it is.
-
-    Raises:
-        ArgumentError: it is another model.
-    """
-    if isinstance(model, ModelSource):
-        model = model.load(PromptReader)
-    check(
-        isinstance(model, AnswerModel),
-        "model",
-        "an AnswerModel beside another",
-        type(model).__name__,
-    )
-    reader: AnswerModel = model
-    return reader
-
-
 def _read_samples(prompts: Sequence[Prompt], models: Sequence[AnswerModel]) -> Samples:
     """The prompts as the models read them.
 
@@ -176,15 +151,10 @@ def _read_samples(prompts: Sequence[Prompt], models: Sequence[AnswerModel]) -> S
         CODE_BOUNDS,
         {"texts": True, "prompts": [prompt.question for prompt in prompts]},
         {"prompt": number_prompts(prompts)},
-        tokens=tuple(tuple(_write_token(unit) for unit in of_prompt) for of_prompt in units),
+        tokens=tuple(map(write_tokens, units)),
         lengths=tuple(map(len, units)),
         reader=PromptReader(tuple(prompts), tuple(units)),
     )
-
-
-def _write_token(unit: Word) -> str:
-    """The unit for reports, with a blank before it where it has one."""
-    return f" {unit.text}" if unit.gap else unit.text
 
 
 def number_prompts(prompts: Sequence[Prompt]) -> Tensor:
@@ -216,6 +186,8 @@ def explain_answers(
     """For each prompt the units of its context, and the number of each; see `standfast.explain`."""
     fitted = fit_answer_explainer(explainer)
     check_removal(model, [fitted])
+    for prompt in prompts:
+        model.write(prompt)  # one that does not fit is an error here, and not a status
     units_of_prompts = model.split(prompts)
     rows = encode_texts(units_of_prompts)
     model_of_all = model.make_model(rows, prompts=prompts)

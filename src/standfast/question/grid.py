@@ -163,6 +163,19 @@ class Samples:
             )
         return parts
 
+    def split_answered(self, model: Model, rows: slice = _ALL) -> list[Part]:
+        """The parts of `split` to which the model answers; all of them where it answers none."""
+        parts = self.split(model, rows)
+        return [part for part in parts if not part.model.refusal] or parts
+
+    def find_first(self, model: Model, count: int = 1) -> Part:
+        """The first samples, so many at most; of a model that takes one at a time the first to which it answers."""
+        if not model.extras:
+            return self.split(model, slice(0, count))[0]
+        parts = (self._take_one(model, row) for row in range(len(self)))
+        answered = (part for part in parts if not part.model.refusal)
+        return next(answered, None) or self._take_one(model, 0)
+
     def _take_one(self, model: Model, row: int) -> Part:
         """One sample alone, with the further inputs that its model has."""
         own_model = model.for_sample(self.extras, row)

@@ -40,7 +40,7 @@ def try_model(source: ModelSource, samples: Samples, data_name: str) -> Tried:
     """
     model = source.model(samples, "cpu")
     inputs = model.check_inputs(samples.inputs).to(model.dtype)
-    part = samples.split(model, slice(0, MOST_ANSWERS))[0]
+    part = samples.find_first(model, MOST_ANSWERS)
     rows = part.take(inputs)
     outputs: Tensor | None = None
     # where the model fails for others than the first, their jobs say so

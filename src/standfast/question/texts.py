@@ -83,11 +83,17 @@ class TextReader(Reader):
 
     def make_model(self, model: Any, task: Task | None, device: str) -> Model:
         check(isinstance(model, TextModel), "model", self.expected, type(model).__name__)
-        # so that this process knows the words of the codes
-        rows = encode_texts(self.words_of_texts)
-        chosen_task = model.task if task is None else task
-        made: Model = replace(model, device=device, task=chosen_task).make_model(rows)
-        return made
+        return place_model(model, task, device).make_model(encode_rows(self.words_of_texts))
+
+
+def place_model(model: TextModel, task: Task | None, device: str) -> TextModel:
+    """A model of texts on a device, with another task where one is given."""
+    return replace(model, device=device, task=model.task if task is None else task)
+
+
+def encode_rows(words_of_texts: Sequence[Sequence[Word]]) -> Tensor:
+    """The rows of words; it also tells this process which words their codes stand for."""
+    return encode_texts(words_of_texts)
 
 
 @kinds.register("texts")
@@ -106,6 +112,10 @@ class Texts(Inputs):
     words: ClassVar[str] = "texts"
     forms: ClassVar[str] = "texts, where the model is a TextModel"
     given: ClassVar[type] = GivenTexts
+    #: what makes models of rows, and the class of the user's models
+    reader: ClassVar[type[Reader]] = TextReader
+    model: ClassVar[type[TextModel]] = TextModel
+    no_reference: ClassVar[str] = "None for texts; TextModel(removal=...) says how words go"
 
     @classmethod
     def takes(cls, inputs: object, models: Sequence[object]) -> bool:
@@ -122,23 +132,42 @@ class Texts(Inputs):
     @classmethod
     def read(cls, given: Given) -> Texts:
         """Samples that no model can read, or that cannot be read, are left out where errors have places."""
-        expected = "None for texts; TextModel(removal=...) says how words go"
-        check(given.reference is None, "reference", expected, "rows")
+        check(given.reference is None, "reference", cls.no_reference, "rows")
         readers: dict[str, TextModel] = {}
         for name, model in given.models.items():
             with given.places.at("models", name):
-                readers[name] = _load_reader(model)
+                readers[name] = load_reader(model, cls.reader, cls.model)
         samples: dict[str, Samples] = {}
         for name, data in given.data.items():
             met = [readers[model] for model in given.list_models_of(name) if model in readers]
             if not met:
                 continue
             with given.places.at("data", name):
-                samples[name] = _read_samples(data, met)
+                samples[name] = cls.read_samples(data, met)
         sources: dict[str, ModelSource] = {}
         for name, model in given.models.items():
-            sources[name] = _make_source(model, samples)
+            if isinstance(model, ModelSource):
+                sources[name] = model
+            elif name in readers:
+                sources[name] = LoadedModel(cls.make_model(readers[name], given.data, samples))
         return cls(samples, sources, readers=readers)
+
+    @classmethod
+    def read_samples(cls, data: Any, models: Sequence[Any]) -> Samples:
+        """The samples of data, as the models read them.
+
+        Raises:
+            ArgumentError: the data cannot be evaluated; the models cut them in different ways.
+        """
+        return _read_samples(data, models)
+
+    @classmethod
+    def make_model(
+        cls, model: Any, data: Mapping[str, Any], samples: Mapping[str, Samples]
+    ) -> Model:
+        """The model of rows, from one of the user's, with all data that it may meet."""
+        model_of_rows: Model = model.make_model(next(iter(samples.values())).inputs)
+        return model_of_rows
 
     @property
     def holds_quantities(self) -> bool:
@@ -185,18 +214,18 @@ class Texts(Inputs):
         return usual, f"texts {usual.describe()}, because none was given"
 
 
-def _load_reader(model: Any) -> TextModel:
-    """A model of texts, of a source or as it is.
+def load_reader(model: Any, reader: type[Reader], kind: type[TextModel]) -> TextModel:
+    """A model as the user has it, of a source or as it is.
 
     Raises:
-        ArgumentError: it is another model.
+        ArgumentError: it is none of this class.
     """
-    if isinstance(model, ModelSource):
-        model = model.load(TextReader)
-    expected = "a TextModel beside another"
-    check(isinstance(model, TextModel), "model", expected, type(model).__name__)
-    reader: TextModel = model
-    return reader
+    loaded = model.load(reader) if isinstance(model, ModelSource) else model
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    expected = f"{article} {kind.__name__} beside another"
+    check(isinstance(loaded, kind), "model", expected, type(loaded).__name__)
+    user_model: TextModel = loaded
+    return user_model
 
 
 def _read_samples(data: GivenTexts, models: Sequence[TextModel]) -> Samples:
@@ -219,13 +248,13 @@ def _read_samples(data: GivenTexts, models: Sequence[TextModel]) -> Samples:
         CODE_BOUNDS,
         about,
         extras,
-        tokens=tuple(map(_write_tokens, words)),
+        tokens=tuple(map(write_tokens, words)),
         lengths=tuple(map(len, words)),
         reader=TextReader(data.texts, tuple(words)),
     )
 
 
-def _write_tokens(words: Sequence[Word]) -> tuple[str, ...]:
+def write_tokens(words: Sequence[Word]) -> tuple[str, ...]:
     """The words for reports, with a blank before each that has one."""
     return tuple(f" {word.text}" if word.gap else word.text for word in words)
 
@@ -288,12 +317,6 @@ def _match_names(classes: Sequence[str], names: Sequence[str]) -> tuple[int, ...
             return None
         order.append(folded_names.index(folded_class))
     return tuple(order)
-
-
-def _make_source(model: Any, samples: Mapping[str, Samples]) -> ModelSource:
-    if isinstance(model, ModelSource):
-        return model
-    return LoadedModel(model.make_model(next(iter(samples.values())).inputs))
 
 
 def list_texts(inputs: Any) -> list[str]:

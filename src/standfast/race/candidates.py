@@ -58,7 +58,7 @@ def list_candidates(inputs: Inputs) -> list[str]:
     ((_, source),) = inputs.models.items()
     device = "cpu" if isinstance(source, LoadedModel) else "auto"
     model = source.model(samples, device)
-    first = samples.split(model, slice(0, 1))[0]
+    first = samples.find_first(model)
     rows = first.take(samples.inputs)
     return [
         name

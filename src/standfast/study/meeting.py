@@ -92,7 +92,7 @@ class Meeting:
             check_one_for_all(explainer, inputs)
         # before forward runs, which may change attributes
         content = describe_model(model, source.about)
-        parts = samples.split(model, slice(0, MOST_ANSWERS))
+        parts = samples.split_answered(model, slice(0, MOST_ANSWERS))
         return cls(
             data, name, source, samples, model, inputs, targets, content, parts, tried.outputs
         )

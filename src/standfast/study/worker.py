@@ -269,7 +269,7 @@ class Worker:
             self._prove_code()
             if tried is None or not self._is_fresh:
                 self._prove(job, model, inputs)
-            first = samples.split(model, slice(0, 1))[0]
+            first = samples.find_first(model)
             guard = Guard(first.model, first.take(inputs))
             self._ready = _Ready(
                 job.data, job.model, model.with_reference(inputs), inputs, targets, guard
@@ -304,7 +304,7 @@ class Worker:
         planned = planned_answers.get((job.data, job.model))
         if planned is None or not planned.numbers:
             return
-        parts = self.grid.data[job.data].split(model, slice(0, _PROVED))
+        parts = self.grid.data[job.data].split_answered(model, slice(0, _PROVED))
         answers = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
         different = planned.find_difference(answers, model.precision)
         if different:

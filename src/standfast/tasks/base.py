@@ -30,6 +30,8 @@ from standfast.tensors import describe_rows
 #: the scale of scores and margins, where a task has both
 Scale = Literal["logit", "probability"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
+#: the fall of a log-probability to a tenth of the probability
+_TENTH = math.log(10)
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,11 @@ class Task(metaclass=ConfigurationType):
         """
         return math.inf
 
+    @property
+    def fall_of_part(self) -> float | None:
+        """The fall of the score, for each of its parts, with which an answer is lost (`find_lost`), if any."""
+        return None
+
     def decide(self, outputs: Tensor) -> Tensor:
         """The outputs of this task, from those of the task below `(N, ...)`; by default they are the same."""
         return outputs
@@ -298,6 +305,31 @@ def count_parts(task: Task, outputs: Tensor) -> Tensor:
     if task.parts_column is None:
         return outputs.new_ones(len(outputs))
     return outputs[:, task.parts_column]
+
+
+def find_lost(task: Task, start: Tensor, outputs: Tensor, answer: Tensor) -> Tensor:
+    """Whether nothing speaks for the answers any more, bool `(N,)`: where they are others than at the start.
+
+    A generated answer is lost where what is explained is less than a tenth as probable, and by more than the tolerance
+    for each token. The second counts for long answers. A greedy answer is the likeliest one with its context, and so it
+    is a little less probable with any other context: over many tokens, chance adds up.
+
+    Args:
+        task: of the model.
+        start: outputs of the clean inputs, `(N, ...)`.
+        outputs: of the changed inputs, such as those from which everything was removed, `(N, ...)`.
+        answer: at the clean inputs.
+
+    >>> from standfast.tasks import GeneratedAnswer
+    >>> clean = torch.tensor([[-2.0, -0.5, -1.0, 4.0], [-2.0, -0.1, -1.0, 20.0]])
+    >>> without = torch.tensor([[-5.0, -1.25, 0.3, 4.0], [-11.0, -0.55, 0.3, 20.0]])
+    >>> find_lost(GeneratedAnswer(), clean, without, GeneratedAnswer().answer(clean))
+    tensor([ True, False])
+    """
+    if task.fall_of_part is None:
+        return task.margin(outputs, answer) >= 0
+    fall = task.score(start, answer) - task.score(outputs, answer)
+    return fall > (task.fall_of_part * count_parts(task, outputs)).clamp(min=_TENTH)
 
 
 def make_mask(finite: Tensor, values: Tensor) -> Tensor:

@@ -83,6 +83,10 @@ class GeneratedAnswer(Task):
         return float(self.tolerance)
 
     @property
+    def fall_of_part(self) -> float:
+        return self.allowed_fall
+
+    @property
     def kept(self) -> str:  # type: ignore[override]
         """What it means that the answer is kept."""
         if self.first is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -43,11 +44,17 @@ class AnswerNetwork(Network):
         answer: its tokens.
         explained: the numbers of the tokens of which the log-probabilities are summed.
         first: how many first tokens of the greedy answer have to stay; None for all.
+        at_logits: gradients and relevance of what is explained are those of the logits of its tokens.
     """
 
     answer: tuple[int, ...] = ()
     explained: tuple[int, ...] = ()
     first: int | None = None
+    at_logits: bool = False
+
+    def start_at_logits(self) -> AnswerNetwork:
+        """The network whose score is the same, and whose relevance starts at the logits of the explained tokens."""
+        return replace(self, at_logits=True)
 
     def ask(self, ids: Tensor, present: Tensor, place: int | None = None) -> Tensor:
         if isinstance(self.module, EmbeddedText):
@@ -88,7 +95,8 @@ class AnswerNetwork(Network):
 
     def _select(self, out: Tensor, present: Tensor, place: int | None) -> Tensor:
         """What is read of logits `(N, K, V)` of the last K tokens: `(N, 4)`, as `standfast.tasks.generated` says."""
-        return read_answer(self._find_logits(out, present), self.answer, self.explained, self.first)
+        logits = self._find_logits(out, present)
+        return read_answer(logits, self.answer, self.explained, self.first, self.at_logits)
 
     def _find_logits(self, out: Tensor, present: Tensor) -> Tensor:
         """The logits `(N, A, V)` that predict the tokens of the answer, of those of the last K tokens `(N, K, V)`."""
@@ -113,15 +121,29 @@ def check_logits(out: Tensor, present: Tensor) -> None:
 
 
 def read_answer(
-    logits: Tensor, answer: Sequence[int], explained: Sequence[int], first: int | None
+    logits: Tensor,
+    answer: Sequence[int],
+    explained: Sequence[int],
+    first: int | None,
+    at_logits: bool = False,
 ) -> Tensor:
     """The numbers of the task "answer", `(N, 4)`, from the logits `(N, A, V)` that predict each token of an answer.
+
+    Args:
+        logits: of the model.
+        answer: its tokens.
+        explained: the numbers of those that are explained.
+        first: how many first tokens have to stay; None for all.
+        at_logits: the gradient of what is explained is that of the sum of the logits of its tokens.
 
     >>> logits = torch.log(torch.tensor([[[0.2, 0.8], [0.4, 0.6]]]))
     >>> read_answer(logits, (1, 0), (0, 1), None)[0, 0].exp()  # 0.8 * 0.4
     tensor(0.3200)
     """
     rivals, of_answer = find_log_shares(logits, answer)
+    if at_logits:
+        targets = pick_tokens(logits, answer)
+        of_answer = targets + (of_answer - targets).detach()
     deciding = rivals if first is None else rivals[:, :first]
     total = row_sum(of_answer[:, list(explained)])
     mean = row_sum(of_answer) / len(answer)
@@ -143,13 +165,24 @@ def find_log_shares(logits: Tensor, answer: Sequence[int]) -> tuple[Tensor, Tens
     (-40.0, '-8.497e-18', '0')
     """
     wide = widen_half(logits)
-    ids = torch.tensor([list(answer)], device=logits.device).expand(len(logits), -1)[..., None]
-    of_answer = wide.gather(2, ids)[..., 0]
+    ids = _expand_ids(answer, logits)
+    of_answer = pick_tokens(logits, answer)
     others = wide.scatter(2, ids, -torch.inf)
     log_shares = nn.functional.logsigmoid(of_answer - others.logsumexp(2))
     # no search follows the gradient of rivals, as units have none, and relevance has no rule for a largest value
     rivals = others.detach().amax(2) - of_answer.detach()
     return rivals, log_shares
+
+
+def pick_tokens(logits: Tensor, answer: Sequence[int]) -> Tensor:
+    """The logits `(N, A)` of the tokens of an answer, of all logits `(N, A, V)`."""
+    return widen_half(logits).gather(2, _expand_ids(answer, logits))[..., 0]
+
+
+def _expand_ids(answer: Sequence[int], logits: Tensor) -> Tensor:
+    """The tokens of an answer for each row of logits `(N, A, V)`, `(N, A, 1)`."""
+    ids = torch.tensor([list(answer)], device=logits.device)
+    return ids.expand(len(logits), -1)[..., None]
 
 
 class AnswerBox(TextBox):
@@ -168,6 +201,8 @@ class AnswerBox(TextBox):
         example: a prompt as the model's templates write it, by which they are told from others.
     """
 
+    remembers: ClassVar[bool] = True
+
     def __init__(
         self,
         network: AnswerNetwork,
@@ -180,6 +215,8 @@ class AnswerBox(TextBox):
         super().__init__(network, Reader(tokenizer, most=most))
         self.tokens, self.example = tokens, example
         self.prompts = dict(prompts)
+        #: why prompts are not answered, such as one that is too long, by their numbers
+        self.refusals: dict[int, str] = {}
         #: to which it is bound
         self.prompt: WrittenPrompt | None = None
         self._bound: dict[WrittenPrompt, AnswerBox] = {}
@@ -211,6 +248,10 @@ class AnswerBox(TextBox):
             ModelError: it is not known in this process.
         """
         number = int(extras["prompt"].reshape(-1)[0])
+        if number in self.refusals:
+            refusing = self._copy()
+            refusing.refusal = self.refusals[number]
+            return refusing
         if number not in self.prompts:
             raise ModelError(
                 "model: expected one of the prompts that it was made for, got another one"
@@ -225,6 +266,10 @@ class AnswerBox(TextBox):
             earlier = list(self._bound.values())[-_READ_PROMPTS - 1]
             earlier.forget_tokens()
         return bound
+
+    def forgetting(self) -> AbstractContextManager[None]:
+        """Inside the block all contexts are run, also those that were run before it."""
+        return self._outputs.set_aside()
 
     def forget_tokens(self) -> None:
         """Forget how contexts are read, which is soon done again."""
@@ -245,11 +290,15 @@ class AnswerBox(TextBox):
             )
         return self.bind_prompt(other_prompt)
 
+    def _copy(self) -> AnswerBox:
+        """A box with the same network, prompts and memory."""
+        copy = self.__new__(type(self))
+        nn.Module.__init__(copy)
+        copy.__dict__.update({**self.__dict__, "_modules": dict(self._modules)})
+        return copy
+
     def _make_bound(self, prompt: WrittenPrompt) -> AnswerBox:
-        bound = self.__new__(type(self))
-        nn.Module.__init__(bound)
-        state = {**self.__dict__, "_modules": dict(self._modules)}
-        bound.__dict__.update(state)
+        bound = self._copy()
         assert isinstance(self.network, AnswerNetwork)
         bound.network = replace(self.network, answer=prompt.answer, explained=prompt.explained)
         tokenizer, most = self.reader.tokenizer, self.reader.most
@@ -261,12 +310,14 @@ class AnswerBox(TextBox):
         return bound
 
     def forward(self, x: Tensor) -> Tensor:
-        """The numbers of the answer `(N, 4)` after the context of each row of codes `(N, W)`.
+        """The numbers of the answer `(N, 4)` after the context of each row of codes `(N, W)`; NaN if it is refused.
 
         Raises:
             ModelError: it is bound to no prompt.
             NoGradientsError: the codes require gradients; gradients are those by embeddings.
         """
+        if self.refusal:
+            return torch.full((len(x), COLUMNS), torch.nan, dtype=torch.float32, device=x.device)
         if self.prompt is None:
             raise ModelError(
                 "model: expected one prompt at a time, since each has an answer of its own, got several"

@@ -12,7 +12,14 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ArgumentError, ModelError, check, check_integer, warn_user
+from standfast.errors import (
+    ArgumentError,
+    ModelError,
+    StandfastError,
+    check,
+    check_integer,
+    warn_user,
+)
 from standfast.model import Model, resolve_device
 from standfast.neighbourhoods.text import GONE, Word
 from standfast.tasks import GeneratedAnswer, Task, find_output
@@ -355,18 +362,20 @@ class AnswerModel(TextModel):
         Args:
             rows: the units of the contexts.
             removal: what stands in the place of a removed unit.
-            prompts: the user's, one for each row; those without an answer get that of the model.
+            prompts: the user's, one for each row; those without an answer get that of the model. Of several, those
+                that do not fit the model are refused, with a warning: they have no answer.
 
         Raises:
-            ArgumentError: a prompt does not fit the model.
+            ArgumentError: no prompt fits the model.
             ModelError: the model fails, or padding beside a prompt changes its answer.
         """
         check(
             len(prompts) == len(rows), "prompts", f"one for each of {len(rows)} rows", len(prompts)
         )
-        written = {prompt.number: self.write(prompt) for prompt in prompts}
+        written, refusals = self._write_all(prompts)
         box = self._box
         box.prompts.update(written)
+        box.refusals.update(refusals)
         fill = self.make_fill(rows, removal or self.removals[0])
         box.remember(rows)
         for operator in self.removals:
@@ -375,8 +384,34 @@ class AnswerModel(TextModel):
             box, CODE_BOUNDS, device=self._device, task=get_task(self.task), extras=("prompt",)
         )
         if not self._tried:
-            self._try_prompt(box.bind_prompt(written[prompts[0].number]), rows[:1])
+            first = next(row for row, prompt in enumerate(prompts) if prompt.number in written)
+            tried_box = box.bind_prompt(written[prompts[first].number])
+            self._try_prompt(tried_box, rows[first : first + 1])
         return model.with_rows(fill)
+
+    def _write_all(
+        self, prompts: Sequence[Prompt]
+    ) -> tuple[dict[int, WrittenPrompt], dict[int, str]]:
+        """Prompts as the model reads them, and why it does not read the others, by their numbers.
+
+        Raises:
+            StandfastError: it reads none of them.
+        """
+        written: dict[int, WrittenPrompt] = {}
+        refusals: dict[int, str] = {}
+        first_error: StandfastError | None = None
+        for row, prompt in enumerate(prompts):
+            try:
+                written[prompt.number] = self.write(prompt)
+            except StandfastError as error:
+                first_error = first_error or error
+                refusals[prompt.number] = f"number {row}: {error}"
+        if first_error is not None and not written:
+            raise first_error
+        if refusals:
+            listed = "\n".join(f"  {refusal}" for refusal in refusals.values())
+            warn_user(f"prompts without an answer ({len(refusals)} of {len(prompts)}):\n{listed}")
+        return written, refusals
 
     def _try_prompt(self, box: AnswerBox, row: Tensor) -> None:
         """Run the first prompt twice, with padding beside it and without, and without any context."""

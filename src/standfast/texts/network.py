@@ -158,6 +158,10 @@ class Network:
             return out[torch.arange(len(out), device=out.device), last][:, list(self.labels)]
         return out
 
+    def start_at_logits(self) -> Network:
+        """The network for relevance that starts at a logit; itself, where scores are logits."""
+        return self
+
     @property
     def masks(self) -> bool:
         """Whether it is told which tokens are there; if not, no text is filled up."""
@@ -488,8 +492,17 @@ class TextBox(BlackBox):
         for (length, place, _), rows in groups.items():
             yield Batch(rows, [readings[row] for row in rows], length, place)
 
-    def find_engine(self, batch: Batch, around: bool, task: Task) -> tuple[EmbeddedText, Model]:
-        """The network on the embeddings of a batch, of all tokens with `around`, else of the text; and its model."""
+    def find_engine(
+        self, batch: Batch, around: bool, task: Task, at_logits: bool = False
+    ) -> tuple[EmbeddedText, Model]:
+        """The network on the embeddings of a batch, and its model.
+
+        Args:
+            batch: of texts.
+            around: of all tokens, else of those of the text.
+            task: of the model.
+            at_logits: relevance starts at logits, where scores are made of several.
+        """
         first = batch.readings[0]
         frame = (
             ((), ())
@@ -499,11 +512,13 @@ class TextBox(BlackBox):
         device = next(self.network.module.parameters(), torch.zeros(0)).device
         # with other weights, as of a control, there are other bounds
         weight = self.network.find_embedding().weight
-        key = (*frame, batch.place, repr(task), device, weight.data_ptr(), read_version(weight))
+        of_weight = (device, weight.data_ptr(), read_version(weight))
+        key = (*frame, batch.place, repr(task), at_logits, *of_weight)
         if key not in self._engines:
             if len(self._engines) >= 64:
                 self._engines.clear()
-            module = self.network.make_engine(*frame, batch.place)
+            network = self.network.start_at_logits() if at_logits else self.network
+            module = network.make_engine(*frame, batch.place)
             low, high = module.bounds()
             bounds = widen_half(low), widen_half(high)
             self._engines[key] = module, self._make_engine_model(module, bounds, device, task)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
@@ -51,6 +52,16 @@ class RememberedOutputs:
         """Forget all of it."""
         self._groups.clear()
         self._taken = 0
+
+    @contextlib.contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Inside the block nothing is remembered from before it, and after it nothing from inside."""
+        groups, taken = self._groups, self._taken
+        self._groups, self._taken = {}, 0
+        try:
+            yield
+        finally:
+            self._groups, self._taken = groups, taken
 
 
 def _count_bytes(outputs: Mapping[bytes, Tensor]) -> int:

@@ -20,6 +20,8 @@ from standfast.explainers import from_callable
 from standfast.metrics import Groundedness
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
 from standfast.neighbourhoods.text import GONE
+from standfast.tasks import GeneratedAnswer
+from standfast.tasks.base import find_lost
 from standfast.tensors import hashed_uniform
 
 
@@ -121,6 +123,106 @@ def test_an_answer_that_is_known_without_the_context_is_not_grounded() -> None:
     assert result.describe().startswith(
         "not grounded: without the whole context the score falls by 0.0"
     )
+
+
+#: the first tokens, which no answer has
+SPECIAL = ("<pad>", "<end>")
+
+
+class Ignoring(nn.Module):
+    """Each next token follows from the last one; all tokens before it shift the logits by chance, and by little."""
+
+    def __init__(self, seed: int, noise: float) -> None:
+        super().__init__()
+        size, generator = len(make_tokenizer()), torch.Generator().manual_seed(seed)
+        self.follows = nn.Embedding(size, size)
+        self.shifts = nn.Embedding(size, size)
+        self.follows.weight.data = 4 * torch.randn(size, size, generator=generator)
+        self.follows.weight.data[:, : len(SPECIAL)] = -50.0
+        self.shifts.weight.data = torch.randn(size, size, generator=generator)
+        self.noise = noise
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        shifts = self.shifts(input_ids) * attention_mask[..., None]
+        logits: Tensor = self.follows(input_ids) + self.noise * shifts.cumsum(1).sin()
+        return logits
+
+
+def judge_generated(network: nn.Module, question: str, metric: Groundedness) -> float:
+    """Whether the greedy answer to a question about the sentences is grounded."""
+    model = standfast.AnswerModel(network, make_tokenizer(), device="cpu", longest=12)
+    bound, rows = model.bind(standfast.Prompt(question, [" ".join(SENTENCES)]))
+    result = metric(bound, know([5.0, 4.0, 3.0, 2.0, 1.0]), rows)
+    assert result.status == ("ok",)
+    return float(result.grounded)
+
+
+@pytest.mark.filterwarnings("ignore:the answer is cut")
+def test_an_answer_that_ignores_its_context_is_not_grounded() -> None:
+    """In 95% of the seeds or more. The greedy answer is the likeliest with its context, so it falls without it."""
+    usual = Groundedness(cited=1, draws=8, baseline=float(GONE))
+    any_fall = Groundedness(cited=1, draws=8, baseline=float(GONE), least=0.0)
+    judged: list[float] = []
+    flattered: list[float] = []
+    for seed in range(40):
+        network = Ignoring(seed, noise=0.4)
+        judged.append(judge_generated(network, "Who built the bridge", usual))
+        flattered.append(judge_generated(network, "Who built the bridge", any_fall))
+    assert np.mean(judged) <= 0.05
+    assert np.mean(flattered) > 0.6
+
+
+def test_an_answer_that_is_only_in_the_context_is_grounded() -> None:
+    metric = Groundedness(cited=1, draws=8, baseline=float(GONE))
+    for name in ("Ann", "Eva", "red", "stone"):
+        network = CopyingModel(sharpness=6.0)
+        model = standfast.AnswerModel(network, make_tokenizer(), device="cpu")
+        sentences = [sentence.replace("Ann", name) for sentence in SENTENCES]
+        bound, rows = model.bind(make_prompt(sentences, answer=name))
+        result = metric(bound, know([1.0, 5.0, 3.0, 2.0, 0.0]), rows)
+        assert result.grounded.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(("score", "least"), [("probability", None), ("logit", None)])
+def test_a_class_is_grounded_where_it_is_another_one_without_all(
+    score: Any, least: float | None
+) -> None:
+    """An intercept decides where nothing is left; that of the third class is the largest."""
+    layer = nn.Linear(6, 3)
+    layer.weight.data = torch.tensor([[2.0] * 6, [0.0] * 6, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    layer.bias.data = torch.tensor([0.0, 0.0, 0.5])
+    model = standfast.Model(layer, (-1.0, 1.0), device="cpu")
+    x = torch.tensor([[0.9, 0.8, 0.7, 0.6, 0.5, 0.4], [0.9, -0.9, -0.1, 0.0, 0.0, 0.05]])
+    result = Groundedness(cited=1, draws=8, score=score, least=least)(model, "input_x_gradient", x)
+    assert model.predict(x).tolist() == [0, 2]
+    assert result.grounded.tolist() == [1.0, 0.0]
+    assert result.describe(1).endswith("and the answer stays")
+
+
+def test_a_number_is_grounded_where_it_leaves_its_tolerance() -> None:
+    layer = nn.Linear(6, 1)
+    layer.weight.data, layer.bias.data = torch.ones(1, 6), torch.zeros(1)
+    model = standfast.Model(layer, (0.0, 1.0), device="cpu", task="regression:tolerance=1")
+    x = torch.stack([torch.linspace(0.1, 0.9, 6), torch.linspace(0.01, 0.2, 6)])
+    result = Groundedness(cited=1, draws=8)(model, "input_x_gradient", x)
+    assert result.grounded.tolist() == [1.0, 0.0]
+
+
+def test_a_statement_is_judged_by_its_own_tokens() -> None:
+    """The whole answer has lost little of each token, and its one token from the context nearly all."""
+    task = GeneratedAnswer()
+    clean = torch.tensor([[-0.1, -0.2, -1.0, 1.0]])
+    without = torch.tensor([[-3.0, -0.5, -1.0, 1.0]])
+    answer = task.answer(clean)
+    assert find_lost(task, clean, without, answer).tolist() == [True]
+    assert not bool(task.margin(without, answer) >= 0)
+    by_first = GeneratedAnswer(first=1)
+    assert find_lost(by_first, clean, without, by_first.answer(clean)).tolist() == [True]
+
+
+def test_what_moved_has_another_identity_and_nothing_else() -> None:
+    assert Groundedness.version == 2
+    assert Groundedness().options()["least"] is None
 
 
 def test_a_random_citation_beats_half_of_the_others() -> None:

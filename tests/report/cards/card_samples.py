@@ -161,6 +161,23 @@ def make_text(
     return make_card(fields, given, wanted, names=names)
 
 
+PASSAGES = (
+    "Halden is a small town on the river Orne.",
+    "The bridge of Halden was designed by the engineer Marta Lindqvist.",
+    "Its market is held on Saturdays.",
+    "It is painted green every seven years.",
+    "After four years of work the bridge was opened in 1931, and trains have never used it since then, as planned.",
+    "Its market is held on Saturdays.",
+    "Today the town has 8,000 inhabitants.",
+    "The school was closed for two weeks.",
+)
+
+
+def make_passages() -> Card:
+    """The context of an answer, as it is cut into sentences."""
+    return make_text(PASSAGES)
+
+
 def make_crowded(reasons: int = 20, features: int = 40) -> Card:
     """As many reasons as are decided, with long names."""
     rng = np.random.default_rng(7)

@@ -14,6 +14,7 @@ from card_samples import (
     make_crowded,
     make_customer,
     make_image,
+    make_passages,
     make_retrained,
     make_series,
     make_text,
@@ -48,6 +49,7 @@ CARDS = {
     "photo": make_image(224, 5018, 3),
     "series": make_series(6, 300),
     "text": make_text(),
+    "passages": make_passages(),
     "long text": make_text([f"word{number}" for number in range(900)]),
     "crowded": replace(make_crowded(), answer="a class with a long name " * 4),
 }

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import scipy.stats
 from card_samples import (
+    PASSAGES,
     about,
     draw,
     draw_customer,
     make_customer,
     make_image,
+    make_passages,
     make_retrained,
     make_series,
     make_text,
@@ -26,7 +28,10 @@ from standfast.report.cards.facts import (
     format_share,
     lies_outside,
     measure_area,
+    name_part,
     name_position,
+    name_reason,
+    title_reason,
 )
 from standfast.report.sentences import begin_sentence
 from standfast.results.reasons import Alone, Card, Wanted, make_card
@@ -435,3 +440,25 @@ def test_of_gradients_alone_that_speak_for_the_answer_the_rise_is_meant() -> Non
         one_line = " ".join(said.split())
         assert "among the first 3 whose rise speaks for P(default)" in one_line.replace("&gt;", ">")
         assert "that speak for" not in one_line
+
+
+def test_passages_are_called_passages_and_stand_in_quotes() -> None:
+    card = make_passages()
+    words = describe_card(card)
+    said = " ".join([words.summary, words.same, *words.notes])
+    assert "Rely on the coloured passages: " in said
+    assert "coloured words" not in said
+    assert '"The bridge of Halden was designed by ..."' in said
+    assert words.holding[0].name.startswith('"')
+    repeated = replace(card.reasons[0], feature=5, name=PASSAGES[5])
+    assert name_reason(card, repeated) == '"Its market is held on Saturdays." (passage 6)'
+    assert title_reason(card, repeated) == "Its market is held on Saturdays. (passage 6)"
+    assert name_part(card) == "passage"
+    assert "the coloured words" in describe_card(make_text()).summary
+
+
+def test_a_value_lies_outside_if_a_reader_can_see_it() -> None:
+    reason = make_passages().reasons[0]
+    within_rounding = replace(reason, value=5.9812, low=5.9813, high=5.9814)
+    assert not lies_outside(within_rounding)
+    assert lies_outside(replace(reason, value=5.9, low=5.9813, high=5.9814))

@@ -88,7 +88,9 @@ class TextExplainer(Explainer):
         # texts may be filled up if the network runs at the text itself alone
         exact = not around and not self.explainer.at_inputs_alone
         for batch in box.cut(rows, around, exact=exact):
-            embedded, engine = box.find_engine(batch, around, model.task)
+            embedded, engine = box.find_engine(
+                batch, around, model.task, self.explainer.starts_at_logits
+            )
             ids = batch.make_ids(box.network.padding, engine.device, inner=not around)
             embeddings = widen_half(embedded.embed(ids))
             firsts_of_batch = first[list(batch.rows)]

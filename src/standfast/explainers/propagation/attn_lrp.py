@@ -41,8 +41,10 @@ class AttnLRP(Explainer):
     Inputs and attributions `(N, ...)`; an attribution does not depend on the other inputs of the batch. With a
     preprocessing, relevance is that of the preprocessed input.
 
-    Relevance starts as the target's logit. The sum of a map differs from it by what is not passed on: the contributions
-    of biases, of position embeddings and class tokens, and what the Taylor rule of the softmax leaves out.
+    Relevance starts as the target's logit. Of a generated answer it starts as the logits of its tokens, each of which
+    is a target as in the paper; the logarithm of the softmax above them has no rule. The sum of a map differs from what
+    it starts as by what is not passed on: the contributions of biases, of position embeddings and class tokens, and
+    what the Taylor rule of the softmax leaves out.
 
     For vision transformers the authors use the gamma rule, since maps of the epsilon rule are noisy. They choose the
     numbers for each network, from 0 to 1 for linear layers and from 0.1 to 100 for convolutions; in the middle are
@@ -80,6 +82,7 @@ class AttnLRP(Explainer):
         gradients=True, other="layers that have a rule, attention among them"
     )
     follows_attention: ClassVar[bool] = True
+    starts_at_logits: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
 
     def attribute(

@@ -14,6 +14,7 @@ from standfast.metrics.probe import Call, Probe
 from standfast.metrics.replaced_copies import ReplacedCopies
 from standfast.segments import SegmentChoice, Segments, segment
 from standfast.tasks import Scale, measure_score
+from standfast.tasks.base import find_lost
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,25 @@ class Ablations:
             samples: of which the copies are, int64 `(M,)`.
             removed: the regions that are removed, bool `(M, width)`.
         """
-        labels = self.regions.labels.flatten(1)
+        return self.measure_lost(samples, removed)[0]
+
+    def measure_lost(self, samples: Tensor, removed: Tensor) -> tuple[Tensor, Tensor]:
+        """The scores as `measure` has them, and in which copies the answer is lost (`find_lost`), bool `(M,)`."""
+        if not len(samples):
+            scores = torch.zeros(0, dtype=torch.float64, device=samples.device)
+            return scores, scores.bool()
+        labels, probe = self.regions.labels.flatten(1), self.copies.probe
 
         def replace(owner: Tensor, gone: Tensor) -> tuple[Tensor, Tensor]:
             return gone.gather(1, labels[owner]).to(self.copies.inputs.dtype), self.baseline
 
-        def read(outputs: Tensor, owner: Tensor, gone: Tensor) -> Tensor:
-            return self.copies.probe.measure_score(outputs, owner, self.score)
+        def run(copies: Tensor, owner: Tensor, gone: Tensor) -> tuple[Tensor, Tensor]:
+            outputs = probe.model.forward(copies)
+            scores = probe.measure_score(outputs, owner, self.score)
+            task, answers = probe.model.task, probe.targets[owner]
+            return scores, find_lost(task, probe.logits[owner], outputs, answers)
 
-        if not len(samples):
-            return torch.zeros(0, dtype=torch.float64, device=samples.device)
-        return self.copies.scores(read, replace, samples, removed)
+        with torch.no_grad():
+            scores, lost = self.copies.run(run, replace, samples, removed)
+        probe.count(samples, torch.zeros_like(lost), scores.isnan())
+        return scores, lost

@@ -10,8 +10,12 @@ is above 0 if the cited regions matter more than others. The pairs share f(x). I
 all of them are taken, and the number is exact. Otherwise its interval is Student's over the D draws, which are the same
 for all explainers.
 
-Removing what is cited says little if nothing in the context matters. So the fall without all regions is measured, too:
-an answer is `grounded` if that is more than `least`. "Not grounded" is an answer, and then no citation can be right.
+Removing what is cited says little if nothing in the context matters. So all regions are removed, too: an answer is
+`grounded` if it is lost then (`standfast.tasks.base.find_lost`). Another class is lost, a number beyond its tolerance,
+and a generated answer that is less than a tenth as probable and has lost more than its tolerance, half a nat, for each
+token. A fall above 0 would say little: a greedy answer is the likeliest one with its context, so that it falls with any
+other. With `least` an answer is grounded if the score falls by more than that. "Not grounded" is an answer, and then no
+citation can be right.
 
 The comparison of cited with uncited text goes back to DeYoung et al., "ERASER: a benchmark to evaluate rationalized NLP
 models", ACL 2020 (comprehensiveness: the first of the two falls, of probabilities). The control by random
@@ -46,6 +50,9 @@ from standfast.tasks import Scale
 from standfast.tensors import hashed_uniform, send
 from standfast.value_spec import ValueSpec
 
+#: what is measured of each sample
+_NUMBERS = ("value", "low", "high", "cited", "random", "whole", "beaten", "grounded")
+
 
 @dataclass(frozen=True, repr=False)
 class GroundednessResult(Result):
@@ -58,8 +65,8 @@ class GroundednessResult(Result):
         random: the mean fall without as many random ones. `(N,)`
         whole: the fall without all regions. `(N,)`
         beaten: the share of random sets without which the score falls less, ties as halves. `(N,)`
-        grounded: whether the score falls by more than `least` without all regions, 1 or 0; NaN where the model is not
-            finite without them. `(N,)`
+        grounded: whether the answer is lost without all regions, or with `least` whether the score falls by more than
+            that, 1 or 0; NaN where the model is not finite without them. `(N,)`
         cited_regions: which regions are cited, bool `(N, width)`.
         noise_key: the key of the random sets of each sample: results with the same keys saw the same ones. `(N,)`
     """
@@ -86,7 +93,8 @@ class GroundednessResult(Result):
         if math.isnan(value) or math.isnan(whole):
             return "nothing can be said (the model is not finite without some of the regions)"
         if self.grounded[sample] == 0:
-            return f"not grounded: without the whole context the score falls by {whole:.3g} only"
+            stays = ", and the answer stays" if self.options["least"] is None else " only"
+            return f"not grounded: without the whole context the score falls by {whole:.3g}{stays}"
         falls = f"the score falls by {cited:.3g} without what is cited, and by {whole:.3g} without the whole context"
         if low > 0:
             return f"grounded: {falls}; random parts of this size cost {value:.3g} less [{low:.3g}, {high:.3g}]"
@@ -103,7 +111,8 @@ class Groundedness(Metric):
     Args:
         cited: how many regions are cited, those with the largest attributions.
         draws: random sets of regions, at least 8; all sets where there are no more.
-        least: the fall of the score without all regions, in its own units, up to which an answer is not grounded.
+        least: the fall of the score without all regions, in its own units, up to which an answer is not grounded; None
+            for what the model's task says: it is grounded if the answer is lost.
         region: the width of the cells, as for `aopc`; each flat feature, word or source is a region.
         baseline: what stands in the place of removed regions: one number, or one for each channel; within the bounds.
             By default 0, and for tables the baseline of the model's reference.
@@ -122,6 +131,8 @@ class Groundedness(Metric):
     (4.0, 1.5, 6.0, 2.5)
     """
 
+    version: ClassVar[int] = 2
+
     name: ClassVar[str] = "groundedness"
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     evidence: ClassVar[str] = "faithful"
@@ -139,7 +150,7 @@ class Groundedness(Metric):
 
     cited: Count = 2
     draws: Annotated[int, Range(least=8)] = 64
-    least: AtLeastZero = 0.0
+    least: AtLeastZero | None = None
     region: Count | None = None
     baseline: BaselineOption = None
     score: Scale = "probability"
@@ -171,27 +182,40 @@ class Groundedness(Metric):
         exist = ablations.exist
         ranks = rank_with_random_ties(attributions, keys)
         cited_regions = exist & (ranks < self.cited)
-        names = ("value", "low", "high", "cited", "random", "whole", "beaten", "grounded")
-        measured: dict[str, Any] = {
-            name: torch.full_like(ablations.start, torch.nan) for name in names
-        }
         rows = probe.usable().tolist()
         counts = ablations.regions.count.tolist()
         removed_of_rows = self._list_removed(rows, counts, cited_regions.cpu(), keys.cpu())
-        numbers_of_rows: dict[int, dict[str, float]] = {}
-        if rows:
-            sizes = [len(removed) for removed in removed_of_rows]
-            owners = send(torch.tensor(rows).repeat_interleave(torch.tensor(sizes)), exist.device)
-            removed = send(torch.cat(removed_of_rows), exist.device)
-            falls = (ablations.start[owners] - ablations.measure(owners, removed)).cpu()
-            for row, falls_of_row in zip(rows, torch.split(falls, sizes), strict=True):
-                numbers_of_rows[row] = self._read_falls(falls_of_row, counts[row])
-        for name, values in measured.items():
-            numbers = [numbers_of_rows[row][name] for row in rows]
-            values[probe.usable()] = send(torch.tensor(numbers, dtype=values.dtype), values.device)
+        numbers = self._measure(ablations, rows, counts, removed_of_rows)
+        measured: dict[str, Any] = {}
+        for name in _NUMBERS:
+            values = torch.full_like(ablations.start, torch.nan)
+            of_rows = torch.tensor([of_row[name] for of_row in numbers], dtype=values.dtype)
+            values[probe.usable()] = send(of_rows, values.device)
+            measured[name] = values
         return GroundednessResult(
             **probe.common_fields(self), **measured, cited_regions=cited_regions, noise_key=keys
         )
+
+    def _measure(
+        self,
+        ablations: Ablations,
+        rows: list[int],
+        counts: list[int],
+        removed_of_rows: list[Tensor],
+    ) -> list[dict[str, float]]:
+        """The numbers of each of the samples `rows`, from its copies without the regions `(D + 2, width)`."""
+        if not rows:
+            return []
+        sizes = [len(removed) for removed in removed_of_rows]
+        device = ablations.start.device
+        owners = send(torch.tensor(rows).repeat_interleave(torch.tensor(sizes)), device)
+        scores, lost = ablations.measure_lost(owners, send(torch.cat(removed_of_rows), device))
+        falls = torch.stack([ablations.start[owners] - scores, lost.double()]).cpu()
+        falls_of_rows = torch.split(falls, sizes, dim=1)
+        return [
+            self._read_falls(fall, bool(is_lost[1]), counts[row])
+            for row, (fall, is_lost) in zip(rows, falls_of_rows, strict=True)
+        ]
 
     def _list_removed(
         self, rows: list[int], counts: list[int], cited_regions: Tensor, keys: Tensor
@@ -219,8 +243,14 @@ class Groundedness(Metric):
     def _are_all(self, count: int) -> bool:
         return math.comb(count, self.cited) <= self.draws
 
-    def _read_falls(self, falls: Tensor, count: int) -> dict[str, float]:
-        """The numbers of one sample from its falls: without the cited regions, without all, without random ones."""
+    def _read_falls(self, falls: Tensor, is_lost: bool, count: int) -> dict[str, float]:
+        """The numbers of one sample.
+
+        Args:
+            falls: without the cited regions, without all, without random ones, `(D + 2,)`.
+            is_lost: whether the answer is lost without all.
+            count: of its regions.
+        """
         cited, whole, *random = falls.tolist()
         differences = cited - np.array(random)
         value = float(differences.mean())
@@ -237,5 +267,11 @@ class Groundedness(Metric):
             "random": float(np.mean(random)),
             "whole": whole,
             "beaten": float(((differences > 0) + 0.5 * (differences == 0)).mean()),
-            "grounded": math.nan if math.isnan(whole) else float(whole > self.least),
+            "grounded": self._judge(whole, is_lost),
         }
+
+    def _judge(self, whole: float, is_lost: bool) -> float:
+        """Whether an answer is grounded that falls by `whole` without all regions, 1 or 0; NaN if that is not known."""
+        if math.isnan(whole):
+            return math.nan
+        return float(is_lost if self.least is None else whole > self.least)

@@ -9,11 +9,18 @@ Source: Park, Georgiev, Ilyas, Leclerc and Madry, "TRAK: attributing model behav
 training data; Cohen-Wang, Shah, Georgiev and Madry, "ContextCite", NeurIPS 2024, for sources of a context,
 whose ablations these are. A model that is additive in its regions has 1 with its own weights.
 
-We add an interval over ablations for each sample: that of Bonett and Wright, "Sample size requirements for estimating
-Pearson, Kendall and Spearman correlations", Psychometrika 65, 2000: atanh(LDS) plus or minus 1.96 times
-sqrt((1 + LDS^2 / 2) / (R - 3)). Close to 1 it is too narrow: with 64 ablations it covers the score of all ablations in
-95% of the cases up to 0.9, in about 90% at 0.98, and in half of them at 0.998. The ablations of a sample are the same
-for all explainers, so differences are paired.
+We add an interval over ablations for each sample, which holds the score of all ablations. It is the hull of two. The
+first is that of Bonett and Wright, "Sample size requirements for estimating Pearson, Kendall and Spearman
+correlations", Psychometrika 65, 2000: atanh(LDS) plus or minus 1.96 times sqrt((1 + LDS^2 / 2) / (R - 3)). Close to 1
+it misses nearly all: few pairs among R are out of order, and more of them are among all ablations. So the second one is
+around the estimate without bias (Hoeffding 1948, with Kendall's tau),
+
+    u = ((R + 1) LDS - 3 tau) / (R - 2)
+
+and is Student's, with the standard error of a jackknife over ablations: below it of u, above it of log(1 - u), which
+stays below 1. With 64 ablations the hull covers the score of all ablations in 95% of the cases or more from 0.4 to
+0.9998, where the first alone covers 12%; with 32 in 90% or more, and with 16 up to 0.98. The ablations of a sample are
+the same for all explainers, so differences are paired.
 
 Cost: R predictions for each input, and one with explanation.
 """
@@ -24,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from standfast.errors import check
@@ -43,6 +51,8 @@ from standfast.value_spec import ValueSpec
 
 #: the normal quantile of a 95% interval
 _QUANTILE = 1.959963984540054
+#: orders of two pairs that are held at once: 32 MB, a few times
+_NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,6 +100,8 @@ class LinearDatamodelingScore(Metric):
     >>> LinearDatamodelingScore()(model, "input_x_gradient", x).value.tolist()  # a linear model
     [1.0, 1.0]
     """
+
+    version: ClassVar[int] = 2
 
     name: ClassVar[str] = "linear_datamodeling_score"
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
@@ -145,7 +157,7 @@ class LinearDatamodelingScore(Metric):
             len(rows), draws
         )
         value = correlate_ranks(predictions, scores)
-        low, high = find_interval(value, draws)
+        low, high = find_interval(predictions, scores, value)
         return LinearDatamodelingResult(
             **probe.common_fields(self),
             value=value,
@@ -174,12 +186,88 @@ def correlate_ranks(predictions: Tensor, scores: Tensor) -> Tensor:
     return torch.where(differ, correlations, torch.nan)
 
 
-def find_interval(correlation: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def find_interval(predictions: Tensor, scores: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """The ends of a 95% interval of the score of all ablations, `(N,)` each.
+
+    Args:
+        predictions, scores: of the ablations, `(N, R)`.
+        value: their rank correlation, `(N,)`; where it is NaN, the ends are.
+
+    >>> predictions = torch.arange(12.0, dtype=torch.float64)[None]
+    >>> scores = predictions + torch.tensor([0.0, 0.0, 1.5, 0.0, 0.0, 0.0], dtype=torch.float64).repeat(2)
+    >>> [round(float(end), 2) for end in find_interval(predictions, scores, correlate_ranks(predictions, scores))]
+    [0.94, 1.0]
+    """
+    sign = torch.where(value < 0, -1.0, 1.0)
+    finite = torch.where(value.isnan()[:, None], 0.0, scores)
+    size = value.abs()
+    low, high = find_usual_interval(size, scores.shape[1])
+    estimate, error = estimate_without_bias(predictions, sign[:, None] * finite)
+    distance = (1 - estimate).clamp(min=0)
+    half = _find_student_quantile(scores.shape[1]) * error
+    shrinkage = torch.where(distance > 0, half / distance, 0.0)
+    low = torch.minimum(low, 1 - distance - half)
+    high = torch.maximum(high, 1 - distance * (-shrinkage).exp())
+    low, high = torch.minimum(low, size).clamp(min=-1), torch.maximum(high, size).clamp(max=1)
+    ends = torch.stack([sign * low, sign * high])
+    return ends.amin(0), ends.amax(0)
+
+
+def find_usual_interval(correlation: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The ends of a 95% interval of Spearman's correlations `(N,)` of so many pairs, by Bonett and Wright.
 
-    >>> [round(float(end), 3) for end in find_interval(torch.tensor([0.8], dtype=torch.float64), 64)]
+    >>> [round(float(end), 3) for end in find_usual_interval(torch.tensor([0.8], dtype=torch.float64), 64)]
     [0.67, 0.882]
     """
     width = _QUANTILE * ((1 + correlation**2 / 2) / (count - 3)).sqrt()
     middle = correlation.clamp(-1, 1).atanh()
     return (middle - width).tanh(), (middle + width).tanh()
+
+
+def estimate_without_bias(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The rank correlation of the population of pairs `(N, R)`, and its standard error by a jackknife, `(N,)` each."""
+    rows_at_once = max(1, _NUMBERS // a.shape[1] ** 2)
+    parts = zip(torch.split(a, rows_at_once), torch.split(b, rows_at_once), strict=True)
+    estimates, errors = zip(*(_estimate_part(*part) for part in parts), strict=True)
+    return torch.cat(estimates), torch.cat(errors)
+
+
+def _estimate_part(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of a few rows, whose pairs of pairs fit into memory."""
+    count = a.shape[1]
+    order_a, order_b = (values[:, :, None] - values[:, None, :] for values in (a, b))
+    order_a, order_b = order_a.sign(), order_b.sign()
+    ranks_a, ranks_b = order_a.sum(2), order_b.sum(2)
+    estimate = _remove_bias(
+        _find_cosine(ranks_a, ranks_b),
+        _find_cosine(order_a.flatten(1), order_b.flatten(1)),
+        count,
+    )
+    # without pair k each rank loses its order beside k, and k itself has none
+    left_a, left_b = (
+        (ranks[:, None, :] + order) * (1 - torch.eye(count, dtype=order.dtype, device=order.device))
+        for ranks, order in ((ranks_a, order_a), (ranks_b, order_b))
+    )
+    products, squares_a, squares_b = (
+        both.sum((1, 2))[:, None] - 2 * both.sum(2)
+        for both in (order_a * order_b, order_a.square(), order_b.square())
+    )
+    concordance = products / (squares_a * squares_b).sqrt()
+    left_out = _remove_bias(_find_cosine(left_a, left_b), concordance, count - 1)
+    spread = (left_out - left_out.mean(1, keepdim=True)).square().sum(1)
+    return estimate, (spread * (count - 1) / count).sqrt()
+
+
+def _remove_bias(spearman: Tensor, kendall: Tensor, count: int) -> Tensor:
+    """The estimate without bias of Spearman's correlation of a population, from both of a sample of so many pairs."""
+    return ((count + 1) * spearman - 3 * kendall) / (count - 2)
+
+
+def _find_cosine(a: Tensor, b: Tensor) -> Tensor:
+    """The cosine along the last axis, 0 where one of the two has no length."""
+    lengths = (a.square().sum(-1) * b.square().sum(-1)).sqrt()
+    return torch.where(lengths > 0, (a * b).sum(-1) / lengths, 0.0)
+
+
+def _find_student_quantile(count: int) -> float:
+    return float(stdtrit(count - 1, 0.975))

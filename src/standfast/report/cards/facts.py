@@ -13,6 +13,8 @@ from standfast.tensors import Array
 
 #: the rule of a decision: the probability that it names, and which side of the cut-off it takes
 _RULE = re.compile(r"(?P<probability>P\(.+\)) (?P<sign>[<>]) (?P<cut_off>[\d.e-]+)", re.DOTALL)
+#: how much of a passage stands in a sentence
+_MOST_LETTERS = 40
 #: the digits behind the point of a percentage that is to be told from another one, at most
 _MOST_DIGITS = 6
 
@@ -154,23 +156,49 @@ def is_text(card: Card) -> bool:
     return bool(card.names) and not card.columns
 
 
+def has_passages(card: Card) -> bool:
+    """Whether the features are parts of a text of several words, such as the sentences of a context."""
+    return is_text(card) and any(" " in name.strip() for name in card.names)
+
+
 def name_part(card: Card) -> str:
-    """What one feature is called: a pixel, a step, a word or a feature."""
+    """What one feature is called: a pixel, a step, a word, a passage or a feature."""
     dimensions = 1 if card.input is None else np.ndim(card.input)
+    if dimensions == 1 and is_text(card):
+        return "passage" if has_passages(card) else "word"
     if dimensions == 1:
-        return "word" if is_text(card) else "feature"
+        return "feature"
     return "step" if dimensions == 2 else "pixel"
 
 
 def name_reason(card: Card, reason: Reason) -> str:
-    """The name of a feature; of a word that occurs more often its place, too, and of a pixel or a step its position."""
+    """How a sentence calls a feature.
+
+    A word that occurs more often has its place, too, and a pixel or a step its position. The beginning of a passage
+    stands in quotes: it is a sentence within the sentence.
+    """
     shape = () if card.input is None else np.shape(card.input)
     if len(shape) > 1:
         return name_position(shape, reason.feature)
+    name = f'"{_shorten(reason.name)}"' if has_passages(card) else reason.name
+    return name + _say_place(card, reason)
+
+
+def _say_place(card: Card, reason: Reason) -> str:
+    """Which one of several equal words or passages a feature is; empty where there is one."""
     is_repeated = is_text(card) and card.names.count(reason.name) > 1
-    if is_repeated:
-        return f"{reason.name} (word {reason.feature + 1})"
-    return reason.name
+    return f" ({name_part(card)} {reason.feature + 1})" if is_repeated else ""
+
+
+def _shorten(passage: str) -> str:
+    """The beginning of a passage, up to the end of a word.
+
+    >>> _shorten("The bridge of Halden was designed by the engineer Marta Lindqvist.")
+    'The bridge of Halden was designed by ...'
+    """
+    if len(passage) <= _MOST_LETTERS:
+        return passage
+    return f"{passage[:_MOST_LETTERS].rpartition(' ')[0] or passage[:_MOST_LETTERS]} ..."
 
 
 def name_position(shape: tuple[int, ...], feature: int) -> str:
@@ -193,7 +221,9 @@ def has_map(card: Card) -> bool:
 
 
 def title_reason(card: Card, reason: Reason) -> str:
-    """The name of a feature with its value, where it has one."""
+    """The name of a feature with its value, where it has one; a passage without quotes."""
+    if has_passages(card):
+        return _shorten(reason.name) + _say_place(card, reason)
     name = name_reason(card, reason)
     return reason.words if reason.words.startswith(name) else name
 
@@ -206,9 +236,17 @@ def has_no_signs(card: Card) -> bool:
 
 
 def lies_outside(reason: Reason) -> bool:
-    """Whether the value at the clean input is outside of the interval of the mean over draws."""
+    """Whether the value at the clean input is visibly outside of the interval of the mean over draws.
+
+    >>> from types import SimpleNamespace as Named
+    >>> [lies_outside(Named(value=5.981, low=low, high=6.0)) for low in (5.982, 5.994)]
+    [False, True]
+    """
     is_known = math.isfinite(reason.low) and math.isfinite(reason.high)
-    return is_known and not reason.low <= reason.value <= reason.high
+    if not is_known or reason.low <= reason.value <= reason.high:
+        return False
+    shown_ends = {format_signed(reason.low), format_signed(reason.high)}
+    return format_signed(reason.value) not in shown_ends
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ from standfast.report.cards.facts import (
     format_chance,
     format_share,
     has_map,
+    has_passages,
     is_text,
     name_answer,
     name_case,
     supported_answer,
 )
-from standfast.report.cards.pictures import draw_image, draw_series, draw_words
+from standfast.report.cards.pictures import count_words, draw_image, draw_series, draw_words
 from standfast.report.cards.rows import Span, make_rows, place_share
 from standfast.report.cards.words import describe_card
 from standfast.report.page.names import allow_breaks, show_unsafe
@@ -62,7 +63,11 @@ def render_card(
         "words": words,
         "rows": rows,
         "about": _describe_about(card),
-        "density": _choose_density(rows.count, len(pictures["text"])),
+        "density": _choose_density(
+            # the beginning of a passage takes two lines
+            rows.count * (2 if has_passages(card) else 1),
+            sum(count_words(word.text) for word in pictures["text"]),
+        ),
         "tested": bool(card.varied) and card.draws > 0,
         "demand": place_share(card.demand),
         "demand_text": format_share(card.demand),

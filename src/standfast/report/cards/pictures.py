@@ -6,7 +6,7 @@ not hold is hatched in grey, never in a colour that means strength; all else is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -229,7 +229,7 @@ def draw_words(card: Card) -> list[CardWord]:
     colours = choose_colours(card)(origin / limit)
     words: list[CardWord] = []
     previous = -1
-    for number in _choose_words(area, count):
+    for number in _choose_words(area, card.names[:count]):
         text = card.names[number] or "␣"
         follows_gap = number > previous + 1
         previous = number
@@ -249,13 +249,28 @@ def _encode_colour(colour: Array) -> tuple[str, bool]:
     return "#" + bytes(levels).hex(), brightness < _DARK
 
 
-def _choose_words(area: Area, count: int) -> list[int]:
-    """The numbers of the words that are shown: all; of a long text the first ones, and reasons with neighbours."""
-    if count <= _MOST_WORDS:
+def _choose_words(area: Area, names: Sequence[str]) -> list[int]:
+    """The numbers of the words or passages that are shown: all; of a long text the first ones, and the reasons.
+
+    Reasons that are words are shown with their neighbours.
+    """
+    count = len(names)
+    words_until = np.cumsum([count_words(name) for name in names])
+    if count == 0 or words_until[-1] <= _MOST_WORDS:
         return list(range(count))
-    shown = set(range(_MOST_WORDS // 2))
+    shown = set(np.flatnonzero(words_until <= _MOST_WORDS // 2).tolist())
+    neighbours = _NEIGHBOURS if words_until[-1] == count else 0
     is_reason = area.holds | area.doubtful
     for number in np.flatnonzero(is_reason[:count]).tolist():
-        start, end = max(0, number - _NEIGHBOURS), min(count, number + _NEIGHBOURS + 1)
+        start, end = max(0, number - neighbours), min(count, number + neighbours + 1)
         shown.update(range(start, end))
     return sorted(shown)
+
+
+def count_words(text: str) -> int:
+    """How many words a word or a passage has, at least 1.
+
+    >>> count_words("It is old."), count_words(" ")
+    (3, 1)
+    """
+    return max(1, len(text.split()))

@@ -182,7 +182,8 @@ class _Writer:
             return [say_of_card("no_reason")]
         sentences = self._summarise_reasons()
         if is_text(card) and card.holding and has_map(card):
-            sentences.append(say_of_card("words_hold", format_share(measure_area(card).relevance)))
+            relevance = format_share(measure_area(card).relevance)
+            sentences.append(say_of_card("words_hold", relevance, name_part(card)))
         return sentences
 
     def _summarise_area(self) -> list[str]:

@@ -772,9 +772,9 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     paths = getattr(source, "paths", ())
     try:
         with importing_from(paths):
-            part = samples.split(source.model(samples, "cpu"), slice(0, 1))[0]
+            part = samples.find_first(source.model(samples, "cpu"))
             model = part.model
-            logits = part.model.logits(part.take(samples.inputs))
+            logits = model.logits(part.take(samples.inputs))
     except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything

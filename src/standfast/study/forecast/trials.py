@@ -226,32 +226,52 @@ class _Trials:
 
     def _time_predictions(self) -> float:
         """Seconds of a prediction. It also finds the batch sizes, so that no trial has to."""
-        part = self.samples.split(self.model, slice(0, _ROWS))[0]
+        part = self.samples.find_first(self.model, _ROWS)
         rows = part.take(self.inputs)
-        with torch.inference_mode(False), part.model.session(), torch.no_grad():
+        with (
+            torch.inference_mode(False),
+            part.model.session(),
+            torch.no_grad(),
+            part.model.forgetting(),
+        ):
             for kind in ("forward", "backward"):
                 with contextlib.suppress(Exception):  # a model may have no gradients
                     part.model.row_budget(rows[:1], 1, kind, 1 << 20)
-            began = time.perf_counter()
-            part.model.logits(rows)
-            return (time.perf_counter() - began) / _ROWS
+            # finding a batch size has run some of the rows
+            with part.model.forgetting():
+                began = time.perf_counter()
+                part.model.logits(rows)
+                return (time.perf_counter() - began) / self._count_filled(len(rows))
+
+    def _count_filled(self, rows: int) -> int:
+        """How many rows the model could run in the time of so many: a small batch is filled up."""
+        return rows if self.model.runs_rows_once else max(rows, _ROWS)
+
+    def _count_together(self, explainer: Explainer) -> int:
+        """How many inputs are explained in the time of one, whose rows are filled up."""
+        if self.model.extras:  # each alone
+            return 1
+        return max(1, _ROWS // explainer.rows_per_input)
 
     def _time_explanations(self, explainer: Explainer, limit: float) -> _Speed:
         """How long an explanation takes; of an explainer that needs longer than the limit what its rows take."""
-        rows = explainer.rows_per_input
+        rows, together = explainer.rows_per_input, self._count_together(explainer)
         by_rows = _Speed(count_passes(explainer) * self.prediction, measured=False)
-        part = self.samples.split(self.model, slice(0, max(1, _ROWS // rows)))[0]
+        part = self.samples.find_first(self.model, together)
         count = len(part.take(self.inputs))
-        # a single row takes as long as those that it is filled up to
-        filled = max(count * rows, _ROWS)
-        if filled / rows * by_rows.seconds > limit:
+        if self._count_filled(count * rows) / rows * by_rows.seconds > limit:
             return by_rows
         inputs = part.take(self.inputs)
         targets = None if self.targets is None else self.targets[part.rows]
         model = copy.copy(part.model)
 
         def explain() -> None:
-            with show_nothing(), torch.inference_mode(False), model.session():
+            with (
+                show_nothing(),
+                torch.inference_mode(False),
+                model.session(),
+                model.forgetting(),
+            ):
                 Probe(Call(model, explainer, inputs, targets))
 
         began = time.perf_counter()
@@ -264,7 +284,7 @@ class _Trials:
         ):
             # the trials of metrics say what fails; an explainer may call sys.exit
             return by_rows
-        return _Speed((time.perf_counter() - began) / max(count, _ROWS // rows), measured=True)
+        return _Speed((time.perf_counter() - began) / max(count, together), measured=True)
 
     def fill_in(
         self, line: Line, jobs: Sequence[Job], limit: float, must_try: bool = False
@@ -287,8 +307,8 @@ class _Trials:
         try:
             metric = metric.bind(module=self.model.module)
             # the samples themselves are explained first, and nothing is seen of a metric before
-            filled = _ROWS // self.grid.explainers[job.explainer].rows_per_input
-            is_slow = explanation_speed.seconds * max(_count(rows), filled) > limit
+            together = self._count_together(self.grid.explainers[job.explainer])
+            is_slow = explanation_speed.seconds * max(_count(rows), together) > limit
             if is_slow and not must_try:
                 return self._fill_in_by_speed(line, metric, explanation_speed)
             return self._fill_in_by_trials(line, metric, job, limit)
@@ -334,7 +354,7 @@ class _Trials:
 
     def _choose(self, job: Job) -> Part:
         """The model with those samples of a job that are tried."""
-        return self.samples.split(self.model, slice(job.start, job.stop))[0]
+        return self.samples.split_answered(self.model, slice(job.start, job.stop))[0]
 
     def _predict(self, metric: Metric, job: Job, limit: float) -> tuple[_Trial, Basis]:
         """What the metric will take for a job, and how that is known."""
@@ -411,13 +431,13 @@ class _Trials:
 
         result = None
         generator = torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat))
-        # metrics remember things of a model, which no trial must find ready
+        # metrics remember things of a model, and some models what they answered, which no trial must find ready
         model = copy.copy(model)
-        watched = model.watch(on_inputs)
+        watched, forgetting = model.watch(on_inputs), model.forgetting()
 
         def evaluate() -> None:
             nonlocal result
-            with show_nothing(), contextlib.suppress(_EnoughSeen), watched:
+            with show_nothing(), contextlib.suppress(_EnoughSeen), watched, forgetting:
                 result = metric(
                     model, self.grid.explainers[job.explainer], inputs, targets, generator=generator
                 )
