@@ -18,6 +18,7 @@ from standfast.race.split import Split
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_verdict
 from standfast.results.formatting import shorten_error
+from standfast.results.metric_summary import estimate, read_samples
 from standfast.results.quality import find_bad_p_value, find_references
 from standfast.results.races import (
     CONFIRMATION,
@@ -29,7 +30,7 @@ from standfast.results.races import (
     Outcome,
     Race,
 )
-from standfast.results.summary import MetricSummary, estimate, read_samples
+from standfast.results.summary import MetricSummary
 from standfast.results.verdict import Verdict
 from standfast.statistics.elimination import Departure, Finish, RaceRules, run_race
 from standfast.statistics.paired import bootstrap_interval

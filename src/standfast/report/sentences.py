@@ -10,7 +10,8 @@ from standfast.report.facts import rank_medians
 from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
-from standfast.results.summary import MetricSummary, Summary, find_removal_changes
+from standfast.results.removal_changes import find_removal_changes
+from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 from standfast.value_spec import USEFUL
 
