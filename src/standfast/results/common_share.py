@@ -79,9 +79,9 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
     if not parts:
         return None
     counted = _find_arrays(results, parts)
-    if counted["place"].has_nulls():
+    if counted["position"].has_nulls():
         return None
-    order = counted["place"].to_numpy()
+    order = counted["position"].to_numpy()
     _check_curves(parts, common)
     shares = _stack(parts, common.share)[order]
     drops = _stack(parts, common.drop)[order]
@@ -132,6 +132,6 @@ def _find_arrays(results: MetricResults, parts: Sequence[Part]) -> pl.DataFrame:
             repeat=pl.lit(repeat, pl.Int64),
         )
         stored.append(rows)
-    places = pl.concat(stored).with_row_index("place")
+    positions = pl.concat(stored).with_row_index("position")
     valid = results.spec.select_valid(results.frame).select(_KEYS)
-    return valid.join(places, on=_KEYS, how="left", maintain_order="left")
+    return valid.join(positions, on=_KEYS, how="left", maintain_order="left")

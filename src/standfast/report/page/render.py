@@ -146,16 +146,16 @@ def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _themed(text: str) -> str:
-    for place, colour in enumerate((*COLOURS, REFERENCE)):
-        text = text.replace(f'"{colour}"', f'"var(--s{place})"')
+    for number, colour in enumerate((*COLOURS, REFERENCE)):
+        text = text.replace(f'"{colour}"', f'"var(--s{number})"')
     return text.replace(f'"{INK}"', '"currentColor"')
 
 
 def _slim(svg: str, number: int) -> str:
     """Remove what the page does not need from a drawing, and make it as wide as its place."""
 
-    def tag(found: re.Match[str]) -> str:
-        text = re.sub(r' (?:pointer-events|class|aria-\w+|role|focusable)="[^"]*"', "", found[0])
+    def tag(match: re.Match[str]) -> str:
+        text = re.sub(r' (?:pointer-events|class|aria-\w+|role|focusable)="[^"]*"', "", match[0])
         return re.sub(r"(\d\.\d\d)\d+", r"\1", text)
 
     svg = re.sub(r"<[^>]+>", tag, _renumbered(svg[svg.index("<svg") :], f"c{number}-"))
@@ -166,12 +166,16 @@ def _slim(svg: str, number: int) -> str:
 
 def _renumbered(svg: str, start: str) -> str:
     """Number the ids of a drawing in order of appearance, because Vega counts on from chart to chart."""
-    names = list(dict.fromkeys(re.findall(r'url\(#([^)"]+)\)|(?<= id=")([^"]+)', svg)))
-    places = {a or b: f"{start}clip{place}" for place, (a, b) in enumerate(names, 1)}
+    # either a link to an id, or the id itself
+    names = dict.fromkeys(re.findall(r'url\(#([^)"]+)\)|(?<= id=")([^"]+)', svg))
+    new_names = {
+        link or name: f"{start}clip{number}" for number, (link, name) in enumerate(names, 1)
+    }
 
-    def tag(found: re.Match[str]) -> str:
-        return re.sub(
-            r'( id="|url\(#|href="#)([^)"]+)', lambda m: m[1] + places.get(m[2], m[2]), found[0]
-        )
+    def rename(match: re.Match[str]) -> str:
+        return match[1] + new_names.get(match[2], match[2])
+
+    def tag(match: re.Match[str]) -> str:
+        return re.sub(r'( id="|url\(#|href="#)([^)"]+)', rename, match[0])
 
     return re.sub(r"<[^>]+>", tag, svg)
