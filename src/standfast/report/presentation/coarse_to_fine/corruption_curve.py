@@ -31,16 +31,16 @@ class CorruptionCurvePresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The standard error, the share of positive positions, maps without any, and clipped replacements."""
-        found = measure_random_error(frame)
+        details = measure_random_error(frame)
         for column, label in (
             ("positive_share", "positions with positive relevance, %"),
             ("clipped", "replacements clipped to the bounds, %"),
         ):
             shares = read_numbers(frame, column)
             if (shares > 0).any():
-                found.append(Detail(label, 100 * float(np.nanmean(shares)), decimals=0))
+                details.append(Detail(label, 100 * float(np.nanmean(shares)), decimals=0))
         label = "maps without positive relevance, which count with a drop of 0"
-        return [*found, *count_flag(frame, "no_positive", label)]
+        return [*details, *count_flag(frame, "no_positive", label)]
 
     def figures(self, results: MetricResults) -> list[Figure | None]:
         """All figures of one data set and model; only the distribution of areas if no drops are stored."""
@@ -60,10 +60,10 @@ class CorruptionCurvePresentation(Presentation):
 def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -> Chart | None:
     """Draw the mean drop over the mean share of all positions, from (0, 0)."""
     lines = []
-    for name, found in drops.absolute.items():
-        if getattr(drops.curves[name], order) is not None and found.samples:
+    for name, summary in drops.absolute.items():
+        if getattr(drops.curves[name], order) is not None and summary.samples:
             mean = f"mean_{order}"
-            points = (found.share, getattr(found, mean), *found.interval(mean))
+            points = (summary.share, getattr(summary, mean), *summary.interval(mean))
             x, y, low, high = (np.concatenate([[0.0], values]) for values in points)
             lines.append(make_line(name, x, y, low, high))
     which, direction = ("most", "higher") if order == "top" else ("least", "lower")
