@@ -30,7 +30,8 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # the option of a \\ before it otherwise
+    # otherwise the option of a \\ before it
+    "[": "{[}",
     "]": "{]}",
     "*": "{*}",
 }
@@ -76,9 +77,8 @@ def to_latex(
     specs = {row.label: row.spec for row in rows}
     groups = []
     for (data, model), group in groupby(rows, key=lambda row: (row.data, row.model)):
-        groups.append(
-            (escape(f"{data}, {model}"), _fill_group(list(group), list(specs), intervals))
-        )
+        lines = _fill_group(list(group), list(specs), intervals)
+        groups.append((escape(f"{data}, {model}"), lines))
     estimates = [row.estimate for row in rows if row.estimate is not None]
     coverages = [estimate.coverage for estimate in estimates if estimate.low is not None]
     environment = make_environment(autoescape=False).overlay("<%", "%>", "<<", ">>", "<#", "#>")
@@ -156,7 +156,8 @@ def _to_latex(number: str) -> str:
     """
     if re.fullmatch(r"[0-9.]+", number):
         return number
-    if "%" in number or " in " in number:  # a probability, in words
+    if "%" in number or " in " in number:
+        # a probability, in words
         words = re.sub("^(≤|below) ", r"$\\leq$ ", number)
         words = re.sub("^(≥|above) ", r"$\\geq$ ", words)
         return re.sub(r"10\^(\d+)", r"$10^{\1}$", words).replace("%", r"\%")

@@ -36,9 +36,8 @@ def plot_results(
     pairs = [pair for pair in results.pairs if data in (None, pair[0]) and model in (None, pair[1])]
     check(bool(pairs), "data, model", "names of the results", f"{data!r}, {model!r}")
     panels = [panel for pair in pairs for panel in results.summary.select(*pair)]
-    return plot_panels(
-        panels, results.explainers, [results.summary.name_pair(*pair) for pair in pairs]
-    )
+    names = [results.summary.name_pair(*pair) for pair in pairs]
+    return plot_panels(panels, results.explainers, names)
 
 
 def plot_panels(
@@ -76,15 +75,7 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
         row, estimate = panel.find_row(name), estimates.get(name)
         is_control = name in explainers.controls
         if row is None or estimate is None:
-            words = "-" if is_control else "no value"
-            axes.annotate(
-                words,
-                (0.5, line),
-                xycoords=("axes fraction", "data"),
-                ha="center",
-                va="center",
-                c="0.5",
-            )
+            _write_in_row(axes, line, "-" if is_control else "no value")
             continue
         if estimate.low is not None or estimate.high is not None:
             ends = [_cut_end(estimate.low, left), _cut_end(estimate.high, right)]
@@ -95,6 +86,13 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
         axes.plot(estimate.value, line, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
     axes.set_xlim(left, right)
     _label_panel(axes, panel, explainers)
+
+
+def _write_in_row(axes: Any, line: int, text: str) -> None:
+    """A word in the middle of a row that has no point."""
+    middle = (0.5, line)
+    coordinates = ("axes fraction", "data")
+    axes.annotate(text, middle, xycoords=coordinates, ha="center", va="center", c="0.5")
 
 
 def _list_ends(estimate: Interval | None) -> tuple[float | None, ...]:
