@@ -167,4 +167,6 @@ def _write_changes(changes: Sequence[Neighbourhood]) -> str:
     for change in changes:
         reach = list_reaches(change) if isinstance(change, TableChanges) else find_reach(change)
         codes.append(f"standfast.neighbourhoods.{type(change).__name__}({spell(reach)})")
-    return codes[0] if len(codes) == 1 else f"[{', '.join(codes)}]"
+    if len(codes) == 1:
+        return codes[0]
+    return f"[{', '.join(codes)}]"

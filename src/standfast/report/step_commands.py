@@ -46,7 +46,9 @@ def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | No
     """What a step changes in a study; None where the study leaves no room for it."""
     if step.kind == "samples":
         # without it all samples of the data are evaluated, and there are no more
-        return [("samples", step.samples)] if "samples" in study else None
+        if "samples" not in study:
+            return None
+        return [("samples", step.samples)]
     if step.kind == "explainer":
         return [("explainers+", _write_explainer(step.instead))]
     if step.kind == "question":
@@ -138,7 +140,9 @@ def _find_command(results: StoredResults, origin: str) -> list[str]:
     address = _find_address(results)
     default = (Path("results") / Path(origin).stem).resolve()
     is_default = address is None or Path(address).resolve() == default
-    return words if is_default else [*words, "--out", str(address)]
+    if is_default:
+        return words
+    return [*words, "--out", str(address)]
 
 
 def _leave_out(words: Sequence[str], option: str) -> list[str]:
@@ -183,7 +187,9 @@ def _shorten(path: str) -> str:
     """A path from the current folder on, where it is in it."""
     full = Path(path).resolve()
     current = Path.cwd()
-    return str(full.relative_to(current)) if full.is_relative_to(current) else path
+    if full.is_relative_to(current):
+        return str(full.relative_to(current))
+    return path
 
 
 def _write_flow(value: Any) -> str:
@@ -199,4 +205,6 @@ def _write_flow(value: Any) -> str:
         return f"[{', '.join(map(_write_flow, value))}]"
     # JSON is YAML; plain words need no quotes
     is_word = isinstance(value, str) and value.isidentifier()
-    return str(value) if is_word else json.dumps(value, ensure_ascii=False)
+    if is_word:
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)

@@ -84,10 +84,12 @@ def _join_ways(ways: Sequence[str]) -> str:
 
 def _name_feature(results: StoredResults) -> tuple[str, float | None]:
     """What a number of an input is called, and the width of the range of each pixel; None where there are others."""
-    data_sets = [results.manifest.get("data", {}).get(name) or {} for name in results.data]
+    stored = results.manifest.get("data", {})
+    data_sets = [stored.get(name) or {} for name in results.data]
     if any(about.get("tokens") and not about.get("texts") for about in data_sets):
         return "number of the embedding", None
-    if not data_sets or not all(is_image(about.get("input_shape") or ()) for about in data_sets):
+    shapes = [about.get("input_shape") or () for about in data_sets]
+    if not shapes or not all(is_image(shape) for shape in shapes):
         return "feature", None
     widths = {_find_width(about.get("bounds")) for about in data_sets}
     return "pixel", widths.pop() if len(widths) == 1 else None
@@ -101,7 +103,9 @@ def _find_width(bounds: Any) -> float | None:
         return None
     width = upper[0] - lower[0]
     are_same = len(set(lower)) == len(set(upper)) == 1
-    return width if are_same and math.isfinite(width) and width > 0 else None
+    if are_same and math.isfinite(width) and width > 0:
+        return width
+    return None
 
 
 def _describe_stored(stored: Any, feature: str, width: float | None) -> str:
@@ -173,4 +177,6 @@ def describe_transformation(options: Mapping[str, Any]) -> str:
     if neighbourhood is not None:
         return neighbourhood.describe()
     settings = ", ".join(f"{key} {value}" for key, value in rest.items())
-    return f"changed by {title} ({settings})" if settings else f"changed by {title}"
+    if settings:
+        return f"changed by {title} ({settings})"
+    return f"changed by {title}"

@@ -102,7 +102,9 @@ def _find_template(
     if words:
         return environment.from_string(words)
     name = f"metrics/{presentation.metric}.html"
-    return environment.get_template(name) if name in environment.list_templates() else None
+    if name not in environment.list_templates():
+        return None
+    return environment.get_template(name)
 
 
 @cache

@@ -221,10 +221,12 @@ def measure_data_agreement(maps: Mapping[Source, Maps], model: str, top: int) ->
     """
     sources = list(maps)
     rng = np.random.default_rng(0)
-    means = [np.array([rows.mean(0) for rows in maps[source].values()]) for source in sources]
+    # for each source a map of each sample, the mean over its seeds
+    means = [_average_seeds(maps[source]) for source in sources]
+    # and the numbers of its samples: all, drawn with replacement, and in a random order
     whole = [np.arange(len(rows))[None] for rows in means]
     drawn = [rng.integers(len(rows), size=(_RESAMPLES, len(rows))) for rows in means]
-    mixed = [rng.permuted(np.tile(rows, (_RESAMPLES, 1)), axis=1) for rows in whole]
+    mixed = [rng.permuted(np.tile(numbers, (_RESAMPLES, 1)), axis=1) for numbers in whole]
     pairs = {}
     for name, measure in _measures(top).items():
         kept = means if name == "signs" else [np.abs(rows) for rows in means]
@@ -233,8 +235,9 @@ def measure_data_agreement(maps: Mapping[Source, Maps], model: str, top: int) ->
             if a == b:
                 # a set agrees with itself over halves that have no sample in common
                 half = len(first) // 2
-                halves = (mixed[a][:, :half], mixed[a][:, half:])
-                values = _compare_means(first, first, *halves, measure)
+                values = _compare_means(
+                    first, first, mixed[a][:, :half], mixed[a][:, half:], measure
+                )
                 value = float(np.median(values))
                 low, high = np.quantile(values, _TAILS)
             else:
@@ -243,17 +246,16 @@ def measure_data_agreement(maps: Mapping[Source, Maps], model: str, top: int) ->
                 low, high = _widen(value, *np.quantile(values, _TAILS))
                 low = max(low, -1.0 if name == "kendall" else 0.0)
                 high = min(high, 1.0)
-            pairs[a, b, name] = Pair(
-                a,
-                b,
-                name,
-                value,
-                float(min(low, value)),
-                float(max(high, value)),
-                _measure_chance(first, second, measure, rng),
-                min(len(first), len(second)),
-            )
+            low, high = float(min(low, value)), float(max(high, value))
+            chance = _measure_chance(first, second, measure, rng)
+            samples = min(len(first), len(second))
+            pairs[a, b, name] = Pair(a, b, name, value, low, high, chance, samples)
     return MapAgreement(model, *_order(sources, pairs), pl.DataFrame(), top, "data")
+
+
+def _average_seeds(maps: Maps) -> Array:
+    """The mean map of each sample, `(n, F)`."""
+    return np.array([maps_of_seeds.mean(0) for maps_of_seeds in maps.values()])
 
 
 def _widen(value: float, low: float, high: float) -> tuple[float, float]:

@@ -98,12 +98,13 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
 def _check_curves(parts: Sequence[Part], common: CommonShare) -> None:
     """Raise `ArgumentError` unless arrays are numbers `(N, K)` of one K above 0: a file may have any."""
     stored = [arrays[name] for *_, arrays in parts for name in (common.share, common.drop)]
-    shapes = sorted({f"{array.dtype} {array.shape}" for array in stored})
     are_numbers = all(array.ndim == 2 and array.dtype.kind in "fiu" for array in stored)
-    are_alike = (
-        are_numbers and len({array.shape[1] for array in stored}) == 1 and stored[0].shape[1] > 0
-    )
+    are_alike = False
+    if are_numbers:
+        lengths = {array.shape[1] for array in stored}
+        are_alike = len(lengths) == 1 and 0 not in lengths
     argument = f"arrays {common.share} and {common.drop}"
+    shapes = sorted({f"{array.dtype} {array.shape}" for array in stored})
     check(are_alike, argument, "numbers of shape (N, K), with one K for all", "; ".join(shapes))
 
 

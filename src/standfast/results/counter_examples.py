@@ -171,4 +171,6 @@ def tell_apart(before: float, after: float) -> tuple[str, str]:
 
 def _join(names: Sequence[str], last: str = "and") -> str:
     """Several names in a sentence."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"

@@ -81,7 +81,9 @@ def format_count(number: int, noun: str) -> str:
     >>> format_count(1, "sample"), format_count(2, "failed job")
     ('1 sample', '2 failed jobs')
     """
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}s"
 
 
 def format_probability(log_probability: float) -> str:
@@ -98,7 +100,9 @@ def format_probability(log_probability: float) -> str:
     if power < 3 - 1e-9:
         return f"{100 * math.exp(log_probability):.2g}%"
     if power >= 9:
-        return f"1 in 10^{round(power)}" if math.isfinite(power) else "0%"
+        if not math.isfinite(power):
+            return "0%"
+        return f"1 in 10^{round(power)}"
     step = 10 ** (math.floor(power) - 1)
     return f"1 in {round(10**power / step) * step:,}"
 

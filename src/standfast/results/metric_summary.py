@@ -192,6 +192,7 @@ def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Cou
     evaluated = rows.filter(pl.col("status") == "ok")
     valid = spec.select_valid(rows)
     are_bounds = spec.bounds(valid)
+    # a column that is not there has NaN, which is not 0
     are_unresolved = are_bounds & (read_numbers(valid, "resolved") == 0.0)
     are_imprecise = ~are_bounds & (read_numbers(valid, "error_reached") == 0.0)
     return Counts(
@@ -271,6 +272,7 @@ def _correct_for_explainers(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
 
 def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:
     """The rows of one metric with their qualities; none where the model is near chance."""
+    # against controls, only what is worse than random maps is bad
     random = next((row.value for row in rows if row.control and is_random(row.explainer)), None)
     tested = sum(row.control_test is not None for row in rows)
     judged = []
@@ -279,6 +281,7 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
         needed = _count_more(row, tested) if measured == "undecided" else None
         quality = _hold_to_sanity(row, measured)
         if row.explainer in sanity and _is_near_chance(sanity[row.explainer]):
+            # of a model that has learned nothing, no map is good or bad
             quality = None
         failure_p = None if quality is None else row.failure_p
         judged.append(replace(row, quality=quality, failure_p=failure_p, needed=needed))
@@ -319,6 +322,7 @@ def _hold_to_sanity(row: SummaryRow, quality: Quality | None) -> Quality | None:
     """The quality that the sanity checks leave: of one that fails them, no value is better than a control's."""
     is_judged = row.references is not None or row.control_test is not None
     if is_judged and not row.has_nothing_varied and row.sanity == "failed" and quality != "bad":
+        # also of a value that is undecided: whatever it is, it is no merit
         return "control"
     if quality == "good" and row.sanity == "undecided":
         return "undecided"
@@ -366,6 +370,7 @@ def _decide_by_tests(comparison: Comparison) -> Decision:
     if not differ.any():
         return replace(decision, reason="no difference", needed=estimate_needed(comparison))
     best = comparison.order[0]
+    # a difference from the best can be that another one is better, though its mean rank is not
     worse = tuple(
         names[index]
         for index in comparison.order

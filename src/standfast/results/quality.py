@@ -83,7 +83,9 @@ def find_references(spec: ValueSpec, label: str, rows: pl.DataFrame) -> Referenc
 
 def find_middle(spec: ValueSpec, references: References) -> float:
     """The value that separates good ones from bad ones."""
-    return math.log(RARE) if spec.log_probability else references.middle
+    if spec.log_probability:
+        return math.log(RARE)
+    return references.middle
 
 
 def judge_stability(
@@ -131,7 +133,9 @@ def find_bad_p_value(
     best = high if spec.direction == "higher" else low
     are_beyond = _find_beyond(spec, best, references)
     beyond = int(are_beyond.sum())
-    return float(bdtrc(beyond - 1, len(values), 0.5)) if beyond else 1.0
+    if not beyond:
+        return 1.0
+    return float(bdtrc(beyond - 1, len(values), 0.5))
 
 
 def _find_beyond(spec: ValueSpec, values: Array, references: References) -> Array:

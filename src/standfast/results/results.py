@@ -135,6 +135,7 @@ class StoredResults:
         manifest = store.manifest()
         planned = [str(job) for job in (manifest.get("jobs") or [] if jobs is None else jobs)]
         records, samples = store.read_all(planned)
+        # files are read in the order in which they arrive; results have that of the study
         position = {job: index for index, job in enumerate(planned)}
         records.sort(key=lambda record: position[record["job"]])
         rows, checks = _split_checks(_order_samples(samples, planned))
@@ -267,6 +268,7 @@ class StoredResults:
     def _list_names(self, key: str, column: str) -> list[str]:
         """The names that the manifest has, and behind them those that only jobs or rows have."""
         names = list(self.manifest.get(key) or {})
+        # the manifest of an interrupted or a stranger's study may lack some
         for frame in (self.jobs, self.samples):
             if column in frame.columns:
                 stored = frame[column].drop_nulls().unique(maintain_order=True).sort()
@@ -301,6 +303,7 @@ class StoredResults:
         """A metric, and its rows on each data set and model that it has, with comparable values."""
         metric = self._configure(label)
         views = [self._view(metric, *pair) for pair in self.pairs if (*pair, label) in self._stored]
+        # over all views at once, since a value is compared by one spec wherever it is from
         comparable = make_comparable(views)
         if comparable is None:
             return metric, views
@@ -345,7 +348,9 @@ class StoredResults:
     def metric_results(self, data: str, model: str, label: str) -> MetricResults:
         """The rows of a configured metric for one data set and model, with all that its figures need; maybe no rows."""
         view = self._compared[1].get((data, model, label))
-        return self._view(self.metrics[label], data, model) if view is None else view
+        if view is None:
+            return self._view(self.metrics[label], data, model)
+        return view
 
     def list_metric_results(self, label: str) -> list[MetricResults]:
         """Those of all data sets and models that have rows."""
@@ -693,6 +698,7 @@ class StoredResults:
         """
         originals = [name for name in self.models if name not in retrained]
         if model is None and len(originals) == 1:
+            # retrained models are no choice: they only vary the original
             model = originals[0]
         pairs = [pair for pair in self._choose_pairs(data, model) if pair[1] not in retrained]
         check(len(pairs) > 0, "results", "those of the metric reasons", "none")
@@ -724,11 +730,12 @@ class StoredResults:
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""
         pairs = self.pairs
-        for argument, name, index in (("data", data, 0), ("model", model, 1)):
-            names = list(dict.fromkeys(pair[index] for pair in pairs))
-            fits = name is None or name in names
-            check(fits, argument, f"one of {', '.join(names)}", repr(name))
-            pairs = [pair for pair in pairs if name in (None, pair[index])]
+        if data is not None:
+            _check_name("data", data, [name for name, _ in pairs])
+            pairs = [pair for pair in pairs if pair[0] == data]
+        if model is not None:
+            _check_name("model", model, [name for _, name in pairs])
+            pairs = [pair for pair in pairs if pair[1] == model]
         choice = "; ".join(f"data={data!r}, model={model!r}" for data, model in pairs)
         check(len(pairs) <= 1, "data, model", f"one of several: {choice}", "none")
         return pairs
@@ -827,6 +834,11 @@ def _choose_one(argument: str, name: str | None, names: Sequence[str]) -> str:
     return names[0] if name is None else str(name)
 
 
+def _check_name(argument: str, name: str, names: Sequence[str]) -> None:
+    several = ", ".join(dict.fromkeys(names))
+    check(name in names, argument, f"one of {several}", repr(name))
+
+
 def _check_names(argument: str, asked_for: Sequence[str], names: Sequence[str]) -> None:
     unknown = ", ".join(repr(name) for name in asked_for if name not in names)
     check(not unknown, argument, f"of {', '.join(names)}", unknown)
@@ -858,7 +870,7 @@ def _split_checks(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _find_empty(frame: pl.DataFrame) -> set[str]:
     """The columns without a value."""
-    return {name for name in frame.columns if frame[name].null_count() == len(frame)}
+    return {column.name for column in frame if column.null_count() == len(frame)}
 
 
 def _list_jobs(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -88,7 +88,9 @@ class Check:
     @property
     def more(self) -> int | None:
         """As `needed`, but how many more than there are."""
-        return None if self.needed is None else max(1, self.needed - self.samples)
+        if self.needed is None:
+            return None
+        return max(1, self.needed - self.samples)
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ class Sanity:
         states = {check.state for check in self.checks}
         if "failed" in states:
             return "failed"
-        return "undecided" if states & {"undecided", "untested"} else "passed"
+        if states & {"undecided", "untested"}:
+            return "undecided"
+        return "passed"
 
     @property
     def reason(self) -> Check | None:
@@ -370,7 +374,9 @@ def _judge_luck(learned: Check, luck: float | None) -> Check:
 def _judge_scrambled(check: Check, gap: float | None) -> Check:
     """What adds up to each answer of the model depends on the model, also where this cannot be scrambled."""
     adds_up = gap is not None and gap <= GAPS[0]
-    return _exempt(check) if adds_up and check.state == "untested" else check
+    if adds_up and check.state == "untested":
+        return _exempt(check)
+    return check
 
 
 def _judge_baseline(outside: float | None, count: int) -> Check:

@@ -60,7 +60,9 @@ class Ground:
 
         It goes with the square of the distance from the margin, of which as few samples know the first digit at best.
         """
-        return None if self.needed is None else (max(1, self.needed // 2), 2 * self.needed)
+        if self.needed is None:
+            return None
+        return (max(1, self.needed // 2), 2 * self.needed)
 
     @property
     def quality_name(self) -> str:
@@ -368,19 +370,23 @@ def _find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
         names = tuple(row.explainer for row in ahead)
         if 0 < len(ahead) < len(ordered):
             labels_of.setdefault(names, []).append(metric.label)
-    return [
-        Hollow(tuple(labels), names, tuple(summary.sanity[data, model, name] for name in names))
-        for names, labels in labels_of.items()
-    ]
+    hollow = []
+    for names, labels in labels_of.items():
+        sanities = tuple(summary.sanity[data, model, name] for name in names)
+        hollow.append(Hollow(tuple(labels), names, sanities))
+    return hollow
 
 
 def _order_by_stability(summary: Summary, metric: MetricSummary) -> list[SummaryRow]:
     """The rows of a measure of stability, the most stable first, and of equal ones those that say something."""
-    sign = -1 if metric.metric.spec.direction == "higher" else 1
     rows = [row for row in metric.rows if row.references is not None and row.value is not None]
-    values = merge_rounding(np.array([[sign * (row.value or 0.0) for row in rows]]))[0]
+    values = np.array([[row.value or 0.0 for row in rows]])
+    if metric.metric.spec.direction == "higher":
+        values = -values
+    # values that differ by rounding are equal
+    merged = merge_rounding(values)[0]
     are_hollow = [_is_hollow(summary, row) for row in rows]
-    order = sorted(range(len(rows)), key=lambda index: (values[index], are_hollow[index]))
+    order = sorted(range(len(rows)), key=lambda index: (merged[index], are_hollow[index]))
     return [rows[index] for index in order]
 
 
@@ -432,4 +438,6 @@ def _find_most_needed(rows: Sequence[SummaryRow]) -> int | None:
 
 def _keep_foreseeable(needed: int | None, samples: int) -> int | None:
     """A number of further samples; None if it is too far from those that there are."""
-    return needed if needed is not None and needed <= _FAR * samples else None
+    if needed is not None and needed <= _FAR * samples:
+        return needed
+    return None

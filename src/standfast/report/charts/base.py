@@ -113,7 +113,9 @@ class Axis:
         number = format_number(value, "probability" if self.probability else None)
         if not bound:
             return number
-        return f"≤ {number}" if self.side == "upper" else f"≥ {number}"
+        if self.side == "upper":
+            return f"≤ {number}"
+        return f"≥ {number}"
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,9 @@ def round_number(value: float) -> float | None:
     >>> round_number(0.123456789), round_number(float("nan"))
     (0.123457, None)
     """
-    return float(f"{value:z.6g}") if math.isfinite(value) else None
+    if not math.isfinite(value):
+        return None
+    return float(f"{value:z.6g}")
 
 
 def find_room(values: Iterable[float | None]) -> tuple[float, float]:
@@ -298,4 +302,6 @@ def title_axis(axis: Axis, channel: str = "x") -> str | list[str]:
     higher = axis.direction == "higher"
     arrow = f"{axis.good} →" if higher else f"← {axis.good}"
     line = f"{axis.title}, {arrow}" if higher else f"{arrow}, {axis.title}"
-    return line if channel == "y" and len(line) <= _LINE else [axis.title, arrow]
+    if channel == "y" and len(line) <= _LINE:
+        return line
+    return [axis.title, arrow]

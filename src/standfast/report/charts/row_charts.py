@@ -165,7 +165,10 @@ def _choose_points(values: Array) -> Sequence[int]:
 
 
 def _triangle(axis: Axis) -> str:
-    return "triangle-left" if axis.side == "upper" else "triangle-right"
+    """The shape of a bound: it points to where the true value lies."""
+    if axis.side == "upper":
+        return "triangle-left"
+    return "triangle-right"
 
 
 def _mark_points(data: str, size: int, shift: Any = 0) -> Any:

@@ -106,7 +106,9 @@ def _fill_head(specs: Mapping[str, ValueSpec]) -> list[list[str]]:
 def _describe_counts(counts: Set[int]) -> str:
     """The number of samples, or the smallest and the largest one."""
     smallest, largest = min(counts, default=0), max(counts, default=0)
-    return str(smallest) if smallest == largest else f"{smallest} to {largest}"
+    if smallest == largest:
+        return str(smallest)
+    return f"{smallest} to {largest}"
 
 
 def _fill_group(
@@ -143,7 +145,9 @@ def _fill_cell(row: SummaryRow, intervals: bool) -> str:
 
 def _make_bold(text: str) -> str:
     is_formula = re.fullmatch(r"\$[^$]*\$", text) is not None
-    return rf"$\mathbf{{{text[1:-1]}}}$" if is_formula else rf"\textbf{{{text}}}"
+    if is_formula:
+        return rf"$\mathbf{{{text[1:-1]}}}$"
+    return rf"\textbf{{{text}}}"
 
 
 def _to_latex(number: str) -> str:

@@ -49,7 +49,9 @@ def describe_row(results: StoredResults, row: SummaryRow) -> Cell:
 
 def _describe_failed(row: SummaryRow) -> tuple[str, ...]:
     failed = row.counts.failed_jobs
-    return (f"{format_count(failed, 'part')} failed",) if failed else ()
+    if not failed:
+        return ()
+    return (f"{format_count(failed, 'part')} failed",)
 
 
 def _list_details(results: StoredResults, row: SummaryRow) -> list[str]:

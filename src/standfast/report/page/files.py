@@ -31,11 +31,9 @@ def render_charts(results: StoredResults) -> Iterator[tuple[str, bytes]]:
 
 
 def _draw_figures(results: StoredResults) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for metric in results.summary.metrics:
-        yield (
-            ("overview", metric.label, metric.data, metric.model),
-            draw_medians(metric, results.explainers),
-        )
+    for summary in results.summary.metrics:
+        chart = draw_medians(summary, results.explainers)
+        yield ("overview", summary.label, summary.data, summary.model), chart
     compared = {"options": compare_options(results), "models": compare_models(results)}
     for section, comparisons in compared.items():
         for comparison in comparisons:

@@ -34,7 +34,9 @@ def find_standing(summary: Summary, data: str, model: str, explainer: str) -> St
     if explainer in summary.controls:
         return "control"
     sanity = summary.sanity.get((data, model, explainer))
-    return "candidate" if sanity is None or sanity.state == "passed" else sanity.state
+    if sanity is None or sanity.state == "passed":
+        return "candidate"
+    return sanity.state
 
 
 def mark_leaders(metric: MetricSummary) -> dict[str, str]:

@@ -62,4 +62,6 @@ def _show_all(value: Any) -> Any:
         return show_unsafe(value)
     if isinstance(value, Mapping):
         return {show_unsafe(str(name)): _show_all(entry) for name, entry in value.items()}
-    return [_show_all(entry) for entry in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_show_all(entry) for entry in value]
+    return value

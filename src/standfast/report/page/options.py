@@ -133,7 +133,9 @@ def _find_extent(value: Any) -> Any:
     if not isinstance(value, list) or len(value) != 2:
         return value
     are_numbers = all(isinstance(end, int | float) for end in value)
-    return value[1] if are_numbers and value[0] == -value[1] else value
+    if are_numbers and value[0] == -value[1]:
+        return value[1]
+    return value
 
 
 def _parse(text: str) -> str | dict[str, Any]:
@@ -194,4 +196,6 @@ def _in_words(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_in_words(entry) for entry in value) or "none"
     text = str(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    if len(text) <= _LONGEST:
+        return text
+    return text[: _LONGEST - 1] + "…"

@@ -66,7 +66,9 @@ def _find_zero(row: SummaryRow) -> float | None:
         return None
     if not row.spec.log_probability:
         return row.references.unrelated
-    return math.log(row.references.unrelated) if row.references.unrelated > 0 else None
+    if row.references.unrelated > 0:
+        return math.log(row.references.unrelated)
+    return None
 
 
 def _find_line(metric: MetricSummary) -> tuple[str, float | None]:

@@ -120,7 +120,9 @@ def bundle_scripts() -> str:
     import vl_convert
 
     source: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return source.replace("</", "<\\/") if "</script" in source.lower() else source
+    if "</script" in source.lower():
+        return source.replace("</", "<\\/")
+    return source
 
 
 def escape_script(text: str) -> str:

@@ -74,7 +74,9 @@ def make_cell(
     """
 
     def write(number: float) -> str:
-        return f"{number:.0%}" if share and np.isfinite(number) else format_number(number, 3)
+        if share and np.isfinite(number):
+            return f"{number:.0%}"
+        return format_number(number, 3)
 
     between = f"[{write(low)}, {write(high)}]" if np.isfinite([low, high]).all() else ""
     return TableCell(write(value), between, faint)

@@ -27,7 +27,9 @@ class AOPCPresentation(Presentation):
     """The area over the perturbation curve, and the curves."""
 
     def _name_score(self, options: Mapping[str, Any]) -> str:
-        return self.task.logit if options.get("score") == "logit" else self.task.probability
+        if options.get("score") == "logit":
+            return self.task.logit
+        return self.task.probability
 
     def figures(self, results: MetricResults) -> list[Chart | None]:
         """The fall of the score after each replacement, and the distribution over samples."""

@@ -119,13 +119,17 @@ def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: s
         rows.append((name, [*cells, *[TableCell("–")] * (width - len(cells))]))
     if shape is not None:
         k = resolve_k(results.options.get("k"), count_positions(shape))
-        chance = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
-        shares = (*chance, *shares_of_loss(chance))
-        numbers = [make_cell(share, np.nan, np.nan, share=True) for share in shares]
         empty = [TableCell("–")] * len(similarities)
-        rows.append(("two random sets", [*empty, *numbers]))
+        rows.append(("two random sets", [*empty, *_show_chance(shape, k)]))
     columns = [*((name, "mean") for name in similarities), *_COLUMNS]
     return Table("Means, and what became of the top positions", columns, rows, caption)
+
+
+def _show_chance(shape: tuple[int, ...], k: int) -> list[TableCell]:
+    """What two random sets of k positions have in common, and where the others lie."""
+    chance = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
+    shares = (*chance, *shares_of_loss(chance))
+    return [make_cell(share, np.nan, np.nan, share=True) for share in shares]
 
 
 def _show_kept(kept: Array) -> list[TableCell]:

@@ -20,7 +20,9 @@ def find_threshold(options: Mapping[str, Any]) -> float | None:
     similarity = find_similarity(options)
     if similarity is None or options.get("event") == "misclassification":
         return None
-    return similarity.low if options.get("event") == "changed_explanation" else similarity.high
+    if options.get("event") == "changed_explanation":
+        return similarity.low
+    return similarity.high
 
 
 def name_similarity(options: Mapping[str, Any]) -> str:
