@@ -102,9 +102,10 @@ def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
     if options:
         parts.append("\n".join(["Options:", *options]))
     chosen = name
-    if kind.one == "task" and getattr(entry, "usual", ""):
-        # a task with the options that most need
-        chosen = f"{name}:{entry.usual}"
+    usual_options = getattr(entry, "usual", "") if kind.one == "task" else ""
+    if usual_options:
+        # a task that cannot be named without them
+        chosen = f"{name}:{usual_options}"
     names = {"name": chosen, "title": getattr(entry, "__name__", "")}
     uses = [f"  {form.format(**names)}" for form in (kind.python, kind.study) if form]
     parts.append("\n".join(["Example:", *uses]))

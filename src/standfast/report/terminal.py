@@ -306,8 +306,8 @@ def _list_check_notes(results: StoredResults, matrix: Matrix) -> list[str]:
         sanity = results.sanity[matrix.metrics[0].data, matrix.metrics[0].model, name]
         for check in sanity.checks:
             if check.state not in ("passed", "exempt"):
-                _, margin, _ = MARGINS.get(check.question, (None, None, None))
-                notes.append(say("check", name, check, margin))
+                margin = MARGINS.get(check.question)
+                notes.append(say("check", name, check, None if margin is None else margin.value))
     return notes
 
 

@@ -72,6 +72,8 @@ def summarise_metric(
     samples_of = {str(name): samples for (name,), samples in parts.items()}
     no_samples = results.frame.clear()
     is_unchanged = _is_unchanged(results)
+    # values that are all equal tie all explainers, so that their order says nothing
+    ranking = None if is_unchanged else comparison
     rows = []
     for name in results.explainers:
         samples = samples_of.get(name, no_samples)
@@ -79,8 +81,7 @@ def summarise_metric(
             continue
         references = _select_references(results, name, checks)
         row = _summarise_explainer(results, name, samples, references)
-        # equal values tie all explainers, so their order says nothing
-        mean_rank, standing = (None, None) if is_unchanged else _rank(name, comparison)
+        mean_rank, standing = _rank(name, ranking)
         row = replace(
             row,
             mean_rank=mean_rank,
