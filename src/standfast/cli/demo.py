@@ -68,7 +68,7 @@ def run_demo(
     digits = data.bundled("digits")[:samples]
     card = zoo.card("lenet5-mnist")
     model = Model(zoo.load("lenet5-mnist"), bounds=digits.bounds)
-    results = evaluate(
+    found = evaluate(
         model,
         {name: get(text) for name, text in EXPLAINERS.items()},
         digits,
@@ -85,4 +85,4 @@ def run_demo(
         },
         minutes=minutes,
     )
-    return results.to_html(out / "report" / "index.html"), results
+    return found.to_html(out / "report" / "index.html"), found

@@ -46,41 +46,39 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     limit = check_minutes(minutes)
     minutes = limit or 10.0
     with show_trials() as tell:
-        whole_grid = study.grid()
-        plan = make_plan(
-            whole_grid, None, Store(out).earlier_manifest(), executor_of(study).at_once
-        )
+        asked = study.grid()
+        plan = make_plan(asked, None, Store(out).earlier_manifest(), executor_of(study).at_once)
         done = {job for job, status in Store(out).statuses().items() if status == "done"}
-        estimate = estimate_plan(plan, done, tell)
-    lines = estimate.lines
+        found = estimate_plan(plan, done, tell)
+    lines = found.lines
     several = len(plan.grid.combinations()) > 1
-    in_time = None if limit is None else _find_limited(whole_grid, estimate, limit)
+    in_time = None if limit is None else _find_limited(asked, found, limit)
     console.print(_table("metric", lambda line: line.label, lines, several, study.title, in_time))
     console.print(_table("explainer", lambda line: line.explainer, lines, several, in_time=in_time))
     grid = plan.grid
-    samples = ", ".join(f"{len(chosen)} of {name}" for name, chosen in grid.data.items())
+    samples = ", ".join(f"{len(found)} of {name}" for name, found in grid.data.items())
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     sizes = {job.stop - job.start for job in plan.jobs}
-    job_sizes = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
-    say(f"samples: {samples}; {job_sizes} a job; repeats: {grid.repeats}; seed: {grid.seed}")
-    for words in list_marks(estimate):
+    each = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
+    say(f"samples: {samples}; {each} a job; repeats: {grid.repeats}; seed: {grid.seed}")
+    for words in list_marks(found):
         say(words)
-    before = sum(line.done for line in lines)
+    jobs, before = len(plan.jobs), sum(line.done for line in lines)
     say(
-        f"{len(plan.jobs)} jobs, {before} of them done; about {estimate.evaluations:,} model evaluations,"
-        f" {describe_seconds(estimate.seconds)} for one worker like this process"
+        f"{jobs} jobs, {before} of them done; about {found.evaluations:,} model evaluations,"
+        f" {describe_seconds(found.seconds)} for one worker like this process"
     )
-    if not math.isnan(estimate.memory):
-        say(f"a worker takes up to {format_size(estimate.memory)} of memory")
-    if estimate.unknown:
-        say(f"not known: what {', '.join(estimate.unknown)} takes, which is random")
-    say(advise(whole_grid, estimate, minutes))
-    for text in estimate.describe_failures():
+    if not math.isnan(found.memory):
+        say(f"a worker takes up to {format_size(found.memory)} of memory")
+    if found.unknown:
+        say(f"not known: what {', '.join(found.unknown)} takes, which is random")
+    say(advise(asked, found, minutes))
+    for text in found.describe_failures():
         say(text)
     for left_out in describe_misfits(plan.manifest["misfits"]):
         say(f"left out: {left_out}")
     say(f"results would go to {out}")
-    return estimate
+    return found
 
 
 def _find_limited(grid: Grid, estimate: Estimate, minutes: float) -> dict[Line, float] | None:
@@ -127,12 +125,15 @@ def _table(
         table.add_column(column, justify="right", no_wrap=True)
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
-        pair = (line.data, line.model) if several else ()
-        groups.setdefault((*pair, name(line)), []).append(line)
+        groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(
+            line
+        )
     for names, group in groups.items():
-        jobs = sum(line.jobs for line in group)
-        done = sum(line.done for line in group)
-        costs = Estimate(tuple(group))
+        jobs, done, costs = (
+            sum(n.jobs for n in group),
+            sum(n.done for n in group),
+            Estimate(tuple(group)),
+        )
         time_words = mark_seconds(format_duration(costs.seconds), group)
         words = [f"{costs.evaluations:,}", time_words, format_size(costs.memory)]
         if in_time is not None:

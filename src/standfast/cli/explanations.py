@@ -39,14 +39,14 @@ def find_kinds(name: str) -> list[str]:
         raise ArgumentError(
             "name", "the name of a single thing", f"{name!r}; standfast list {name} shows them"
         )
-    kinds = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
+    found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
     # metrics are known at once, explainers when they are used
-    if ":" in name and "metrics" in kinds:
-        kinds = ["metrics"]
-    if not kinds:
-        near = suggest_name(name, {listed for kind in KINDS.values() for listed in kind.load()})
+    if ":" in name and "metrics" in found:
+        found = ["metrics"]
+    if not found:
+        near = suggest_name(name, {known for kind in KINDS.values() for known in kind.load()})
         raise ArgumentError("name", "a name that standfast list shows", f"{name!r}{near}")
-    return kinds
+    return found
 
 
 def _knows(registry: Registry[Any], name: str) -> bool:
@@ -55,8 +55,7 @@ def _knows(registry: Registry[Any], name: str) -> bool:
     try:
         entry = registry[name]
         if isinstance(entry, partial):
-            # an explainer: only its options can be wrong then
-            entry()
+            entry()  # an explainer: only its options can be wrong then
     except (StandfastError, TypeError) as error:
         if isinstance(error, MissingExtraError):
             raise
@@ -92,20 +91,19 @@ def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
         texts.append(inspect.cleandoc(sys.modules[entry.__module__].__doc__ or ""))
     elif kind.one == "model":
         texts.append(docstring_of(entry))
-    parts = [f"{name} ({kind.one})"]
-    for text in texts:
-        parts += _paragraphs(first_part(text), width)
+    parts = [
+        f"{name} ({kind.one})",
+        *(part for text in texts for part in _paragraphs(first_part(text), width)),
+    ]
     if needs := find_needs(kind, entry):
         parts.append(f"Needs: {needs}.")
     # a trained model has none
     options = [] if kind.one == "model" else list(_list_options(entry, width))
     if options:
         parts.append("\n".join(["Options:", *options]))
-    chosen = name
-    usual_options = getattr(entry, "usual", "") if kind.one == "task" else ""
-    if usual_options:
-        # a task that cannot be named without them
-        chosen = f"{name}:{usual_options}"
+    chosen = (
+        ":".join(filter(None, (name, getattr(entry, "usual", "")))) if kind.one == "task" else name
+    )
     names = {"name": chosen, "title": getattr(entry, "__name__", "")}
     uses = [f"  {form.format(**names)}" for form in (kind.python, kind.study) if form]
     parts.append("\n".join(["Example:", *uses]))
@@ -131,17 +129,17 @@ def _list_options(entry: Any, width: int) -> Iterator[str]:
     function = getattr(entry, "func", entry)
     if not callable(function):
         return
-    notes = describe_options(function)
-    fields = getattr(function, "__dataclass_fields__", {})
+    notes, fields = describe_options(function), getattr(function, "__dataclass_fields__", {})
     for option in inspect.signature(function).parameters.values():
-        is_passed = option.name in _GIVEN and option.name not in fields
-        if is_passed or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
+        given = option.name in _GIVEN and option.name not in fields
+        if given or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
             continue
-        is_made = option.name in fields and callable(fields[option.name].default_factory)
-        default = fields[option.name].default_factory() if is_made else option.default
+        made = option.name in fields and callable(fields[option.name].default_factory)
+        default = fields[option.name].default_factory() if made else option.default
         kind = f": {option.annotation}" if isinstance(option.annotation, str) else ""
-        value = " (must be given)" if default is option.empty else f" = {_write(default)}"
-        yield f"  {option.name}{kind}{value}"
+        yield f"  {option.name}{kind}" + (
+            " (must be given)" if default is option.empty else f" = {_write(default)}"
+        )
         meaning = notes.get(option.name, "").replace("`", "")
         if meaning:
             yield textwrap.fill(meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6)

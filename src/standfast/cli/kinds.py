@@ -43,8 +43,8 @@ class Kind:
 
     def load(self) -> Registry[Any]:
         """The registry of the names, which is imported."""
-        registry: Registry[Any] = pkgutil.resolve_name(self.place)
-        return registry
+        found: Registry[Any] = pkgutil.resolve_name(self.place)
+        return found
 
     def describe(self, name: str, entry: Any) -> str:
         """The text about an entry: its docstring; of a trained model, how it was trained."""
@@ -62,8 +62,8 @@ def first_part(text: str) -> str:
     >>> first_part("A thing. With a rule.\\n\\nArgs:\\n    a: b.")
     'A thing. With a rule.'
     """
-    match = _SECTIONS.search(text)
-    return (text[: match.start()] if match else text).strip()
+    found = _SECTIONS.search(text)
+    return (text[: found.start()] if found else text).strip()
 
 
 def first_sentence(text: str) -> str:
@@ -73,18 +73,18 @@ def first_sentence(text: str) -> str:
     'The gradient of the target, e.g. a logit.'
     """
     paragraph = " ".join(first_part(text).partition("\n\n")[0].split())
-    match = re.search(r"(?<!e\.g)(?<!i\.e)(?<!al)(?<!Fig)(?<!Eq)\.(?= [A-Z`])", paragraph)
-    return (paragraph[: match.end()] if match else paragraph).replace("`", "")
+    found = re.search(r"(?<!e\.g)(?<!i\.e)(?<!al)(?<!Fig)(?<!Eq)\.(?= [A-Z`])", paragraph)
+    return (paragraph[: found.end()] if found else paragraph).replace("`", "")
 
 
 def _describe_model(name: str) -> str:
     from standfast.zoo import card
 
-    about = card(name)
+    found = card(name)
     data, scheme = (
-        str(about[key]).partition(",")[0].partition(":")[0] for key in ("data", "scheme")
+        str(found[key]).partition(",")[0].partition(":")[0] for key in ("data", "scheme")
     )
-    return f"{about['architecture']} trained on {data}, scheme {scheme}, test accuracy {about['test_accuracy']:.1%}."
+    return f"{found['architecture']} trained on {data}, scheme {scheme}, test accuracy {found['test_accuracy']:.1%}."
 
 
 def find_needs(kind: Kind, entry: Any) -> str:
@@ -95,22 +95,17 @@ def find_needs(kind: Kind, entry: Any) -> str:
         return ""
     options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()
     required = [
-        option.name
-        for option in options
-        if option.init and option.default is option.default_factory is dataclasses.MISSING
+        f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING
     ]
-    # only metrics declare it
-    neighbourhood_option = getattr(entry, "neighbourhood_option", "")
-    options_given = (
-        f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
-    )
+    neighbourhood_option = getattr(entry, "neighbourhood_option", "")  # which only metrics declare
+    given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
     if neighbourhood_option in required:
-        options_given += f" (in evaluate by default {DEFAULT_REACH})"
+        given += f" (in evaluate by default {DEFAULT_REACH})"
     needs = str(getattr(entry, "needs", ""))
     if kind is KINDS["schemes"]:
         scheme: Any = entry
         needs = ", ".join(f"the data set's extra {name}" for name in scheme.extras)
-    return "; ".join(filter(None, (options_given, needs)))
+    return "; ".join(filter(None, (given, needs)))
 
 
 #: by the word of `standfast list`

@@ -170,9 +170,9 @@ def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, 
         "training rows with the column that the model learns, which --label names, for --retrain"
     )
     check(label in whole.columns, "--reference", expected, f"{path} without it")
-    labelled = whole[whole[label].notna()]
-    rows = labelled.drop(columns=[label, *options.get("drop", ())], errors="ignore")
-    return table.decode(table.encode(rows)), labelled[label].tolist()
+    known = whole[whole[label].notna()]
+    rows = known.drop(columns=[label, *options.get("drop", ())], errors="ignore")
+    return table.decode(table.encode(rows)), known[label].tolist()
 
 
 def _load_again(

@@ -105,13 +105,14 @@ class Plan:
     def __post_init__(self) -> None:
         _ = augmentations[self.augment]
         takes = inspect.signature(architectures[self.architecture]).parameters
-        options = [name for name in takes if name not in _OF_DATA]
+        known = [name for name in takes if name not in _OF_DATA]
         for option, value in self.model_options.items():
-            if option not in options:
-                raise UnknownOptionError(self.architecture, option, value, options)
+            if option not in known:
+                raise UnknownOptionError(self.architecture, option, value, known)
         # one text for equal options
-        sorted_options = sorted(self.model_options.items())
-        texts = ",".join(f"{option}={value!r}" for option, value in sorted_options)
+        texts = ",".join(
+            f"{option}={value!r}" for option, value in sorted(self.model_options.items())
+        )
         set_fields(
             self,
             scheme=spell_scheme(self.make_scheme()),
@@ -128,8 +129,8 @@ class Plan:
             device = self._choose_device()
         except RuntimeError as error:
             raise ArgumentError("device", "auto, cpu, cuda or cuda:1", repr(self.device)) from error
-        is_here = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
-        check(is_here, "device", "one that torch finds here", repr(self.device))
+        here = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
+        check(here, "device", "one that torch finds here", repr(self.device))
 
     @property
     def architecture(self) -> str:
@@ -282,7 +283,7 @@ def fit(plan: Plan, out: str | Path, *, download: bool = False, show: bool = Fal
 
     run.run(keep)
     content = save_safetensors(
-        {key: tensor.detach().cpu().contiguous() for key, tensor in run.module.state_dict().items()}
+        {key: each.detach().cpu().contiguous() for key, each in run.module.state_dict().items()}
     )
     card = _make_card(plan, run, test) | {"weights_sha256": hashlib.sha256(content).hexdigest()}
     write_atomically(weights, content)
@@ -314,12 +315,12 @@ def _continue(run: Training, checkpoint: Path, plan: Plan) -> None:
     stored = checkpoint.read_bytes()
     digest, content = stored[:_DIGEST], stored[_DIGEST:]
     try:
-        checkpoint_state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        if hashlib.sha256(content).digest() != digest or checkpoint_state["format"] != _FORMAT:
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        if hashlib.sha256(content).digest() != digest or found["format"] != _FORMAT:
             raise ValueError("another content")
-        options = dict(checkpoint_state["options"])
+        options = dict(found["options"])
         if options == plan.options():
-            run.load_state_dict(checkpoint_state["training"])
+            run.load_state_dict(found["training"])
     except Exception as error:  # on another kind of file, the loader may raise any exception
         raise StandfastError(
             f"{checkpoint} is damaged, or no checkpoint of this version; delete it"
@@ -343,10 +344,10 @@ def _read_card(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any]:
 
 
 def _check_options(stored: Mapping[str, Any], plan: Plan, file: Path) -> None:
-    options = plan.options().items()
+    wanted = plan.options().items()
     changed = [
         f"{key} is {stored.get(key)} there and {value} now"
-        for key, value in options
+        for key, value in wanted
         if stored.get(key) != value
     ]
     expected = f"the options that {file} was made with (else another folder, or delete this file)"

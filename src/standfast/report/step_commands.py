@@ -78,12 +78,11 @@ def _write_explainer(text: str) -> Any:
 def _has_own_neighbourhood(study: Mapping[str, Any]) -> bool:
     """Whether a metric has one of its own, which that of the study does not replace."""
     common = study.get("neighbourhood")
-    metrics = study.get("metrics") or {}
-    return any(
-        isinstance(options, Mapping) and options.get("neighbourhood") not in (None, common)
-        for metric in metrics.values()
-        for options in metric.values()
-    )
+    for metric in (study.get("metrics") or {}).values():
+        for options in metric.values():
+            if isinstance(options, Mapping) and options.get("neighbourhood") not in (None, common):
+                return True
+    return False
 
 
 def _write_neighbourhood(change: Neighbourhood) -> dict[str, Any]:

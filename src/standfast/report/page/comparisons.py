@@ -37,7 +37,6 @@ from standfast.report.presentation.drawing import make_axis
 from standfast.report.sentences import say
 from standfast.results import ConfiguredMetric, StoredResults, find_metric_class, find_owners
 from standfast.results.summary import SummaryRow
-from standfast.statistics.paired import Interval
 
 #: how many comparisons of options, and how many of models, are drawn
 MOST = 24
@@ -83,10 +82,9 @@ def _take(comparisons: Iterable[Comparison]) -> list[Comparison]:
 def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
     groups = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
     for group, (data, model) in product(groups, results.pairs):
-        keys = {
-            name: {member: (data, model, member.name, name) for member in group.members}
-            for name in results.explainers
-        }
+        keys = {}
+        for name in results.explainers:
+            keys[name] = {member: (data, model, member.name, name) for member in group.members}
         heading = f"{results.metrics[group.members[0].name].spec.axis}, by {group.option}"
         figures = _draw(results, group.option, group.members, keys, heading)
         yield Comparison(
@@ -120,10 +118,9 @@ def _compare_models(results: StoredResults) -> Iterator[Comparison]:
         members = [Member(model, model) for name, model in results.pairs if name == data]
         figures: list[Figure] = []
         for label in results.metrics:
-            keys = {
-                name: {member: (data, member.name, label, name) for member in members}
-                for name in results.explainers
-            }
+            keys = {}
+            for name in results.explainers:
+                keys[name] = {member: (data, member.name, label, name) for member in members}
             figures += _draw(results, "model", members, keys, f"{label}, by model")
         text = "The same data, explainers and options; only the model differs."
         yield Comparison(data, "", text, figures)
@@ -158,14 +155,18 @@ def _draw(
 ) -> list[Figure]:
     """Lines, where the members have places on an axis, and the table; nothing where fewer than two have a value."""
     rows = _find_rows(results, keys)
-    estimates = [
-        {member: row.estimate for member, row in of_line.items() if row.estimate is not None}
-        for of_line in rows.values()
-    ]
-    if len({member for of_line in estimates for member in of_line}) < 2:
+    counts_of_lines: list[set[int]] = []
+    measured: set[Member] = set()
+    for of_line in rows.values():
+        estimates = {
+            member: row.estimate for member, row in of_line.items() if row.estimate is not None
+        }
+        measured |= set(estimates)
+        counts_of_lines.append({estimate.count for estimate in estimates.values()})
+    if len(measured) < 2:
         return []
     caution = ""
-    if any(_are_uneven(of_line.values()) for of_line in estimates):
+    if any(len(counts) > 1 for counts in counts_of_lines):
         caution = "Not the same samples at all values, so compare with care. "
     table = _make_table(results, members, rows, heading, caution)
     if not has_places(members):
@@ -183,11 +184,6 @@ def _find_rows(results: StoredResults, keys: Keys) -> Rows:
         if of_line:
             rows[line] = of_line
     return rows
-
-
-def _are_uneven(estimates: Iterable[Interval]) -> bool:
-    """Whether estimates are over different numbers of samples."""
-    return len({estimate.count for estimate in estimates}) > 1
 
 
 def _draw_lines(results: StoredResults, option: str, rows: Rows, heading: str) -> Chart | None:
@@ -231,10 +227,9 @@ def _make_table(
     columns = [
         (member.text, member.name if member.name != member.text else "") for member in members
     ]
-    cells = [
-        (line, [_make_cell(results, of_line.get(member)) for member in members])
-        for line, of_line in rows.items()
-    ]
+    cells = []
+    for line, of_line in rows.items():
+        cells.append((line, [_make_cell(results, of_line.get(member)) for member in members]))
     return Table(heading, columns, cells, caption)
 
 

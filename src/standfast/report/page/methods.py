@@ -103,10 +103,11 @@ def list_options(results: StoredResults) -> list[tuple[str, Entries]]:
         ("Environment and run", _list_environment(results.manifest)),
     ]
     _add_choices(results, dict(tables)["Explainers"])
-    return [
-        (heading, [(name, pairs) for name, pairs in entries if pairs])
-        for heading, entries in tables
-    ]
+    # what has no options is left out
+    shown = []
+    for heading, entries in tables:
+        shown.append((heading, [(name, pairs) for name, pairs in entries if pairs]))
+    return shown
 
 
 def _list_metrics(results: StoredResults) -> Entries:
@@ -224,10 +225,8 @@ def count_rows(results: StoredResults) -> dict[tuple[str, str], dict[str, int]]:
 
 def list_sample_failures(results: StoredResults) -> list[str]:
     """What metrics stored as the reasons why samples have no value, each once, with the name of the metric."""
-    reasons = [
-        f"{row.label}: {failure}"
-        for row in results.summary.rows
-        for uncounted in row.counts.uncounted
-        for failure in uncounted.failures
-    ]
-    return list(dict.fromkeys(reasons))
+    reasons: dict[str, None] = {}
+    for row in results.summary.rows:
+        for uncounted in row.counts.uncounted:
+            reasons |= dict.fromkeys(f"{row.label}: {failure}" for failure in uncounted.failures)
+    return list(reasons)

@@ -159,11 +159,12 @@ def find_groups(configurations: Sequence[Configuration]) -> list[Group]:
         rest = frozenset((path, configuration.key(path)) for path in others)
         key = (configuration.kind, configuration.unit, option, rest)
         alike.setdefault(key, []).append(configuration)
-    return [
-        Group(kind, option, _make_members(group, option))
-        for (kind, _, option, _), group in alike.items()
-        if len({configuration.key(option) for configuration in group}) > 1
-    ]
+    groups = []
+    for (kind, _, option, _), group in alike.items():
+        values = {configuration.key(option) for configuration in group}
+        if len(values) > 1:
+            groups.append(Group(kind, option, _make_members(group, option)))
+    return groups
 
 
 def _make_members(configurations: Sequence[Configuration], option: str) -> tuple[Member, ...]:

@@ -44,16 +44,16 @@ class CorruptionCurvePresentation(Presentation):
 
     def figures(self, results: MetricResults) -> list[Figure | None]:
         """All figures of one data set and model; only the distribution of areas if no drops are stored."""
-        say, drops = words_of(self).say, load_drops(results)
+        say = words_of(self).say
+        drops = load_drops(results)
         distribution = draw_distribution(results)
         if drops is None:
             return [distribution]
-        top, bottom = (
-            draw_drops(results, drops, order, say("drops")) for order in ("top", "bottom")
-        )
-        pictures = (
-            draw_gallery(results, say) if "top" in (results.options.get("order") or ()) else None
-        )
+        top = draw_drops(results, drops, "top", say("drops"))
+        bottom = draw_drops(results, drops, "bottom", say("drops"))
+        pictures = None
+        if "top" in (results.options.get("order") or ()):
+            pictures = draw_gallery(results, say)
         return [top, distribution, bottom, pictures, *draw_tables(drops, say, not self.task.fall)]
 
 
@@ -67,7 +67,8 @@ def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -
             x, y, low, high = (np.concatenate([[0.0], values]) for values in points)
             lines.append(make_line(name, x, y, low, high))
     which, direction = ("most", "higher") if order == "top" else ("least", "lower")
+    title = f"Mean drop, {which} relevant positions first"
     heading = f"What happens when the {which} relevant positions go first?"
-    words = Words(f"Mean drop, {which} relevant positions first", caption, f"drop-{order}", heading)
-    across, up = Axis("share of all positions corrupted"), Axis("drop", direction)
-    return draw_lines(lines, results.explainers, across, up, words)
+    words = Words(title, caption, f"drop-{order}", heading)
+    share = Axis("share of all positions corrupted")
+    return draw_lines(lines, results.explainers, share, Axis("drop", direction), words)

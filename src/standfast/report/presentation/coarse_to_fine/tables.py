@@ -41,9 +41,9 @@ def draw_tables(drops: Drops, say: Callable[..., str], shares: bool = True) -> l
 def _draw(
     heading: str, columns: Sequence[tuple[str, str, str]], drops: Drops, caption: str
 ) -> Table:
-    rows = [
-        (name, [_make_cell(drops, name, key) for key, _, _ in columns]) for name in drops.absolute
-    ]
+    rows = []
+    for name in drops.absolute:
+        rows.append((name, [_make_cell(drops, name, key) for key, _, _ in columns]))
     return Table(heading, [(title, note) for _, title, note in columns], rows, caption)
 
 
