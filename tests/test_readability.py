@@ -81,7 +81,7 @@ CEILINGS: dict[str, Ceiling] = {
     "race": Ceiling(6.3, 0),
     "reason_cards": Ceiling(6.7, 9),
     "report": Ceiling(6.4, 0),
-    "results": Ceiling(6.4, 15),
+    "results": Ceiling(6.4, 16),
     "similarity": Ceiling(8.5, 0),
     "statistics": Ceiling(8.1, 1),
     "study": Ceiling(7.0, 52),

@@ -49,8 +49,8 @@ def describe_steps(results: StoredResults, data: str, model: str) -> list[Printe
             continue
         now = describe_changes_of(results, step.labels)
         changes = [describe_change(change) for change in step.changes]
-        why = say("step_why", step, now, changes)
-        printed.append(PrintedStep(**vars(step), line=line, why=why, cost=say("step_cost", step)))
+        why, cost = say("step_why", step, now, changes), say("step_cost", step)
+        printed.append(PrintedStep(**vars(step), line=line, why=why, cost=cost))
     return printed[:MOST_STEPS]
 
 
@@ -60,16 +60,14 @@ def describe_endings(steps: Sequence[PrintedStep], verdict: Verdict) -> list[str
     most = max((step.samples for step in steps if step.kind == "samples"), default=0)
     sentences = [say("step_names", names, most)] if names else []
     is_open = bool(verdict.refuse or verdict.undecided) and not verdict.show
-    if is_open:
-        sentences.append(say("step_page", PAGE))
-    return sentences
+    return [*sentences, *([say("step_page", PAGE)] if is_open else [])]
 
 
 def write_steps(steps: Sequence[PrintedStep], width: int) -> list[str]:
     """The steps for a terminal: for each a sentence with the cost, and then the line, which begins at the margin."""
     written: list[str] = []
     for number, step in enumerate(steps, 1):
-        sentence = f"{number}. {step.why} ({step.cost}):"
-        written += textwrap.wrap(sentence, width, break_long_words=False, break_on_hyphens=False)
+        said = f"{number}. {step.why} ({step.cost}):"
+        written += textwrap.wrap(said, width, break_long_words=False, break_on_hyphens=False)
         written += ["", *wrap_line(step.line, width), ""]
     return written

@@ -134,10 +134,12 @@ class _OtherDraws:
     def __init__(
         self, results: Opened, by_models: Opened, place: Place, given: StoredDraws, wanted: Wanted
     ) -> None:
-        self._results = results
-        self._by_models = by_models
-        self._place = place
-        self._wanted = wanted
+        self._results, self._by_models, self._place, self._wanted = (
+            results,
+            by_models,
+            place,
+            wanted,
+        )
         self._answer = _find_answer(results, place)
         self.given = given
         self.notes: list[str] = []
@@ -170,10 +172,11 @@ class _OtherDraws:
                     f"{other} could not explain this ({of_given}), and did not count."
                 )
                 continue
-            all_draws = [of_given]
-            for name in models:
-                draws = self._read_model(name, other)
-                all_draws.append(None if isinstance(draws, str) else draws)
+            of_models = [self._read_model(name, other) for name in models]
+            all_draws = [
+                of_given,
+                *(None if isinstance(draws, str) else draws for draws in of_models),
+            ]
             of_explainers[other] = self._compare_signs(other, all_draws)
         return of_explainers
 
@@ -348,11 +351,12 @@ def _read_wanted(view: MetricResults, stored: StoredSample) -> Wanted:
 
 def _list_unused(view: MetricResults, given: StoredDraws) -> tuple[Source, ...]:
     """The sources that were switched on, and that this explainer does not have."""
-    switched_on = view.options.get("vary") or _OF_A_JOB
-    unused = [
-        source for source in _OF_A_JOB if source in switched_on and source not in given.varied
-    ]
-    if view.options.get("neighbourhood") is None:
-        # without a neighbourhood there is no measurement that could vary
-        unused = [source for source in unused if source != "measurement"]
-    return tuple(unused)
+    asked = view.options.get("vary") or _OF_A_JOB
+    has_neighbourhood = view.options.get("neighbourhood") is not None
+    return tuple(
+        source
+        for source in _OF_A_JOB
+        if source in asked
+        and source not in given.varied
+        and (source != "measurement" or has_neighbourhood)
+    )

@@ -60,9 +60,7 @@ class Ground:
 
         It goes with the square of the distance from the margin, of which as few samples know the first digit at best.
         """
-        if self.needed is None:
-            return None
-        return (max(1, self.needed // 2), 2 * self.needed)
+        return None if self.needed is None else (max(1, self.needed // 2), 2 * self.needed)
 
     @property
     def quality_name(self) -> str:
