@@ -37,6 +37,7 @@ def group_ranks(measured: Sequence[RankedGroup], direction: Direction) -> list[R
     groups: list[RankedGroup] = []
     sign = -1 if direction == "higher" else 1
     for group in sorted(measured, key=lambda group: sign * group.value):
+        # what looks equal in print is told as equal
         if groups and groups[-1].text == group.text:
             groups[-1] = replace(groups[-1], names=groups[-1].names + group.names)
         else:

@@ -182,6 +182,7 @@ def find_disagreements(maps: Mapping[str, Maps], top: int) -> tuple[Disagreement
         # medians of so few counts would jump; and a single sample has no others to compare with
         overlap_of_both = float(np.mean(same))
         chance = float(np.mean(others)) if len(others) else count / features
+        # nearer to chance than to equal maps
         if overlap_of_both < (1 + chance) / 2 - ROUNDING:
             disagreements.append(
                 Disagreement(first, second, count * overlap_of_both, count, count * chance)
@@ -320,6 +321,7 @@ def _compare(
     key: tuple[int, int, Measure],
 ) -> Pair:
     values, others = _measure_samples(first, second, same, measure)
+    # of maps with too many numbers Kendall's tau is not computed
     values = values[~np.isnan(values)]
     if not len(values):
         return Pair(*key, float("nan"), None, None, float("nan"), 0)

@@ -87,6 +87,7 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
     drops = _stack(parts, common.drop)[order]
     ends = _find_smallest(counted, shares[:, -1])
     areas = compute_area_up_to(shares, drops, ends)
+    # where nothing is replaced, nothing is lost
     means = areas / np.where(ends > 0, ends, 1.0)
     columns = counted.select(_KEYS).with_columns(
         pl.Series(SHARE, ends),
@@ -115,6 +116,7 @@ def _stack(parts: Sequence[Part], name: str) -> Array:
 
 def _find_smallest(counted: pl.DataFrame, last_shares: Array) -> Array:
     """The smallest last share of each sample and repeat, over the explainers that replace anything; else 0."""
+    # an explainer that replaces nothing would leave nothing to compare
     counting = np.where(last_shares > 0, last_shares, np.inf)
     rows = counted.with_columns(pl.Series("last", counting))
     smallest = rows.select(pl.col("last").min().over("repeat", "sample"))

@@ -47,6 +47,7 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
     jobs = list(jobs)
     run = Counter(_find_key(job) for job in jobs)
     failed = [job for job in jobs if job["status"] == "failed"]
+    # of each reason the first one: the others differ in the samples at most
     tracebacks: dict[str, str] = {}
     # by reason, explainer and label, how many jobs failed
     counts: dict[str, dict[str, Counter[str]]] = {}

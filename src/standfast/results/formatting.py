@@ -60,6 +60,7 @@ def round_roughly(number: int) -> int:
     (40, 100, 30)
     """
     step = int(10 ** (len(str(number)) - 1))
+    # Python rounds a half to the even number
     return round(number / step + 1e-9) * step
 
 
@@ -103,6 +104,7 @@ def format_probability(log_probability: float) -> str:
         if not math.isfinite(power):
             return "0%"
         return f"1 in 10^{round(power)}"
+    # two digits
     step = 10 ** (math.floor(power) - 1)
     return f"1 in {round(10**power / step) * step:,}"
 

@@ -178,6 +178,7 @@ class MetricResults:
         rows = {int(row["sample"]): row for row in evaluated.iter_rows(named=True)}
         jobs = self.jobs.filter(explainer=explainer, repeat=self._first).sort("start")
         for job, start, stop in jobs.select("job", "start", "stop").iter_rows():
+            # the arrays of a job have a row for each of its samples, in their order
             numbers = [number for number in rows if start <= number < stop]
             arrays = self.load(str(job)) if numbers else {}
             if not set(names) <= set(arrays):
@@ -244,6 +245,7 @@ class MetricResults:
         rows = self.jobs.select("job", "explainer", "repeat", "start").rows()
         jobs = [str(job) for job, *_ in rows]
         with ThreadPoolExecutor(_READERS) as pool:
+            # in the order of the jobs, whichever is read first
             for row, arrays in zip(rows, pool.map(read, jobs), strict=True):
                 _, explainer, repeat, start = row
                 if arrays:

@@ -72,6 +72,7 @@ def find_references(spec: ValueSpec, label: str, rows: pl.DataFrame) -> Referenc
         if not len(values):
             middles.append(None)
         elif spec.log_probability:
+            # the share of all pairs, of which each sample has a few
             middles.append(float(np.mean(values)))
         else:
             middles.append(float(np.median(values)))
@@ -97,10 +98,12 @@ def judge_stability(
     low, high = estimate.low, estimate.high
     middle = find_middle(spec, references)
     if spec.log_probability and references.unrelated < USEFUL:
+        # a threshold by which unrelated maps do not count as changed is too loose to find any change
         return None
     if low is None or high is None or estimate.coverage < CONFIDENT:
         return "undecided"
     if spec.direction == "lower":
+        # from here on, larger is better
         low, high, middle = -high, -low, -middle
     if _is_above(low, middle):
         return "good"
@@ -156,6 +159,7 @@ def count_more(spec: ValueSpec, estimate: Interval | None, references: Reference
     distance = abs(estimate.value - middle)
     if not (math.isfinite(width) and distance > 0):
         return None
+    # the width of an interval falls with the square root of the number of samples
     needed = max(_FEWEST, math.ceil(estimate.count * (width / distance) ** 2))
     return round_up(max(1, needed - estimate.count))
 

@@ -334,6 +334,7 @@ class StoredResults:
     def compared_samples(self) -> pl.DataFrame:
         """`samples` with the columns by which explainers are compared, where these are not the stored values."""
         keys = [*COORDINATES, "sample"]
+        # what `make_comparable` has added to the rows of a metric
         added = []
         for key, view in self._compared[1].items():
             stored = self._stored[key].columns

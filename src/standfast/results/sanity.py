@@ -359,6 +359,7 @@ def _judge_finite(status: Array) -> Check:
     if low > margin and hits >= _OFTEN * count and count >= FEWEST:
         return check
     if high < margin or hits == 0:
+        # an explainer that never speaks fails, however few the samples are
         return replace(check, state="failed")
     needed = _count_needed(hits / count, (high - low) / 2, margin, count)
     return replace(check, state="undecided", needed=needed)

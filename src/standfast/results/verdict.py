@@ -192,6 +192,7 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         for name in summary.explainers
         if name not in summary.controls
     }
+    # the more metrics judge, the more certain each of them has to be of a failure
     judging = sum(_is_judging(metric) for metric in metrics)
     for name, rows in rows_of.items():
         sanity = summary.sanity.get((data, model, name))

@@ -190,6 +190,7 @@ def _list_points(line: Line, axis: Axis, room: tuple[float, float]) -> Rows:
         if line.low is not None and line.high is not None:
             low, high = float(line.low[index]), float(line.high[index])
             if math.isnan(low) or math.isnan(high):
+                # the band closes to the line, since a gap would end it
                 row["low"] = row["high"] = row["y"]
             else:
                 row["low"] = round_number(max(low, room[0]))

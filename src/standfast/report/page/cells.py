@@ -43,6 +43,7 @@ def describe_row(results: StoredResults, row: SummaryRow) -> Cell:
     if not interval:
         return Cell(main, f"{count}: no interval", notes)
     if row.counts.bounds == row.counts.counted:
+        # the interval of bounds would look like one of values
         return Cell(main, f"all are bounds, {count}", notes)
     return Cell(main, f"{interval}, {count}", notes)
 

@@ -133,6 +133,7 @@ def _configure_metric(metric: ConfiguredMetric) -> Configuration:
     owners: dict[str, str] = {}
     kind = find_metric_class(metric.metric)
     if kind is not None:
+        # two that differ in an option without effect are equal
         effective = [option for option in options if kind.has_effect(option, options)]
         options = {option: options[option] for option in effective}
         owners = find_owners(kind)

@@ -215,6 +215,7 @@ def build_page(results: StoredResults) -> str:
     """The whole report as one HTML document."""
     environment = make_environment()
     environment.filters["breakable"] = allow_breaks
+    # names are looked up, so they are replaced before; the page as a whole is looked at once more below
     results = with_safe_names(results)
     environment.globals |= {"find_words": find_words, "say": say, "meanings": MEANINGS}
     environment.filters["shown"] = format_value
@@ -231,6 +232,7 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
         _make_section(page, number, metric, overview)
         for number, metric in enumerate(results.metrics.values(), 1)
     ]
+    # behind the sections, whose pictures the rows link to
     rows, count = encode_rows(results, page.links)
     return {
         "results": results,

@@ -39,6 +39,7 @@ def draw_medians(metric: MetricSummary, explainers: Explainers) -> Chart | None:
         if row.estimate is not None:
             bars.append(_draw_bar(row, row.estimate))
         elif not row.control:
+            # its row stays empty, so that charts of the same explainers have the same rows
             bars.append(IntervalBar(row.explainer, math.nan, None, None))
     sign = -1 if spec.direction == "higher" else 1
     bars.sort(key=lambda bar: math.inf if math.isnan(bar.value) else sign * bar.value)

@@ -77,6 +77,7 @@ def render_for_page(chart: Chart, number: int) -> RenderedChart:
     """Render a chart for the page; `number` makes the ids of the drawing unique."""
     import vl_convert
 
+    # the page has one legend for all charts of explainers
     legend = {"disable": bool(chart.key)}
     config = {**CONFIG, "legend": {**CONFIG["legend"], **legend}}
     static = _complete(_without_hover(chart.spec), WIDTH, config)
@@ -161,6 +162,7 @@ def _slim(svg: str, number: int) -> str:
         return re.sub(r"(\d\.\d\d)\d+", r"\1", text)
 
     svg = re.sub(r"<[^>]+>", tag, _renumbered(svg[svg.index("<svg") :], f"c{number}-"))
+    # what Vega draws for marks and grounds without an extent
     svg = re.sub(r'<path d=""[^>]*/>|<path d="M0,0h0v0h0Z"[^>]*/>', "", svg)
     svg = re.sub(r'^<svg([^>]*?) width="[\d.]+" height="[\d.]+"', r"<svg\1", svg)
     return svg.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)

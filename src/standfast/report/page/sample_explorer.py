@@ -189,6 +189,6 @@ def _encode(frame: pl.DataFrame, name: str) -> Any:
 
 
 def _shorten(values: list[Any]) -> Any:
-    """A column of equal values as one value."""
+    """A column of equal values as one value: a page has thousands of rows, and most columns have few values."""
     same = bool(values) and all(value == values[0] for value in values)
     return values[0] if same else values
