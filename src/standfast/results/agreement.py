@@ -262,8 +262,8 @@ def _average_seeds(maps: Maps) -> Array:
 def _widen(value: float, low: float, high: float) -> tuple[float, float]:
     """The hull of the percentile and the basic bootstrap.
 
-    Where features matter nearly equally, the value is at the edge of what is possible, and one of the two alone misses
-    the truth in most cases.
+    Where features matter nearly equally, the value is at the edge of what resamples reach, and the percentile alone
+    hardly ever holds the truth; the basic one alone holds it too seldom.
     """
     return min(low, 2 * value - high), max(high, 2 * value - low)
 

@@ -173,13 +173,13 @@ def read_samples(spec: ValueSpec, rows: pl.DataFrame) -> tuple[Array, Array, Arr
 
     The value of a sample is the median over its repeats. Each is `(n,)`.
     """
-    samples, columns = np.unique(rows["sample"].to_numpy(), return_inverse=True)
-    repeats, lines = np.unique(rows["repeat"].to_numpy(), return_inverse=True)
+    samples, sample_of_row = np.unique(rows["sample"].to_numpy(), return_inverse=True)
+    repeats, repeat_of_row = np.unique(rows["repeat"].to_numpy(), return_inverse=True)
     # with an axis of one explainer, as `median_over_repeats` reads it
     values = np.full((len(repeats), len(samples), 1), np.nan)
     are_bounds = np.zeros(values.shape, dtype=bool)
-    values[lines, columns, 0] = spec.values(rows)
-    are_bounds[lines, columns, 0] = spec.bounds(rows)
+    values[repeat_of_row, sample_of_row, 0] = spec.values(rows)
+    are_bounds[repeat_of_row, sample_of_row, 0] = spec.bounds(rows)
     if len(repeats) == 1:
         return samples, values[0, :, 0], are_bounds[0, :, 0]
     medians, medians_are_bounds = median_over_repeats(values, are_bounds, spec.censored_side)
@@ -257,13 +257,13 @@ def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Stand
 
 def _correct_for_explainers(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
     """The rows of one metric with p-values that hold for all explainers at once."""
-    measured = {
+    by_stability = {
         row.explainer: row.failure_p
         for row in rows
         if row.failure_p is not None and not row.control
     }
-    p_values = holm(np.array(list(measured.values()), dtype=float))
-    corrected = dict(zip(measured, p_values.tolist(), strict=True))
+    p_values = holm(np.array(list(by_stability.values()), dtype=float))
+    corrected = dict(zip(by_stability, p_values.tolist(), strict=True))
     for row in rows:
         # tests against controls have been corrected already
         if row.control_test is not None:
@@ -278,9 +278,9 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
     tested = sum(row.control_test is not None for row in rows)
     judged = []
     for row in rows:
-        measured = _judge_value(row, random)
-        needed = _count_more(row, tested) if measured == "undecided" else None
-        quality = _hold_to_sanity(row, measured)
+        quality_of_value = _judge_value(row, random)
+        needed = _count_more(row, tested) if quality_of_value == "undecided" else None
+        quality = _hold_to_sanity(row, quality_of_value)
         if row.explainer in sanity and _is_near_chance(sanity[row.explainer]):
             # of a model that has learned nothing, no map is good or bad
             quality = None

@@ -200,8 +200,10 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         if obstacle is None:
             obstacle = _find_gap(name, metrics, summary.missing > 0)
         answered = _list_answered(name, metrics, sanity)
-        if obstacle is not None:
-            (undecided if obstacle.is_open else refuse).append(obstacle)
+        if obstacle is not None and obstacle.is_open:
+            undecided.append(obstacle)
+        elif obstacle is not None:
+            refuse.append(obstacle)
         elif not answered.labels:
             unjudged.append(name)
         elif summary.lacks_checks:
