@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any
 
 from standfast.report.facts import rank_medians
+from standfast.report.removal_changes import find_removal_changes
 from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
-from standfast.results.removal_changes import find_removal_changes
 from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 from standfast.value_spec import USEFUL

@@ -260,8 +260,11 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
 def _find_scales(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[tuple[float, float]]:
     """The ends of each channel's values over all inputs, so that the scale is the same before and after."""
     inputs = [line for panel, line in pairs if not panel.change and len(line) == channels]
-    values = np.concatenate(inputs or [np.zeros((channels, 1))], axis=1)
-    return list(zip(values.min(axis=1), values.max(axis=1), strict=True))
+    if not inputs:
+        return [(0.0, 0.0)] * channels
+    values = np.concatenate(inputs, axis=1)
+    lowest, highest = values.min(axis=1), values.max(axis=1)
+    return list(zip(lowest.tolist(), highest.tolist(), strict=True))
 
 
 def _choose_channels(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[int]:

@@ -63,9 +63,10 @@ def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -
     for name, summary in drops.absolute.items():
         if getattr(drops.curves[name], order) is not None and summary.samples:
             mean = f"mean_{order}"
-            points = (summary.share, getattr(summary, mean), *summary.interval(mean))
-            x, y, low, high = (np.concatenate([[0.0], values]) for values in points)
-            lines.append(make_line(name, x, y, low, high))
+            low, high = summary.interval(mean)
+            points = (summary.share, getattr(summary, mean), low, high)
+            # where nothing is replaced, nothing is lost
+            lines.append(make_line(name, *(np.insert(values, 0, 0.0) for values in points)))
     which, direction = ("most", "higher") if order == "top" else ("least", "lower")
     title = f"Mean drop, {which} relevant positions first"
     heading = f"What happens when the {which} relevant positions go first?"
