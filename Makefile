@@ -56,11 +56,11 @@ card-dry-run: $(STAMP)
 	PYTHON=$(BIN)/python scripts/on_a_card.sh --device cpu --tiny
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/import_time.py
+	$(BIN)/python benchmarks/installation/import_time.py
 	$(BIN)/python benchmarks/rare_events/compare.py
-	$(BIN)/python benchmarks/throughput.py
-	$(BIN)/python benchmarks/peers.py
-	$(BIN)/python benchmarks/worst_case.py
+	$(BIN)/python benchmarks/speed/throughput.py
+	$(BIN)/python benchmarks/other_libraries/peers.py
+	$(BIN)/python benchmarks/worst_case/searches.py
 
 # small changes of the code, which the tests should notice; their tool is used by nothing else
 MUTANTS := build/mutants

@@ -413,7 +413,7 @@ def test_every_extra_that_an_error_or_a_page_names_exists() -> None:
 
 @pytest.fixture
 def install_size(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "installation"))
     return importlib.import_module("install_size")
 
 

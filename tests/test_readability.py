@@ -64,28 +64,28 @@ class Ceiling(NamedTuple):
 
 NEW_ROOM = Ceiling(6.5, 0)
 CEILINGS: dict[str, Ceiling] = {
-    "files beside the rooms": Ceiling(7.3, 60),
+    "files beside the rooms": Ceiling(6.2, 0),
     "algorithms": Ceiling(8.6, 0),
     "cells": Ceiling(7.1, 0),
     "checks": Ceiling(6.8, 0),
-    "cli": Ceiling(6.4, 51),
+    "cli": Ceiling(5.4, 2),
     "data": Ceiling(8.2, 0),
     "evidence": Ceiling(7.1, 0),
     "explainers": Ceiling(7.4, 9),
     "frames": Ceiling(7.7, 0),
     "integrations": Ceiling(6.1, 0),
-    "metrics": Ceiling(7.1, 114),
+    "metrics": Ceiling(6.3, 11),
     "model": Ceiling(6.4, 0),
     "neighbourhoods": Ceiling(8.3, 1),
-    "question": Ceiling(6.7, 11),
-    "race": Ceiling(6.3, 0),
-    "reason_cards": Ceiling(6.7, 9),
+    "question": Ceiling(6.0, 2),
+    "race": Ceiling(5.8, 0),
+    "reason_cards": Ceiling(6.7, 6),
     "report": Ceiling(6.4, 0),
     "results": Ceiling(6.4, 16),
     "similarity": Ceiling(8.5, 0),
     "statistics": Ceiling(8.1, 1),
-    "study": Ceiling(7.0, 52),
-    "tasks": Ceiling(7.0, 22),
+    "study": Ceiling(6.2, 1),
+    "tasks": Ceiling(6.0, 0),
     "texts": Ceiling(8.0, 39),
     "training": Ceiling(7.2, 0),
     "zoo": Ceiling(6.3, 0),
@@ -98,18 +98,8 @@ REASONS = {
 #: those that are not cut into steps yet; this list may only become shorter
 NOT_YET: frozenset[str] = frozenset(
     {
-        "cli/column_types.py _choose_types",
-        "cli/commands.py run",
-        "cli/new_study.py read_source",
-        "cli/tables.py _describe_table",
-        "gating.py select_layers",
-        "records.py __call__",
         "results/reasons/make.py make_card",
         "results/reasons/tally.py _tally_stored",
-        "study/file/entries.py _check_kind",
-        "study/file/spec.py _check_meetings",
-        "study/own_code.py add",
-        "tasks/outputs.py find_output",
     }
 )
 

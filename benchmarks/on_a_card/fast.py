@@ -39,7 +39,8 @@ from unittest import mock
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "speed"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "other_libraries"))
 
 from bare_model import Pass, measure_pass, read_clock
 from networks import NETWORKS, PRECISIONS, Network, Record, build, can_mix_precisions

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "speed"))
 
 from bare_model import read_clock
 from fast import EXPLAINER, TINY_ROW_SECONDS, Case, measure_work, prepare

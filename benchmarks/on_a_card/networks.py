@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "full_size"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "speed"))
 
 import standfast
 from standfast.zoo.networks.resnet import ResNet18
@@ -91,10 +90,10 @@ def _build_large(name: str) -> tuple[nn.Module, tuple[int, ...], str]:
         if name == "resnet50":
             from scale import make_resnet50
 
-            return make_resnet50(), shape, "benchmarks/scale.py"
-        import rates
+            return make_resnet50(), shape, "benchmarks/speed/scale.py"
+        import photographs
 
-        return rates.build(name), shape, "transformers"
+        return photographs.build(name), shape, "transformers"
     module: nn.Module = getattr(torchvision.models, {"vit_b16": "vit_b_16"}.get(name, name))(
         weights=None
     )

@@ -28,6 +28,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import standfast
 from standfast.neighbourhoods import TableChanges, Typos
+from standfast.race import RaceOutcome
 from standfast.report import Results
 from standfast.report.next_steps import PrintedStep
 from standfast.results.next_steps import SMOOTHER
@@ -67,16 +68,16 @@ def all_undecided() -> Situation:
 
 
 def six_explainers() -> Situation:
-    """Six explainers."""
+    """Six explainers on as many digits as show that one of them is good."""
     explainers = [
-        "saliency",
         "input_x_gradient",
         "gradcam",
         "guided_backprop",
         "deeplift",
         "lrp_epsilon_plus",
+        "smoothgrad:samples=4,noise=0.1",
     ]
-    return evaluate_digits("lenet5-mnist", explainers, 24, 8 / 255)
+    return evaluate_digits("lenet5-mnist", explainers, 40, 8 / 255)
 
 
 def table() -> Situation:
@@ -138,14 +139,14 @@ SITUATIONS: dict[str, Callable[[], Situation]] = {
 }
 
 
-def run_step(step: PrintedStep, found: Results, session: Session) -> Results:
+def run_step(step: PrintedStep, found: Results, session: Session) -> Results | RaceOutcome:
     """The results after a step, run as it is printed."""
     inputs = session["inputs"]
-    if step.kind != "samples":
+    if step.kind not in ("samples", "race"):
         inputs = inputs[: session["evaluated"]]
     names = {"standfast": standfast, "torch": torch, **session, "inputs": inputs}
     done = eval(step.line, names)
-    if isinstance(done, Results):
+    if isinstance(done, Results | RaceOutcome):
         return done
     # a network was trained further: the same question again
     stored = {label: metric.options for label, metric in found.metrics.items()}
@@ -178,6 +179,14 @@ def describe(results: Results, explainer: str) -> str:
     return f"{explainer}: {state} ({', '.join(values) or '-'})"
 
 
+def say_what_became(step: PrintedStep, after: Results | RaceOutcome) -> str:
+    """What became of the explainers that a step is about, or what a race has chosen."""
+    if isinstance(after, RaceOutcome):
+        return after.why
+    about = [step.instead] if step.instead else list(step.explainers)
+    return "; ".join(describe(after, explainer) for explainer in about)
+
+
 def print_rows(name: str, situation: Callable[[], Situation]) -> None:
     """A row for each step of a situation."""
     with warnings.catch_warnings():
@@ -196,8 +205,7 @@ def print_rows(name: str, situation: Callable[[], Situation]) -> None:
             began = time.monotonic()
             after = run_step(step, found, session)
             took = time.monotonic() - began
-            about = [step.instead] if step.instead else list(step.explainers)
-            became = "; ".join(describe(after, explainer) for explainer in about)
+            became = say_what_became(step, after)
             print(
                 f"| {name}: {before} | {step.why}: `{step.line}` | {step.cost} | {took:.0f} s | {became} |",
                 flush=True,

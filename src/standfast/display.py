@@ -25,6 +25,32 @@ _Draw = Callable[[float, str], None]
 _IS_SHOWN: ContextVar[bool] = ContextVar("standfast_progress_is_shown", default=False)
 
 
+#: takes in words which part of the work is done, for what shows it; None where nobody asks
+_HEAR_STEP: ContextVar[Callable[[str], None] | None] = ContextVar("standfast_step", default=None)
+
+
+def say_step(words: str) -> None:
+    """Say which part of a long work is done now, such as "model 3 of 40", to what shows the progress of it."""
+    hear = _HEAR_STEP.get()
+    if hear is not None:
+        hear(words)
+
+
+@contextlib.contextmanager
+def hear_steps(hear: Callable[[str], None]) -> Iterator[None]:
+    """Inside the block, `hear` is called with what `say_step` says.
+
+    >>> with hear_steps(print):
+    ...     say_step("model 3 of 40")
+    model 3 of 40
+    """
+    token = _HEAR_STEP.set(hear)
+    try:
+        yield
+    finally:
+        _HEAR_STEP.reset(token)
+
+
 class Display:
     """What shows how far one call is.
 
@@ -104,7 +130,8 @@ def show_progress(
         finally:
             _IS_SHOWN.reset(token)
         return
-    token, display = _IS_SHOWN.set(True), Display(describe, only_if_long)
+    token = _IS_SHOWN.set(True)
+    display = Display(describe, only_if_long)
     try:
         display.start()
         yield display.refresh
@@ -139,7 +166,9 @@ class Count:
     """
 
     def __init__(self, title: str, unit: str, expect: Callable[[], int]) -> None:
-        self.title, self.unit, self._expect = title, unit, expect
+        self.title = title
+        self.unit = unit
+        self._expect = expect
         self.inputs = self.rows = 0
 
     def add_inputs(self, count: int) -> None:
@@ -201,7 +230,9 @@ def _draw_in_notebook() -> Iterator[_Draw]:
     """One output of the cell that is replaced now and then; what is left of it is a line."""
     from IPython.display import HTML, display
 
-    page, handle, last = "", display(HTML(""), display_id=True), 0.0
+    page = ""
+    handle = display(HTML(""), display_id=True)
+    last = 0.0
 
     def draw(share: float, words: str) -> None:
         nonlocal page, last
@@ -225,4 +256,6 @@ def format_clock(seconds: float) -> str:
     """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    if hours:
+        return f"{hours}:{minutes:02d}:{rest:02d}"
+    return f"{minutes}:{rest:02d}"

@@ -42,12 +42,14 @@ def make_printable(text: str) -> str:
     >>> make_printable("\x1b[2Ja\u202eb\ud800\tç\n")
     '\\x1b[2Ja\\u202eb\\ud800\tç\n'
     """
-    return "".join(
-        char.encode("unicode_escape").decode()
-        if unicodedata.category(char)[0] == "C" and char not in "\n\t"
-        else char
-        for char in text
-    )
+    return "".join(map(_make_character_printable, text))
+
+
+def _make_character_printable(char: str) -> str:
+    is_control = unicodedata.category(char)[0] == "C" and char not in "\n\t"
+    if is_control:
+        return char.encode("unicode_escape").decode()
+    return char
 
 
 class StandfastError(Exception):
@@ -69,7 +71,9 @@ class ArgumentError(StandfastError, ValueError):
     """
 
     def __init__(self, argument: str, expected: str, got: object) -> None:
-        self.argument, self.expected, self.got = argument, expected, got
+        self.argument = argument
+        self.expected = expected
+        self.got = got
         super().__init__(f"{argument}: expected {expected}, got {got}")
 
 
@@ -99,10 +103,10 @@ class MissingExtraError(StandfastError, ImportError):
 class UnknownNameError(ArgumentError):
     """A name is not in a registry; the message suggests the nearest. `name` is the unknown name, `names` are all."""
 
-    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
-        self.name, self.names = name, sorted(known)
-        known = self.names
-        super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{suggest_name(name, known)}")
+    def __init__(self, kind: str, name: object, names: Iterable[str]) -> None:
+        self.name, self.names = name, sorted(names)
+        names = self.names
+        super().__init__(kind, f"one of {', '.join(names)}", f"{name!r}{suggest_name(name, names)}")
 
 
 #: what other packages (Captum, Quantus, shap, LIME, Foolbox) call an option, and what it is called here
@@ -187,23 +191,28 @@ def nearest_name(name: object, known: Iterable[str]) -> str | None:
     return next(synonyms, near[0] if near and near[0] != name else None)
 
 
-def suggest_name(name: object, known: Iterable[str]) -> str:
+def suggest_name(name: object, names: Iterable[str]) -> str:
     """A hint at the name that may be meant, for the end of a message; empty if there is none.
 
     >>> suggest_name("radios", ["radius", "norm"])
     " (did you mean 'radius'?)"
     """
-    near = nearest_name(name, known)
+    near = nearest_name(name, names)
     if near is None and str(name) in ELSEWHERE:
         return f" ({ELSEWHERE[str(name)]})"
-    return f" (did you mean {near!r}?)" if near else ""
+    if near:
+        return f" (did you mean {near!r}?)"
+    return ""
 
 
 def _find_kind(value: Any) -> Any:
     """The function or class that a value is or is made from; the class of the object that a method is bound to."""
-    value = value.func if isinstance(value, partial) else value
+    if isinstance(value, partial):
+        value = value.func
     value = getattr(value, "__self__", value)
-    return value if hasattr(value, "__qualname__") else type(value)
+    if hasattr(value, "__qualname__"):
+        return value
+    return type(value)
 
 
 def find_package(value: object, packages: Iterable[str]) -> str:
@@ -214,7 +223,9 @@ def find_package(value: object, packages: Iterable[str]) -> str:
     'fractions'
     """
     package = str(getattr(_find_kind(value), "__module__", "")).partition(".")[0]
-    return package if package in packages else ""
+    if package in packages:
+        return package
+    return ""
 
 
 def describe_foreign(value: object, packages: Iterable[str], adapters: bool = False) -> str:
@@ -229,7 +240,8 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
     >>> describe_foreign(Fraction(1, 2), ["fractions"])
     "Fraction of fractions: use 'fractions:Fraction'"
     """
-    package, kind = find_package(value, packages), _find_kind(value)
+    package = find_package(value, packages)
+    kind = _find_kind(value)
     if not package:
         return repr(value)
     title = kind.__name__
@@ -242,11 +254,11 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
 class UnknownOptionError(ArgumentError, TypeError):
     """An option that a class does not have; the message suggests the nearest."""
 
-    def __init__(self, owner: str, option: str, value: object, known: Sequence[str]) -> None:
+    def __init__(self, owner: str, option: str, value: object, options: Sequence[str]) -> None:
         expected = (
-            f"an option of {owner}: {', '.join(known)}" if known else f"no options for {owner}"
+            f"an option of {owner}: {', '.join(options)}" if options else f"no options for {owner}"
         )
-        super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, known)}")
+        super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, options)}")
 
 
 def as_number(value: Any) -> Any:
@@ -257,13 +269,15 @@ def as_number(value: Any) -> Any:
     (3, 3, (0.5, True))
     """
     if type(value) in (list, tuple):
-        return type(value)(as_number(each) for each in value)
+        return type(value)(as_number(entry) for entry in value)
     kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
     if getattr(value, "shape", None) != ():
         return value
     if kind.startswith(("int", "uint")):
         return operator.index(value)
-    return float(value) if kind.startswith("float") else value
+    if kind.startswith("float"):
+        return float(value)
+    return value
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -335,11 +349,12 @@ def check_choice(value: object, argument: str, choices: Sequence[str]) -> None:
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn, at the line of the user's code that called standfast."""
     frame: FrameType | None = sys._getframe()
-    level = found = 1
+    level = own_level = 1
     while frame is not None:
-        found = level + 1 if frame.f_code.co_filename.startswith(_PACKAGE) else found
+        if frame.f_code.co_filename.startswith(_PACKAGE):
+            own_level = level + 1
         frame, level = frame.f_back, level + 1
-    warnings.warn(shorten_numbers(text), category, stacklevel=found)
+    warnings.warn(shorten_numbers(text), category, stacklevel=own_level)
 
 
 def check(condition: bool, argument: str, expected: str, got: object) -> None:

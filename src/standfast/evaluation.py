@@ -221,11 +221,11 @@ def evaluate(
         store, summary, let_go = (
             run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
         )
-    found = load_results(store, summary)
+    results = load_results(store, summary)
     if let_go is not None:
-        weakref.finalize(found, let_go)
-    _warn_of_failures(found)
-    return found
+        weakref.finalize(results, let_go)
+    _warn_of_failures(results)
+    return results
 
 
 def _list_further(out: str | Path | None, workers: int | str) -> dict[str, Any]:
@@ -273,11 +273,11 @@ def _tell_default(grid: Grid) -> None:
         print(f"neighbourhood: {grid.about[DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
 
 
-def _warn_of_failures(found: Results) -> None:
+def _warn_of_failures(results: Results) -> None:
     """Warn of the jobs that failed now: which explainers, by which metrics, and why."""
-    if found.run is not None and found.run.failed:
-        lines = [f"{len(found.run.failed)} of {found.run.planned} jobs failed:"]
-        lines += [f"  {line}" for line in describe_failures(found.summary)]
+    if results.run is not None and results.run.failed:
+        lines = [f"{len(results.run.failed)} of {results.run.planned} jobs failed:"]
+        lines += [f"  {line}" for line in describe_failures(results.summary)]
         warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
 
 
@@ -332,8 +332,8 @@ def estimate(
     assert checked_minutes is not None
     with show_trials(progress) as tell:
         grid = Arguments(model, explainers, inputs, metrics, **options).ask().make_grid()
-        found = estimate_plan(make_plan(grid), set(), tell, seconds)
-        return replace(found, advice=advise(grid, found, checked_minutes))
+        forecast = estimate_plan(make_plan(grid), set(), tell, seconds)
+        return replace(forecast, advice=advise(grid, forecast, checked_minutes))
 
 
 def run_study(
@@ -389,10 +389,14 @@ def run_study(
         study = load_study(study)
     if out is None:
         _check_own(default_folder(study), study)
-    about = {"title": study.title, "command": command} if command else {"title": study.title}
+    if command:
+        about = {"title": study.title, "command": command}
+    else:
+        about = {"title": study.title}
     address = out or default_folder(study)
     store = Store(address)
-    minutes = study.minutes if minutes is None else minutes
+    if minutes is None:
+        minutes = study.minutes
 
     telling: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if command is None:  # a command says itself how to go on
@@ -427,10 +431,10 @@ def run_study(
                     progress=report_progress,
                 )
                 run = limited.run(plan)
-    found = load_results(address, run)
+    results = load_results(address, run)
     if command is None:
-        _warn_of_failures(found)
-    return found
+        _warn_of_failures(results)
+    return results
 
 
 def _check_own(folder: Path, study: Study) -> None:
@@ -438,9 +442,9 @@ def _check_own(folder: Path, study: Study) -> None:
     store = Store(folder)
     if store.folder.exists("manifest.json"):
         origin = store.manifest().get("origin")
-        own = str(Path(study.name).resolve())
+        study_file = str(Path(study.name).resolve())
         check(
-            origin in (None, own),
+            origin in (None, study_file),
             "out",
             f"a folder of its own, since {folder} has results of {origin}",
             "none",
@@ -463,5 +467,8 @@ def executor_of(
     if name is not None and name != entry.name:
         shared = {"workers", "threads", *vars(UNLIMITED)}
         entry = EXECUTORS[name](**entry.model_dump(include=shared, exclude_unset=True))
-    changed = entry if workers is None else entry.model_copy(update={"workers": workers})
+    if workers is None:
+        changed = entry
+    else:
+        changed = entry.model_copy(update={"workers": workers})
     return changed.executor(study.device)

@@ -24,7 +24,8 @@ import numpy as np
 from standfast.errors import StandfastError
 
 #: what a compressed file may become: so many bytes, or so many times its size if that is more
-_ROOM, _TIMES = 10**9, 100
+_ROOM = 10**9
+_TIMES = 100
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
@@ -88,20 +89,22 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
         if largest is not None and about.st_size > largest:
             raise ReadError(path, f"it has {about.st_size:,} bytes, and may have {largest:,}")
         try:
-            return file.read() if largest is None else file.read(largest)
+            if largest is None:
+                return file.read()
+            return file.read(largest)
         except MemoryError as error:
             raise ReadError(
                 path, f"it has {about.st_size:,} bytes, for which there is no memory"
             ) from error
 
 
-def find_room(held: int) -> int:
-    """How many bytes a compressed file of `held` bytes may become: 1 GB, or 100 times as many if that is more.
+def find_room(size: int) -> int:
+    """How many bytes a compressed file of `size` bytes may become: 1 GB, or 100 times as many if that is more.
 
     >>> find_room(5_000), find_room(10**9)
     (1000000000, 100000000000)
     """
-    return max(_ROOM, _TIMES * held)
+    return max(_ROOM, _TIMES * size)
 
 
 def check_archive(content: bytes) -> None:
@@ -140,11 +143,12 @@ def load_npy(content: bytes) -> np.ndarray[Any, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python 2
             shape, _, kind = read[version](stream)
-        claimed, held = math.prod(shape) * kind.itemsize, len(content) - stream.tell()
-        if claimed > held and not kind.hasobject:
-            raise ValueError(f"its header says that {claimed:,} bytes follow, and {held:,} do")
-        found: np.ndarray[Any, Any] = np.load(io.BytesIO(content), allow_pickle=False)
-        return found
+        claimed = math.prod(shape) * kind.itemsize
+        present = len(content) - stream.tell()
+        if claimed > present and not kind.hasobject:
+            raise ValueError(f"its header says that {claimed:,} bytes follow, and {present:,} do")
+        array: np.ndarray[Any, Any] = np.load(io.BytesIO(content), allow_pickle=False)
+        return array
     except (
         EOFError,
         TypeError,

@@ -95,14 +95,15 @@ def find_programs(module: nn.Module) -> list[torch.fx.Graph]:
         part.graph if isinstance(part, torch.fx.GraphModule) else vars(part).get("graph")
         for part in parts
     ]
-    return [
-        graph
-        for graph in graphs
-        if isinstance(graph, torch.fx.Graph)
-        and any(isinstance(node.target, OpOverload) for node in graph.nodes)
-        # torch.export itself adds a call of a module that checks the inputs' shapes
-        and all(node.op != "call_module" or node.target == "_guards_fn" for node in graph.nodes)
-    ]
+    return [graph for graph in graphs if isinstance(graph, torch.fx.Graph) and _is_lowered(graph)]
+
+
+def _is_lowered(graph: torch.fx.Graph) -> bool:
+    """Whether a graph consists of operators alone, and calls no module."""
+    # torch.export itself adds a call of a module that checks the inputs' shapes
+    calls = [node.target for node in graph.nodes if node.op == "call_module"]
+    has_operators = any(isinstance(node.target, OpOverload) for node in graph.nodes)
+    return has_operators and all(target == "_guards_fn" for target in calls)
 
 
 def find_training_calls(module: nn.Module) -> list[str]:
@@ -110,24 +111,24 @@ def find_training_calls(module: nn.Module) -> list[str]:
 
     Calls that are the same in both modes do not count: dropout of nothing, batch normalisation without statistics.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for graph in find_programs(module):
         for node in graph.nodes:
             if isinstance(node.target, OpOverload) and _trains(node):
-                found.add(node.target.overloadpacket.__name__)
-    return sorted(found)
+                names.add(node.target.overloadpacket.__name__)
+    return sorted(names)
 
 
 def _trains(call: torch.fx.Node) -> bool:
-    given = bind_arguments(call.target, call.args, call.kwargs)  # type: ignore[arg-type]
+    arguments = bind_arguments(call.target, call.args, call.kwargs)  # type: ignore[arg-type]
     # of attention, which has no flag
-    if isinstance(given.get("dropout_p"), float) and given["dropout_p"] > 0:
+    if isinstance(arguments.get("dropout_p"), float) and arguments["dropout_p"] > 0:
         return True
-    if any(given.get(name) == 0 for name in ("p", "dropout")):
+    if any(arguments.get(name) == 0 for name in ("p", "dropout")):
         return False
-    if "batch_norm" in str(call.target) and given.get("running_mean") is None:
+    if "batch_norm" in str(call.target) and arguments.get("running_mean") is None:
         return False
-    return any(given.get(name) is True for name in ("training", "train"))
+    return any(arguments.get(name) is True for name in ("training", "train"))
 
 
 class FunctionMode(TorchFunctionMode):
@@ -253,8 +254,12 @@ class FunctionMode(TorchFunctionMode):
         """The nodes between the source and the result, arguments as for `check_graph`, that no watched call made."""
         leads: dict[Node, bool] = {}  # of each node, whether the source is below it
         for node in walk_graph(result):
-            leads[node] = node is source or any(leads[each] for each in find_sources(node))
-        return [node for node, found in leads.items() if found and not self._has_seen(node, source)]
+            leads[node] = node is source or any(leads[below] for below in find_sources(node))
+        return [
+            node
+            for node, leads_there in leads.items()
+            if leads_there and not self._has_seen(node, source)
+        ]
 
     def _has_seen(self, node: Node, source: Node) -> bool:
         # hooks on layers, and our own rules, which are within the calls of another mode
@@ -262,8 +267,8 @@ class FunctionMode(TorchFunctionMode):
         if node is source or hook or _find_module(node).startswith("standfast."):
             return True
         number = node._sequence_nr()
-        place = bisect(self._spans, number, key=lambda span: span[0])
-        return place > 0 and number < self._spans[place - 1][1]
+        index = bisect(self._spans, number, key=lambda span: span[0])
+        return index > 0 and number < self._spans[index - 1][1]
 
 
 def _is_checkpointed() -> bool:
@@ -313,11 +318,9 @@ def bind_arguments(
     if isinstance(func, FunctionType):
         names = list(inspect.signature(func).parameters)
     else:
-        packet = (
-            func
-            if isinstance(func, OpOverload | OpOverloadPacket)
-            else getattr(torch.ops.aten, func.__name__)
-        )
+        packet: Any = func
+        if not isinstance(func, OpOverload | OpOverloadPacket):
+            packet = getattr(torch.ops.aten, func.__name__)
         overload = (
             packet if isinstance(packet, OpOverload) else getattr(packet, packet.overloads()[0])
         )
@@ -348,18 +351,20 @@ def strip_underscore(name: str) -> str:
     >>> strip_underscore("add_"), strip_underscore("__add__")
     ('add', '__add__')
     """
-    return name if name.startswith("__") else name.removesuffix("_")
+    if name.startswith("__"):
+        return name
+    return name.removesuffix("_")
 
 
 def find_tensors(values: Sequence[Any]) -> list[Tensor]:
     """The tensors among `values`, also those within lists and tuples, in order."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found.extend(find_tensors(value))
-    return found
+            tensors.extend(find_tensors(value))
+    return tensors
 
 
 # nodes of torch's functions with a derivative of 0 everywhere, without the number at the end of the name
@@ -374,17 +379,20 @@ def find_sources(node: Node) -> list[Node]:
         type(node).__name__[:-1] in _STEPS
         or getattr(node, "_saved_rounding_mode", None) is not None
     )
-    return [] if rounds else [source for source, _ in node.next_functions if source is not None]
+    if rounds:
+        return []
+    return [source for source, _ in node.next_functions if source is not None]
 
 
 def walk_graph(values: Tensor) -> Iterator[Node]:
     """The nodes of the graph of a tensor, each of them after its sources."""
-    waiting, seen = ([] if values.grad_fn is None else [values.grad_fn]), set[Node]()
+    waiting = [] if values.grad_fn is None else [values.grad_fn]
+    visited = set[Node]()
     while waiting:
-        if missing := [source for source in find_sources(waiting[-1]) if source not in seen]:
+        if missing := [source for source in find_sources(waiting[-1]) if source not in visited]:
             waiting += missing
-        elif (node := waiting.pop()) not in seen:
-            seen.add(node)
+        elif (node := waiting.pop()) not in visited:
+            visited.add(node)
             yield node
 
 

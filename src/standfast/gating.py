@@ -13,7 +13,7 @@ whose first axis is not the batch. `find_gateable` tells for which layers they a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -65,38 +65,53 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
     Raises:
         ArgumentError: the module has no layer of that kind or name.
     """
-    every = weight_layers(module)
-    if wanted in ("all", "conv") or (wanted == "first" and "first" not in every):
-        kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
-        chosen: dict[str, nn.Module] = {
-            n: layer
-            for n, layer in every.items()
-            if isinstance(layer, kinds) and group_count(layer) > 1
-        }
-        if not chosen:
-            what = "a convolution" if wanted == "conv" else "a convolution or a linear layer"
-            existing = ", ".join(
-                f"{n} ({type(layer).__name__}, {group_count(layer)})" for n, layer in every.items()
-            )
-            existing = existing or "neither convolutions nor linear layers"
-            got = f"{wanted!r} for a {module_name(module)} with {existing}"
-            raise ArgumentError(
-                "layers", f"{wanted!r} only for a module with {what} of at least two channels", got
-            )
-        return dict([next(iter(chosen.items()))]) if wanted == "first" else chosen
-    names = (wanted,) if isinstance(wanted, str) else wanted
-    for name in names:
-        if name not in every:
-            known = [*every, "all", "conv", "first"] if isinstance(wanted, str) else every
-            raise UnknownNameError("layers", name, known)
-        channels = group_count(every[name])
-        check(
-            channels > 1,
-            "layers",
-            "layers of at least two channels",
-            f"{name!r}, which has {channels}",
+    layers = weight_layers(module)
+    # a layer may have the name "first", and is meant then
+    if wanted == "first" and "first" not in layers:
+        usable = _select_kind(module, layers, wanted)
+        first_name = next(iter(usable))
+        return {first_name: usable[first_name]}
+    if isinstance(wanted, str) and wanted in ("all", "conv"):
+        return _select_kind(module, layers, wanted)
+    if isinstance(wanted, str):
+        return _select_names(layers, (wanted,), [*layers, "all", "conv", "first"])
+    return _select_names(layers, wanted, list(layers))
+
+
+def _select_kind(
+    module: nn.Module, layers: Mapping[str, nn.Module], wanted: str
+) -> dict[str, nn.Module]:
+    """The layers of a kind with at least two channels, by name: convolutions, or linear ones as well."""
+    kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
+    usable: dict[str, nn.Module] = {
+        name: layer
+        for name, layer in layers.items()
+        if isinstance(layer, kinds) and group_count(layer) > 1
+    }
+    if not usable:
+        what = "a convolution" if wanted == "conv" else "a convolution or a linear layer"
+        expected = f"{wanted!r} only for a module with {what} of at least two channels"
+        existing = ", ".join(
+            f"{name} ({type(layer).__name__}, {group_count(layer)})"
+            for name, layer in layers.items()
         )
-    return {name: every[name] for name in names}
+        existing = existing or "neither convolutions nor linear layers"
+        got = f"{wanted!r} for a {module_name(module)} with {existing}"
+        raise ArgumentError("layers", expected, got)
+    return usable
+
+
+def _select_names(
+    layers: Mapping[str, nn.Module], names: Sequence[str], choices: Sequence[str]
+) -> dict[str, nn.Module]:
+    """The layers of these names, which all have at least two channels."""
+    for name in names:
+        if name not in layers:
+            raise UnknownNameError("layers", name, choices)
+        channels = group_count(layers[name])
+        got = f"{name!r}, which has {channels}"
+        check(channels > 1, "layers", "layers of at least two channels", got)
+    return {name: layers[name] for name in names}
 
 
 def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
@@ -115,11 +130,8 @@ def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
         keep = keep.reshape(layer.groups, -1).repeat_interleave(per_group, 0)
     elif isinstance(layer, CONVOLUTIONS):
         keep = keep[:, None]
-    keep = (
-        keep.reshape(*keep.shape, *[1] * (weight.ndim - 2))
-        if isinstance(layer, CONVOLUTIONS)
-        else keep
-    )
+    if isinstance(layer, CONVOLUTIONS):
+        keep = keep.reshape(*keep.shape, *[1] * (weight.ndim - 2))
     return torch.where(keep, weight.detach(), 0.0)
 
 
@@ -228,9 +240,12 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
     def before(_layer: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         x = args[0] if args else kwargs["input"]
         x = torch.where(keep(x, x.ndim - 1), x, torch.zeros((), dtype=x.dtype, device=x.device))
-        return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "input": x})
+        if args:
+            return ((x, *args[1:]), kwargs)
+        return (args, {**kwargs, "input": x})
 
-    handle, eager = None, contextlib.ExitStack()
+    handle = None
+    eager = contextlib.ExitStack()
     try:
         eager.enter_context(run_eagerly())
         # before other hooks, so that they see the output of masked weights
@@ -254,21 +269,23 @@ def find_gateable(model: Model, like: Tensor, layers: Mapping[str, nn.Module]) -
     layer, once for each module and shape: what is found is remembered as long as the module lives.
     """
     shape = tuple(like.shape[1:])
-    known = _GATEABLE.setdefault(model.module, WeakKeyDictionary())
-    new = {name: layer for name, layer in layers.items() if shape not in known.get(layer, {})}
+    known_layers = _GATEABLE.setdefault(model.module, WeakKeyDictionary())
+    new = {
+        name: layer for name, layer in layers.items() if shape not in known_layers.get(layer, {})
+    }
     if new:
         x = _random_inputs(model, like)
         pair = x[:2]
         reference = model.forward(pair.clone())
         shapes = [_row_counts(model, rows, new) for rows in (x, torch.cat([x, x]))]
         for name, layer in new.items():
-            few, many = (seen[name] for seen in shapes)
+            few, many = (row_counts[name] for row_counts in shapes)
             called = (
                 len(few) == len(many) > 0 and set(few) == {len(x)} and set(many) == {2 * len(x)}
             )
             agrees = called and _agrees(model, pair, layer, reference)
-            known.setdefault(layer, {})[shape] = agrees
-    return {name for name, layer in layers.items() if known[layer][shape]}
+            known_layers.setdefault(layer, {})[shape] = agrees
+    return {name for name, layer in layers.items() if known_layers[layer][shape]}
 
 
 def _random_inputs(model: Model, like: Tensor) -> Tensor:
@@ -280,12 +297,12 @@ def _random_inputs(model: Model, like: Tensor) -> Tensor:
 
 def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dict[str, list[int]]:
     """The length of the first axis of each layer's output, at each of its calls."""
-    seen: dict[str, list[int]] = {name: [] for name in layers}
+    rows_of_layer: dict[str, list[int]] = {name: [] for name in layers}
     handles = []
 
     def watch(name: str) -> None:
         def note(_layer: nn.Module, _args: Any, out: Tensor) -> None:
-            seen[name].append(out.shape[0] if out.ndim >= 2 else -1)
+            rows_of_layer[name].append(out.shape[0] if out.ndim >= 2 else -1)
 
         handles.append(layers[name].register_forward_hook(note))
 
@@ -297,7 +314,7 @@ def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dic
     finally:
         for handle in handles:
             handle.remove()
-    return seen
+    return rows_of_layer
 
 
 def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> bool:
@@ -305,7 +322,7 @@ def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> boo
     masks = send(torch.rand((len(x), group_count(layer)), generator=generator) < 0.5, x.device)
     try:
         with gate(layer, masks):
-            seen = model.forward(x.clone())
+            expected = model.forward(x.clone())
     except ModelError:
         return False
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
@@ -314,6 +331,6 @@ def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> boo
     with masked_weights(layer) as use:
         for row in (0, len(x) - 1):
             use(masks[row])
-            if not bool(((model.forward(x.clone())[row] - seen[row]).abs() <= close).all()):
+            if not bool(((model.forward(x.clone())[row] - expected[row]).abs() <= close).all()):
                 return False
     return True

@@ -42,11 +42,11 @@ def standfast_check(request: pytest.FixtureRequest) -> Callable[..., Decisions]:
         )
         if isinstance(study, str | Path):
             study = folder / study
-        found = check(study, out, progress=False, **options)
-        if found.exit_code == 3 and undecided == "skip":
-            pytest.skip(str(found))
-        if found.exit_code:
-            pytest.fail(f"the requirements are not met\n{found}", pytrace=False)
-        return found
+        decisions = check(study, out, progress=False, **options)
+        if decisions.exit_code == 3 and undecided == "skip":
+            pytest.skip(str(decisions))
+        if decisions.exit_code:
+            pytest.fail(f"the requirements are not met\n{decisions}", pytrace=False)
+        return decisions
 
     return run

@@ -95,29 +95,32 @@ class _Declared(NamedTuple):
     def read(self, value: Any, option: str) -> Any:
         """The value as it is held, a list as a tuple; `ArgumentError` if it does not fit."""
         if self.check is not None:
-            held = self.check(value, option)
-            return value if held is None else held
-        if (
-            self.entries
-            and isinstance(value, list | tuple)
-            and value
-            and all(map(self.entries.allows, value))
-        ):
+            checked = self.check(value, option)
+            if checked is None:
+                return value
+            return checked
+        if self._allows_list(value):
             return tuple(value)
         if not self.allows(value):
-            near = suggest_name(
-                value, [choice for choice in self.choices if isinstance(choice, str)]
-            )
+            words = [choice for choice in self.choices if isinstance(choice, str)]
+            near = suggest_name(value, words)
             raise ArgumentError(option, str(self), f"{value!r}{near}")
         return value
 
+    def _allows_list(self, value: Any) -> bool:
+        """Whether a value is a list with entries, and may be one."""
+        if self.entries is None or not isinstance(value, list | tuple):
+            return False
+        return len(value) > 0 and all(map(self.entries.allows, value))
+
     def allows(self, value: Any) -> bool:
         """Whether a value that is no list is one of the choices, or within a range."""
-        chosen = any(type(value) is type(choice) and value == choice for choice in self.choices)
-        return chosen or any(
-            is_number(value) and isinstance(value, kind | int) and limits.holds(value)
-            for kind, limits in self.numbers
-        )
+        if any(type(value) is type(choice) and value == choice for choice in self.choices):
+            return True
+        if not is_number(value):
+            return False
+        limits_of_kind = [limits for kind, limits in self.numbers if isinstance(value, kind | int)]
+        return any(limits.holds(value) for limits in limits_of_kind)
 
     @property
     def is_whole_number(self) -> bool:
@@ -132,7 +135,8 @@ class _Declared(NamedTuple):
             f"a {'whole' if kind is int else 'finite'} number {limits}"
             for kind, limits in self.numbers
         ]
-        words += [f"a list, each {self.entries}"] if self.entries else []
+        if self.entries:
+            words.append(f"a list, each {self.entries}")
         return ", or ".join([*words, *map(repr, self.choices)])
 
 
@@ -143,11 +147,13 @@ def _read_hint(hint: Any) -> _Declared | None:
     choices: list[Any] = []
     numbers: list[tuple[type[int | float], Range]] = []
     entries = None
-    for each in get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,):
-        origin, inner = get_origin(each), get_args(each)
-        if each is bool:
+    is_union = get_origin(hint) in (Union, types.UnionType)
+    for part in get_args(hint) if is_union else (hint,):
+        origin = get_origin(part)
+        inner = get_args(part)
+        if part is bool:
             choices += [True, False]
-        elif each is type(None):
+        elif part is type(None):
             choices.append(None)
         elif origin is Literal:
             choices += inner
@@ -167,32 +173,35 @@ def _read_hint(hint: Any) -> _Declared | None:
 @cache
 def _read_hints(kind: type) -> dict[str, _Declared]:
     """What the types of a dataclass say of its options. One that gives an option another default keeps its check."""
-    read: dict[str, _Declared] = {}
+    declared_options: dict[str, _Declared] = {}
     for base in reversed(kind.__bases__):
-        read |= _read_hints(base) if dataclasses.is_dataclass(base) else {}
+        if dataclasses.is_dataclass(base):
+            declared_options |= _read_hints(base)
     try:
         hints = get_type_hints(kind, include_extras=True)
-    except (
-        NameError,
-        AttributeError,
-        TypeError,
-    ):
+    except (NameError, AttributeError, TypeError):
         # types that are known only where the class is, or to type checkers
         hints = {}
-    found = {name: _read_hint(hint) for name, hint in hints.items()}
-    return {**read, **{name: known for name, known in found.items() if known is not None}}
+    for name, hint in hints.items():
+        declared = _read_hint(hint)
+        if declared is not None:
+            declared_options[name] = declared
+    return declared_options
 
 
-def _read_options(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are given, as they are held; `ArgumentError` for one that its type excludes."""
-    known = _read_hints(kind)
-    options = (
-        field.name for field in dataclasses.fields(kind) if field.init and field.name in given
-    )
-    return {
-        name: known[name].read(given[name], name) if name in known else given[name]
-        for name in options
-    }
+def _read_options(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options among the values, as they are held; `ArgumentError` for one that its type excludes."""
+    declared_options = _read_hints(kind)
+    options: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        name = field.name
+        if not field.init or name not in values:
+            continue
+        if name in declared_options:
+            options[name] = declared_options[name].read(values[name], name)
+        else:
+            options[name] = values[name]
+    return options
 
 
 @cache
@@ -204,19 +213,14 @@ def _check_declared_options(kind: Any) -> None:
     for declaration, names in kind.list_declared_options().items():
         unknown = [name for name in names if name not in options]
         argument = f"{kind.__qualname__}.{declaration}"
-        check(
-            not unknown,
-            argument,
-            f"names of options: {', '.join(options)}",
-            ", ".join(map(repr, unknown)),
-        )
+        expected = f"names of options: {', '.join(options)}"
+        check(not unknown, argument, expected, ", ".join(map(repr, unknown)))
     for declaration, names in getattr(kind, "list_declared_counts", dict)().items():
         hints = _read_hints(kind)
         others = [name for name in names if name not in hints or not hints[name].is_whole_number]
+        argument = f"{kind.__qualname__}.{declaration}"
         expected = "options whose type is a whole number from 1 on, such as Count"
-        check(
-            not others, f"{kind.__qualname__}.{declaration}", expected, ", ".join(map(repr, others))
-        )
+        check(not others, argument, expected, ", ".join(map(repr, others)))
 
 
 class ConfigurationType(ABCMeta):
@@ -228,10 +232,9 @@ class ConfigurationType(ABCMeta):
     one of these; or `Annotated[..., check]`, a function of a value and the option's name. What it returns is held in
     place of the value, unless it is None.
 
-    A class, such as that of a plug-in, that defines what a base names in `gone` is refused, since it would never be
-    used: `gone` has the names of such methods and attributes, and what takes their place. So is a class that declares
-    something of an option that it does not have: `list_declared_options`, if there is one, gives for each declaration
-    the names of the options in it. Those that `list_declared_counts` gives must be whole numbers from 1 on.
+    A class, such as that of a plug-in, that declares something of an option that it does not have is refused:
+    `list_declared_options`, if there is one, gives for each declaration the names of the options in it. Those that
+    `list_declared_counts` gives must be whole numbers from 1 on.
 
     >>> @dataclass(frozen=True)
     ... class Steps(metaclass=ConfigurationType):
@@ -248,44 +251,52 @@ class ConfigurationType(ABCMeta):
     standfast.errors.UnknownOptionError: n_steps: expected an option of Steps: steps, got n_steps=3 (did you mean 's...
     """
 
-    def __init__(
-        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
-    ) -> None:
-        super().__init__(name, bases, namespace, **options)
-        for base in cls.__mro__:
-            for hook, instead in vars(base).get("gone", {}).items():
-                used = hasattr(cls, hook) or hook in namespace.get("__annotations__", {})
-                check(not used, f"{name}.{hook}", instead, "what is never used")
-
     def __call__(cls: type[T], *values: Any, **options: Any) -> T:
-        plain = {option: as_number(value) for option, value in options.items()}
-        numbers = [as_number(value) for value in values]
+        named = {option: as_number(value) for option, value in options.items()}
+        positional = [as_number(value) for value in values]
         if dataclasses.is_dataclass(cls):
             _check_declared_options(cls)
-            names = [
-                field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only
-            ]
-            held = _read_options(cls, {**dict(zip(names, numbers, strict=False)), **plain})
-            plain = {name: held.get(name, value) for name, value in plain.items()}
-            numbers[: len(names)] = [held[name] for name, _ in zip(names, numbers, strict=False)]
+            positional, named = _read_arguments(cls, positional, named)
         try:
-            made: T = ABCMeta.__call__(cls, *numbers, **plain)
-            return made
+            instance: T = ABCMeta.__call__(cls, *positional, **named)
         except TypeError as error:
-            known = list(inspect.signature(cls.__init__).parameters.values())[1:]
-            names = [each.name for each in known if each.kind is not each.VAR_KEYWORD]
-            unknown = [option for option in options if option not in names]
-            if not unknown or len(names) < len(known) or "unexpected keyword" not in str(error):
-                raise
-        raise UnknownOptionError(
-            getattr(cls, "name", cls.__name__), unknown[0], options[unknown[0]], names
-        )
+            if "unexpected keyword" in str(error):
+                _refuse_unknown(cls, options)
+            raise
+        return instance
 
     @property
     def __signature__(cls) -> inspect.Signature:
         """The options, for `inspect.signature` and `help`, which would show the arguments of `__call__`."""
-        made = inspect.signature(cls.__init__)  # type: ignore[misc]
-        return made.replace(parameters=list(made.parameters.values())[1:], return_annotation=cls)
+        signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+        without_self = list(signature.parameters.values())[1:]
+        return signature.replace(parameters=without_self, return_annotation=cls)
+
+
+def _read_arguments(
+    kind: Any, positional: list[Any], named: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a dataclass, as they are held; those that it does not have are left as they are."""
+    names = [field.name for field in dataclasses.fields(kind) if field.init and not field.kw_only]
+    by_position = dict(zip(names, positional, strict=False))
+    options = _read_options(kind, {**by_position, **named})
+    too_many = positional[len(names) :]
+    return (
+        [*(options[name] for name in by_position), *too_many],
+        {name: options.get(name, value) for name, value in named.items()},
+    )
+
+
+def _refuse_unknown(kind: type, options: Mapping[str, Any]) -> None:
+    """Raise `UnknownOptionError` for the first option that a class does not have; nothing if it takes any."""
+    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]  # type: ignore[misc]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    names = [parameter.name for parameter in parameters]
+    for option, value in options.items():
+        if option not in names:
+            title = getattr(kind, "name", kind.__name__)
+            raise UnknownOptionError(title, option, value, names) from None
 
 
 def set_fields(record: object, **values: object) -> None:

@@ -93,15 +93,13 @@ def make_reference(rows: Tensor, codes: CellCodes | None = None) -> Reference:
     >>> found.baseline.tolist(), len(found.rows)
     ([2.0, 0.0], 3)
     """
-    known = rows.detach().cpu()
-    chosen = known[content_keys(known, seed=0).argsort(stable=True)[:MOST_ROWS]]
+    all_rows = rows.detach().cpu()
+    chosen = all_rows[content_keys(all_rows, seed=0).argsort(stable=True)[:MOST_ROWS]]
     # so that the last bits of sums do not depend on the order of rows
-    ordered = known.double().sort(0).values
-    baseline, mean, sd = (
-        ordered[(len(known) - 1) // 2],
-        ordered.mean(0),
-        ordered.std(0, correction=0),
-    )
+    ordered = all_rows.double().sort(0).values
+    baseline = ordered[(len(all_rows) - 1) // 2]
+    mean = ordered.mean(0)
+    sd = ordered.std(0, correction=0)
     if codes is not None and not codes.plain:
         columns = zip(ordered.T, codes.categories, codes.edges, strict=True)
         middles = [_summarise_cells(cells, category, edge) for cells, category, edge in columns]
@@ -109,24 +107,23 @@ def make_reference(rows: Tensor, codes: CellCodes | None = None) -> Reference:
     chosen, baseline, mean, sd = (
         values.to(rows.device, rows.dtype) for values in (chosen, baseline, mean, sd)
     )
-    return Reference(len(known), chosen, baseline, mean, sd, known, codes)
+    return Reference(len(all_rows), chosen, baseline, mean, sd, all_rows, codes)
 
 
 def _summarise_cells(cells: Tensor, category: bool, edge: float) -> Tensor:
     """Baseline, mean and standard deviation of the sorted cells `(N,)` of a column of a data frame, `(3,)`."""
-    known = cells[cells >= edge]
+    known_cells = cells[cells >= edge]
     if category:
         baseline = _find_most_frequent(cells, edge)
         return torch.stack([baseline, baseline, torch.zeros_like(baseline)])
-    mostly_missing = 2 * len(known) < len(cells)
-    baseline = (
-        _find_most_frequent(cells[cells < edge], edge)
-        if mostly_missing
-        else known[(len(known) - 1) // 2]
-    )
-    if len(known) == 0:
+    mostly_missing = 2 * len(known_cells) < len(cells)
+    if mostly_missing:
+        baseline = _find_most_frequent(cells[cells < edge], edge)
+    else:
+        baseline = known_cells[(len(known_cells) - 1) // 2]
+    if len(known_cells) == 0:
         return torch.stack([baseline, baseline, torch.zeros_like(baseline)])
-    return torch.stack([baseline, known.mean(), known.std(correction=0)])
+    return torch.stack([baseline, known_cells.mean(), known_cells.std(correction=0)])
 
 
 def _find_most_frequent(cells: Tensor, edge: float) -> Tensor:
@@ -137,5 +134,7 @@ def _find_most_frequent(cells: Tensor, edge: float) -> Tensor:
     values, counts = torch.unique_consecutive(cells, return_counts=True)  # as they are sorted
     # categories are numbered by how often the reference has them, and then by which comes first: so no name decides
     candidates: Tensor = values[counts == counts.max()]
-    known = candidates[candidates >= edge]
-    return known[0] if len(known) else candidates[-1]
+    known_values = candidates[candidates >= edge]
+    if len(known_values):
+        return known_values[0]
+    return candidates[-1]

@@ -56,7 +56,10 @@ class Registry(Generic[T]):
         named: bool = False,
         packages: Mapping[str, str] | None = None,
     ) -> None:
-        self.kind, self.group, self._fits, self._named = kind, group, fits, named
+        self.kind = kind
+        self.group = group
+        self._fits = fits
+        self._named = named
         self.packages = dict(packages or {})
         self.aliases: dict[str, str] = {}  # short names of entries of other packages
         self._entries: dict[str, T] = {}
@@ -75,12 +78,12 @@ class Registry(Generic[T]):
 
     def _check(self, name: str, entry: T, got: str) -> None:
         check(self._fits(entry), f"{self.kind} {name}", f"a {self.kind}", got)
-        own = getattr(entry, "name", None if self._named else name)
+        own_name = getattr(entry, "name", None if self._named else name)
         check(
-            own == name,
+            own_name == name,
             f"{self.kind} {name}",
             f"a {self.kind} whose name is {name!r}",
-            f"the name {own!r} in {got}",
+            f"the name {own_name!r} in {got}",
         )
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -95,11 +98,9 @@ class Registry(Generic[T]):
     @cached_property
     def plugins(self) -> dict[str, EntryPoint]:
         """The entry points that other packages provide, by name."""
-        return (
-            {}
-            if self.group is None
-            else {point.name: point for point in entry_points(group=self.group)}
-        )
+        if self.group is None:
+            return {}
+        return {point.name: point for point in entry_points(group=self.group)}
 
     def is_from_package(self, name: object) -> bool:
         """Whether `name` has the form `"package:Title"` for one of `packages`; the title may be unknown.
@@ -116,8 +117,8 @@ class Registry(Generic[T]):
         name = self.aliases.get(name, name)
         if self.is_from_package(name):
             module, _, function = self.packages[name.partition(":")[0]].partition(":")
-            made: T = getattr(import_module(module), function)(name)
-            return made
+            loaded_entry: T = getattr(import_module(module), function)(name)
+            return loaded_entry
         if name not in self._entries:
             if name not in self.plugins:
                 raise UnknownNameError(self.kind, name, self.names())
@@ -129,7 +130,7 @@ class Registry(Generic[T]):
         plugin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"
         try:
             entry = point.load()
-        except Exception as error:
+        except Exception as error:  # whatever the module of the plug-in raises
             raise StandfastError(
                 f"{self.kind} {point.name}: {plugin} could not be loaded: {type(error).__name__}: {error}"
             ) from error
@@ -145,7 +146,9 @@ class Registry(Generic[T]):
 
     def find_name(self, entry: object) -> str | None:
         """The name under which `entry` is registered; None if it is not, or is a plug-in that nobody has asked for."""
-        return next((name for name, known in self._entries.items() if known is entry), None)
+        return next(
+            (name for name, registered in self._entries.items() if registered is entry), None
+        )
 
     def loaded(self) -> list[T]:
         """The entries that are registered, without the plug-ins that nobody has asked for."""
@@ -179,10 +182,14 @@ def build(
     name, rest = _split_name(kinds, text)
     kind = kinds[name]
     options = {**(defaults or {}), **parse_options(rest, kinds.kind), **(options or {})}
-    known = [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
+    names_of_options = (
+        [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
+    )
     for option in options:
-        if option not in known:
-            raise UnknownOptionError(getattr(kind, "name", name), option, options[option], known)
+        if option not in names_of_options:
+            raise UnknownOptionError(
+                getattr(kind, "name", name), option, options[option], names_of_options
+            )
     _check_required(kind, name, options)
     return kind(**options)
 
@@ -225,12 +232,12 @@ def _spell(value: object) -> str:
     if not is_dataclass(value):
         return repr(value)
     options = {field.name: getattr(value, field.name) for field in fields(value)}
-    own = [
+    spelled_options = [
         f"{field.name}={options[field.name]!r}"
         for field in fields(value)
         if options[field.name] != field.default
     ]
-    return f"{type(value).__name__}({', '.join(own)})"
+    return f"{type(value).__name__}({', '.join(spelled_options)})"
 
 
 def parse_options(text: str, what: str) -> dict[str, Any]:

@@ -36,12 +36,20 @@ from standfast.tensors import Array, send, thread_budget
 #: the smallest number of segments; metrics rank segments, and a ranking of fewer has no meaning
 FEWEST = 3
 #: defaults: pixels per segment and the smallest number of segments of an image, windows of a series, groups of features
-PIXELS, CELLS, WINDOWS, COLUMNS = 50, 9, 20, 64
-_COMPACTNESS, _COMPACTNESS_LAB = 0.3, 10.0
+PIXELS = 50
+CELLS = 9
+WINDOWS = 20
+COLUMNS = 64
+_COMPACTNESS = 0.3
+_COMPACTNESS_LAB = 10.0
 # images of fewer pixels are cut one after the other, since threads would only wait for each other
 _SMALL = 4096
 # quickshift: weight of colour against distance; kernel widths per side, and per link; the largest number of segments
-_RATIO, _RATIO_LAB, _KERNELS, _LINK, _MOST = 0.5, 0.2, 56, 4, 300
+_RATIO = 0.5
+_RATIO_LAB = 0.2
+_KERNELS = 56
+_LINK = 4
+_MOST = 300
 #: the names of the methods, and the kind of inputs that each can cut
 _FITS = {
     "auto": "any input",
@@ -238,12 +246,14 @@ def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
     [0, 0, 1, 1, 2, 2]
     """
     labels = np.zeros(spatial, dtype=np.int64)
-    wanted, positions = float(count), float(np.prod(spatial))  # for the axes that are left
+    cells_left, positions = float(count), float(np.prod(spatial))  # for the axes that are left
     for axis, length in enumerate(spatial):
         axes_left = len(spatial) - axis
-        share = wanted if axes_left == 1 else (wanted / positions) ** (1 / axes_left) * length
+        share = (
+            cells_left if axes_left == 1 else (cells_left / positions) ** (1 / axes_left) * length
+        )
         cells = min(max(round(share), 1), length)
-        wanted, positions = max(wanted / cells, 1.0), positions / length
+        cells_left, positions = max(cells_left / cells, 1.0), positions / length
         cell = np.arange(length) * cells // length
         labels = labels * cells + cell.reshape(
             [-1 if a == axis else 1 for a in range(len(spatial))]
@@ -254,7 +264,9 @@ def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
 def _default_count(inputs: Tensor, positions: int) -> int:
     if inputs.ndim == 2:
         return COLUMNS
-    return WINDOWS if inputs.ndim == 3 else max(positions // PIXELS, CELLS)
+    if inputs.ndim == 3:
+        return WINDOWS
+    return max(positions // PIXELS, CELLS)
 
 
 def share_labels(inputs: Tensor, labels: Tensor, width: int) -> Segments:
@@ -275,12 +287,16 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     renumbered = [np.unique(row, return_inverse=True)[1] for row in rows]
     counts = [int(row.max()) + 1 for row in renumbered]
     check(min(counts) >= FEWEST, "segments", f"at least {FEWEST} different labels", min(counts))
-    found = send(torch.from_numpy(np.stack(renumbered).astype(np.int64)), inputs.device)
-    if len(found) != len(inputs) or tuple(labels.shape) == spatial:
-        return share_labels(inputs, found[0].reshape(spatial), counts[0])
+    labels_of_rows = send(torch.from_numpy(np.stack(renumbered).astype(np.int64)), inputs.device)
+    if len(labels_of_rows) != len(inputs) or tuple(labels.shape) == spatial:
+        return share_labels(inputs, labels_of_rows[0].reshape(spatial), counts[0])
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     return Segments(
-        found.reshape(many), send(counts, inputs.device), max(counts), fallback, tuple(counts)
+        labels_of_rows.reshape(many),
+        send(counts, inputs.device),
+        max(counts),
+        fallback,
+        tuple(counts),
     )
 
 
@@ -295,26 +311,24 @@ def _find_superpixels(
     width = max(most, int(regular.max()) + 1)
 
     def cut(image: Array) -> Labels | None:
-        low, high = image.min(), image.max()
+        low = image.min()
+        high = image.max()
         if not high > low:
             return None
-        found = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
-        return (
-            found.reshape(regular.shape).astype(np.int64)
-            if least <= found.max() + 1 <= width
-            else None
-        )
+        numbered = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
+        if least <= numbered.max() + 1 <= width:
+            return numbered.reshape(regular.shape).astype(np.int64)
+        return None
 
+    images = inputs.detach().double().cpu().numpy()
     with ThreadPoolExecutor(thread_budget()) as pool:
-        cuts = list(
-            (map if regular.size < _SMALL else pool.map)(
-                cut, inputs.detach().double().cpu().numpy()
-            )
-        )
-    maps = [regular if each is None else each for each in cuts]
-    fallback = [each is None for each in cuts]
-    counts = [int(found.max()) + 1 for found in maps]
-    device, labels = inputs.device, torch.from_numpy(np.stack(maps))
+        map_images = map if regular.size < _SMALL else pool.map
+        cuts = list(map_images(cut, images))
+    fallback = [labels_of_image is None for labels_of_image in cuts]
+    maps = [regular if labels_of_image is None else labels_of_image for labels_of_image in cuts]
+    counts = [int(numbered.max()) + 1 for numbered in maps]
+    device = inputs.device
+    labels = torch.from_numpy(np.stack(maps))
     return Segments(
         send(labels, device), send(counts, device), width, send(fallback, device), tuple(counts)
     )
@@ -326,16 +340,17 @@ def _slic(image: Array, count: int) -> Labels:
 
     colour = len(image) == 3
     compactness = _COMPACTNESS_LAB if colour else _COMPACTNESS
-    found: Labels = slic(image, count, compactness, convert2lab=colour, channel_axis=0)
-    return found
+    labels: Labels = slic(image, count, compactness, convert2lab=colour, channel_axis=0)
+    return labels
 
 
 def _quickshift(image: Array) -> Labels:
     """Pieces of one image `(C, H, W)` in [0, 1]: a pixel joins the nearest, in place and colour, of higher density."""
     from skimage.segmentation import quickshift
 
-    kernel, colour = max(1.0, min(image.shape[1:]) / _KERNELS), len(image) == 3
-    found: Labels = quickshift(  # type: ignore[no-untyped-call]
+    kernel = max(1.0, min(image.shape[1:]) / _KERNELS)
+    colour = len(image) == 3
+    labels: Labels = quickshift(  # type: ignore[no-untyped-call]
         image if colour else 100 * image,
         ratio=_RATIO_LAB if colour else _RATIO,
         kernel_size=kernel,
@@ -344,13 +359,11 @@ def _quickshift(image: Array) -> Labels:
         rng=0,
         channel_axis=0,
     )
-    return found
+    return labels
 
 
 def _describe(labels: Tensor) -> str:
     kind = f"a {labels.dtype} tensor of shape {tuple(labels.shape)}"
-    return (
-        f"{kind} with values from {labels.min().item()}"
-        if labels.numel() and not labels.is_complex()
-        else kind
-    )
+    if labels.numel() and not labels.is_complex():
+        return f"{kind} with values from {labels.min().item()}"
+    return kind

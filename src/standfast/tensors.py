@@ -135,13 +135,13 @@ class Streams:
 
         Those that come one time more than others are drawn without replacement.
         """
-        found = []
+        columns = []
         for high, generator in zip(choices, self._generators, strict=True):
             drawn = torch.randperm(high, generator=generator, device=self.device)[: count % high]
-            found.append(
+            columns.append(
                 torch.cat([torch.arange(high, device=self.device).repeat(count // high), drawn])
             )
-        return found
+        return columns
 
 
 @contextlib.contextmanager
@@ -207,7 +207,9 @@ def count_at_once(on_host: int, place: Tensor | torch.device) -> int:
 
     For work that needs up to a hundred bytes for each number.
     """
-    return on_host if is_on_host(place) else max(on_host, _ON_CARD)
+    if is_on_host(place):
+        return on_host
+    return max(on_host, _ON_CARD)
 
 
 def holds_everywhere(mask: Tensor) -> bool:
@@ -226,12 +228,14 @@ def send(
     >>> send([1, 2], torch.device("cpu"))
     tensor([1, 2])
     """
-    own = (
+    tensor = (
         values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
     )
-    if device.type == "cuda" and own.device.type == "cpu":
-        own = own.pin_memory()
-    return own.to(device, non_blocking=own.device.type == "cpu" and device.type in ("cpu", "cuda"))
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(
+        device, non_blocking=tensor.device.type == "cpu" and device.type in ("cpu", "cuda")
+    )
 
 
 def widen_half(values: Tensor) -> Tensor:
@@ -240,7 +244,9 @@ def widen_half(values: Tensor) -> Tensor:
     >>> widen_half(torch.ones(1, dtype=torch.bfloat16)).dtype, widen_half(torch.ones(1).double()).dtype
     (torch.float32, torch.float64)
     """
-    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    if values.dtype in (torch.float16, torch.bfloat16):
+        return values.float()
+    return values
 
 
 def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:
@@ -276,22 +282,23 @@ def available_cpus() -> int:
 
 def thread_budget() -> int:
     """How many threads one process may use: `STANDFAST_THREADS` if set, else the number of available cores."""
-    wanted = os.environ.get("STANDFAST_THREADS", "")
-    if not wanted:
+    setting = os.environ.get("STANDFAST_THREADS", "")
+    if not setting:
         return available_cpus()
     check(
-        wanted.isdigit() and int(wanted) > 0,
+        setting.isdigit() and int(setting) > 0,
         "STANDFAST_THREADS",
         "a whole number above 0",
-        repr(wanted),
+        repr(setting),
     )
-    return int(wanted)
+    return int(setting)
 
 
 @contextlib.contextmanager
 def limited_threads() -> Iterator[None]:
     """Limit torch to `thread_budget()` threads inside the block, and restore the number of threads afterwards."""
-    before, budget = torch.get_num_threads(), thread_budget()
+    before = torch.get_num_threads()
+    budget = thread_budget()
     if before <= budget:
         yield
         return
@@ -341,7 +348,8 @@ def read_bounds(
     if len(wrong):
         first = tuple(wrong[0].tolist())
         got = f"({low[first].item():zg}, {high[first].item():zg})"
-        where = f" at {first if len(first) > 1 else first[0]}" if first else ""
+        index = first[0] if len(first) == 1 else first
+        where = f" at {index}" if first else ""
         more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
         constant = low.ndim == 1 and bool(low[first] == high[first])
         equal = "; a column that is constant needs a range, too" if constant else ""
@@ -353,7 +361,9 @@ def read_bounds(
 def describe_rows(rows: Tensor) -> str:
     """The shape of a batch without the number of rows: `"(N, 1, 28, 28)"`."""
     inner = ", ".join(map(str, rows.shape[1:]))
-    return f"(N, {inner})" if inner else "(N,)"
+    if inner:
+        return f"(N, {inner})"
+    return "(N,)"
 
 
 def describe_bounds(bounds: tuple[Bound, Bound]) -> str:
@@ -375,12 +385,12 @@ def describe_no_tensor(inputs: object) -> str:
     kind = type(inputs).__name__
     if kind == "ndarray":
         return f"{kind}: use torch.from_numpy(x).float()"
-    if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
+    if isinstance(inputs, tuple | list) and any(isinstance(entry, Tensor) for entry in inputs):
         return f"{kind}: give the inputs alone, or a standfast.data.Dataset"
     if (
         isinstance(inputs, tuple | list)
         and inputs
-        and all(isinstance(each, str) for each in inputs)
+        and all(isinstance(entry, str) for entry in inputs)
     ):
         return f"{kind} of texts: give a standfast.TextModel(model, tokenizer)"
     if isinstance(inputs, DataLoader):

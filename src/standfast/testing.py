@@ -107,18 +107,20 @@ def check_batch_independence(metric: Metric, shape: Shape, device: Device = "cpu
 
 def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """The same seed gives the same bits, and inputs, model and global random numbers are left alone."""
-    x, model = _draw_inputs(shape, device=device), _classifier(shape, device)
-    before, found = x.clone(), []
+    x = _draw_inputs(shape, device=device)
+    model = _classifier(shape, device)
+    before = x.clone()
+    results = []
     with torch.random.fork_rng(devices=[]):
         for seed in (1, 2):
             torch.default_generator.manual_seed(seed)
             state = torch.random.get_rng_state()
-            found.append(metric(model, "saliency", x, generator=torch.Generator().manual_seed(3)))
+            results.append(metric(model, "saliency", x, generator=torch.Generator().manual_seed(3)))
             _require(
                 torch.equal(torch.random.get_rng_state(), state),
                 "torch's global generator is left as it is",
             )
-    _require_same(found[0], found[1], [0, 1, 2, 3, 4], "for the same seed", exactly=True)
+    _require_same(results[0], results[1], [0, 1, 2, 3, 4], "for the same seed", exactly=True)
     _require(torch.equal(x, before), "inputs are not written into")
     _require_untouched(model)
 
@@ -126,10 +128,8 @@ def check_side_effects(metric: Metric, shape: Shape, device: Device = "cpu") -> 
 def check_result(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """The result has a value and a status for each sample, and counts every row that the model was given."""
     module = _Counted(small_net(shape))
-    model, x = (
-        Model(module, (0.0, 1.0), device=device, batch_size=16),
-        _draw_inputs(shape, device=device),
-    )
+    model = Model(module, (0.0, 1.0), device=device, batch_size=16)
+    x = _draw_inputs(shape, device=device)
     result = metric(model, "saliency", x)
     _require_well_formed(result, 5, metric)
     counted = int(result.model_evaluations.sum())
@@ -154,7 +154,8 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
     """A metric with a neighbourhood works in those that it accepts, and a radius of 0 gives a finite value."""
     if not has_neighbourhood(type(metric)):
         return
-    x, model = _draw_inputs(shape, 3, device), _classifier(shape, device)
+    x = _draw_inputs(shape, 3, device)
+    model = _classifier(shape, device)
     wrong = (model.predict(x) + 1) % CLASSES
     accepted = 0
     for kind in (LinfBall, L2Ball):
@@ -227,7 +228,8 @@ def check_skipped_samples(metric: Metric, shape: Shape, device: Device = "cpu") 
 
 def check_errors(metric: Metric, shape: Shape, device: Device = "cpu") -> None:
     """What cannot be evaluated at all is an error that names the argument."""
-    x, model = _draw_inputs(shape, device=device), _classifier(shape, device)
+    x = _draw_inputs(shape, device=device)
+    model = _classifier(shape, device)
     _require_error("expected one of .*did you mean 'saliency'", metric, model, "salience", x)
     bare = small_net(shape)
     _require_error("model: expected a standfast Model, got Sequential", metric, bare, "saliency", x)
@@ -258,8 +260,8 @@ def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> N
     _require(min(cost.predictions, cost.explanations) >= 0, "no number of cost is below 0")
     for preset in metric.presets:  # that their options exist is checked when a metric is made
         _require(preset in PRESETS, f"the preset {preset!r} is one of {', '.join(PRESETS)}")
-        made = dataclasses.replace(metric, **preset_options(type(metric), preset), preset=preset)
-        _require(made.preset == preset, f"the preset {preset!r} makes a metric")
+        variant = dataclasses.replace(metric, **preset_options(type(metric), preset), preset=preset)
+        _require(variant.preset == preset, f"the preset {preset!r} makes a metric")
 
 
 #: what `check_metric` runs: functions of a metric, a shape and a device
@@ -298,7 +300,8 @@ def check_explainer(
     """
     net = small_transformer if isinstance(explainer, AttentionExplainer) else small_net
     for shape in (SHAPES[name] for name in shapes):
-        x, model = _draw_inputs(shape, 19, device), _classifier(shape, device, net=net)
+        x = _draw_inputs(shape, 19, device)
+        model = _classifier(shape, device, net=net)
         before = x.clone()
         maps = explainer(model, x)
         _require(
@@ -308,12 +311,12 @@ def check_explainer(
         _require(not maps.requires_grad, "maps are detached")
         _require(torch.equal(x, before), "inputs are not written into")
         _require(torch.equal(explainer(model, x), maps), "maps are the same a second time")
-        for found, whatever in (
+        for other_maps, whatever in (
             (explainer(_classifier(shape, device, 64, net), x), "with another batch size"),
             (explainer(model, x.flip(0)).flip(0), "with the samples in reverse order"),
             (explainer(model, x, model.predict(x)), "with the predicted classes as targets"),
         ):
-            _require(_is_same(found, maps), f"maps are the same {whatever}")
+            _require(_is_same(other_maps, maps), f"maps are the same {whatever}")
         _require(
             _is_same(explainer(model, x[7:8])[0], maps[7]), "the map of a sample alone is the same"
         )
@@ -374,13 +377,14 @@ def check_similarity(
         _require(
             _is_same(similarity(a[3:4], b[3:4])[0], values[3]), "a pair alone has the same value"
         )
-        equal, others = values[1], values[[0, 3, 4, 5]]
+        equal = values[1]
+        others = values[[0, 3, 4, 5]]
         best = (equal >= others) if similarity.larger_is_closer else (equal <= others)
         _require(bool(best.all()), "equal maps have the best value")
-        wanted = 1.0 if similarity.larger_is_closer else 0.0
+        expected = 1.0 if similarity.larger_is_closer else 0.0
         _require(
-            abs(equal.item() - wanted) <= 1e-5,
-            f"equal maps have the value {wanted}, not {equal.item()}",
+            abs(equal.item() - expected) <= 1e-5,
+            f"equal maps have the value {expected}, not {equal.item()}",
         )
         broken = a.clone()
         broken[0] = torch.nan
@@ -409,14 +413,16 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
     """
     count = len(output)
     order = torch.tensor([count - 1, 0, 0, count // 2])
-    clean, after = task.read(output, count), task.read(changed, count)
+    clean = task.read(output, count)
+    after = task.read(changed, count)
     for outputs in (clean, after):
         _require(
             outputs.is_floating_point() and len(outputs) == count,
             "outputs have a row for each input",
         )
     answer = task.answer(clean)
-    exists, named = task.exists(clean, answer), task.describe(answer)
+    exists = task.exists(clean, answer)
+    named = task.describe(answer)
     _require(answer.ndim in (1, 2) and len(answer) == count, "answers are (N,) or (N, k)")
     _require(
         bool((task.margin(clean, answer)[exists] < 0).all()),
@@ -437,14 +443,14 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
             "guide": task.guide,
         }
         for name, function in functions.items():
-            found = function(after, answer, scale)
+            values = function(after, answer, scale)
             _require(
-                found.shape == (count,) and bool(found.isfinite().all()),
+                values.shape == (count,) and bool(values.isfinite().all()),
                 f"{name} is a number for each input",
             )
             rows = function(after[order], answer[order], scale)
             _require(
-                torch.equal(rows, found[order]), f"the {name} of a row does not depend on others"
+                torch.equal(rows, values[order]), f"the {name} of a row does not depend on others"
             )
         ways = task.rivals(after, answer, scale)
         _require(ways.ndim == 2 and len(ways) == count, "rivals are (N, R)")
@@ -513,7 +519,9 @@ class _Counted(nn.Module):
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
-        self.net, self.calls, self.rows = net, 0, 0
+        self.net = net
+        self.calls = 0
+        self.rows = 0
 
     def forward(self, x: Tensor) -> Tensor:
         self.calls, self.rows = self.calls + 1, self.rows + len(x)
@@ -534,12 +542,17 @@ def _draw_inputs(shape: Shape, count: int = 5, device: Device = "cpu") -> Tensor
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1)).to(device)
 
 
-def _is_same(found: Tensor, wanted: Tensor, exactly: bool = False) -> bool:
+def _is_same(actual: Tensor, expected: Tensor, exactly: bool = False) -> bool:
     """Equal bits on a CPU, or `exactly`; on a card up to rounding, as a share of the largest value. NaN equals NaN."""
-    if exactly or found.device.type == "cpu" or not found.is_floating_point():
-        return torch.equal(found.nan_to_num(nan=-7.0), wanted.nan_to_num(nan=-7.0))
-    largest = float(wanted.nan_to_num(0.0, 0.0, 0.0).abs().amax()) if wanted.numel() else 0.0
-    return torch.allclose(found, wanted, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True)
+    if exactly or actual.device.type == "cpu" or not actual.is_floating_point():
+        return torch.equal(actual.nan_to_num(nan=-7.0), expected.nan_to_num(nan=-7.0))
+    if expected.numel():
+        largest = float(expected.nan_to_num(0.0, 0.0, 0.0).abs().amax())
+    else:
+        largest = 0.0
+    return torch.allclose(
+        actual, expected, rtol=_ROUNDING, atol=_ROUNDING * largest, equal_nan=True
+    )
 
 
 def _require(holds: bool, claim: str) -> None:
@@ -579,11 +592,8 @@ def _require_well_formed(result: Result, count: int, metric: Metric) -> None:
     _require(set(result.status) <= set(STATUSES), f"each status is one of {', '.join(STATUSES)}")
     for name in ("value", "low", "high", "targets", "model_evaluations", "degenerate", "nonfinite"):
         column = getattr(result, name)
-        fits = (
-            column is None
-            if name in ("low", "high") and column is None
-            else column.shape == (count,)
-        )
+        is_missing = column is None and name in ("low", "high")
+        fits = is_missing or column.shape == (count,)
         _require(fits, f"{name} has one number for each sample")
     _require(
         bool((result.model_evaluations >= 1).all()),
@@ -635,11 +645,12 @@ def _require_same(
     result: Result, whole: Result, order: list[int], when: str, exactly: bool = False
 ) -> None:
     """Row i of `result` is row `order[i]` of `whole`: bit for bit on a CPU, or with `exactly`."""
-    found, wanted = _rows_of(result), _rows_of(whole)
-    _require(found.keys() == wanted.keys(), f"the result has the same fields {when}")
-    for name, values in found.items():
+    actual = _rows_of(result)
+    expected = _rows_of(whole)
+    _require(actual.keys() == expected.keys(), f"the result has the same fields {when}")
+    for name, values in actual.items():
         if isinstance(values, Tensor):
-            same = _is_same(values, wanted[name][order], exactly)
+            same = _is_same(values, expected[name][order], exactly)
         else:
-            same = values == [wanted[name][row] for row in order]
+            same = values == [expected[name][row] for row in order]
         _require(same, f"{name} is the same {when}")

@@ -33,7 +33,8 @@ USEFUL: Final = 0.5
 #: a similarity that is this near to that of equal maps says that the map did not change
 _UNCHANGED = 1e-3
 #: of double precision: no number has more decimals that mean anything, and none is larger
-_MOST_DECIMALS, _LARGEST = 17, 1e308
+_MOST_DECIMALS = 17
+_LARGEST = 1e308
 
 
 @dataclass(frozen=True)
@@ -289,8 +290,8 @@ def _select_fields(
     kind: type[CommonShare | ValueSpec], stored: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The entries that are attributes of a class."""
-    known = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in stored.items() if name in known}
+    names = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in stored.items() if name in names}
 
 
 def _is_text(value: object) -> bool:

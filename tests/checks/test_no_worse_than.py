@@ -22,7 +22,7 @@ from standfast.report import Results, load_results
 from standfast.results.sanity import Check, CheckState, Sanity
 from standfast.study.file.entries import RequirementEntry
 
-DAMAGE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "checks" / "damage.py"))
+DAMAGE = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "reliability" / "damage.py"))
 SENSITIVITY = {"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 3}}
 #: with so few draws, and no hit, each value is only a bound
 RARE = {

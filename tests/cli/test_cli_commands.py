@@ -196,3 +196,21 @@ def test_another_executor_keeps_the_limits_of_the_file(tmp_path: Path) -> None:
     assert isinstance(plain, Processes)
     assert isinstance(other, Slurm)
     assert plain.limits == other.limits == Limits(60, 4, 2)
+
+
+def test_the_advice_is_that_of_the_page() -> None:
+    """Users of pip have no pages, so the command has what the page says where no step helps."""
+    done = CliRunner().invoke(app, ["advice"])
+    assert done.exit_code == 0
+    said = " ".join(done.output.split())
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "if-none-holds.md"
+    title, _, rest = page.read_text(encoding="utf-8").partition("\n")
+    assert said.startswith(title.removeprefix("# "))
+    points = [
+        line for line in rest.partition("## If no step helps")[2].splitlines() if line[:2] == "- "
+    ]
+    assert len(points) == done.output.count("\n- ")
+    for point in points:
+        # the first words of each, without what marks them
+        first = point.removeprefix("- ").replace("**", "").split(".")[0].split(", and")[0]
+        assert " ".join(first.split()[:4]) in said

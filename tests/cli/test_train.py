@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from standfast import data
 from standfast.cli import app, train
-from standfast.cli.train import Plan
+from standfast.cli.train import TrainingPlan
 from standfast.data import Dataset
 from standfast.errors import (
     ArgumentError,
@@ -74,7 +74,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(data.datasets._entries, f"stripes:{split}", partial(stripes, split))
 
 
-def plan(**changes: Any) -> Plan:
+def plan(**changes: Any) -> TrainingPlan:
     options = {
         "model": "tiny",
         "epochs": 3,
@@ -82,7 +82,7 @@ def plan(**changes: Any) -> Plan:
         "learning_rate": 0.02,
         "device": "cpu",
     } | changes
-    return Plan(data="stripes", **options)
+    return TrainingPlan(data="stripes", **options)
 
 
 def run(out: Path, model: str = "tiny", scheme: str = "natural", **options: object) -> Any:
@@ -332,22 +332,22 @@ def test_plans_are_checked() -> None:
 
 def test_models_and_data_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="architecture: expected one of"):
-        Plan("lenet6", "stripes")
+        TrainingPlan("lenet6", "stripes")
     with pytest.raises(
         UnknownOptionError,
         match=r"widht: expected an option of tiny: width, layers, .* mean 'width'",
     ):
-        Plan("tiny:widht=3", "stripes")
+        TrainingPlan("tiny:widht=3", "stripes")
     with pytest.raises(UnknownOptionError, match="num_classes: expected an option of tiny"):
-        Plan("tiny:num_classes=3", "stripes")
+        TrainingPlan("tiny:num_classes=3", "stripes")
     with pytest.raises(
         ArgumentError, match=r"model: expected options that tiny can have, got tiny:width='a': "
     ):
         train.fit(plan(model="tiny:width=a"), tmp_path)
     with pytest.raises(UnknownNameError, match="stripse:train"):
-        train.fit(Plan("tiny", "stripse"), tmp_path)
+        train.fit(TrainingPlan("tiny", "stripse"), tmp_path)
     with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):
-        train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
+        train.fit(TrainingPlan("lenet5", "stripes", device="cpu"), tmp_path)
     fit = lambda **change: train.fit(plan(**change), tmp_path)  # noqa: E731
     refused = {
         "epochs": [0],
@@ -401,7 +401,9 @@ def test_width_and_depth_are_options_of_the_model(tmp_path: Path) -> None:
         {"layers": [5, 7], "width": 3},
     )
     again = train.fit(
-        Plan("tiny:width=3,layers=(5, 7)", "stripes", epochs=1, batch_size=16, learning_rate=0.02),
+        TrainingPlan(
+            "tiny:width=3,layers=(5, 7)", "stripes", epochs=1, batch_size=16, learning_rate=0.02
+        ),
         tmp_path,
     )
     assert again.was_there, "the same options in another order"

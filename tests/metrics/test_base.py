@@ -162,22 +162,6 @@ def test_a_reading_that_contradicts_the_metric_is_an_error_before_a_study_runs()
         kind().describe_values()
 
 
-@pytest.mark.parametrize(
-    ("method", "instead"),
-    [
-        ("expected_for", "the method `cost`"),
-        ("for_samples", "the method `bind`"),
-        ("for_study", "no such method"),
-        ("category", "the attribute `evidence`"),
-    ],
-)
-def test_a_method_that_is_never_called_is_an_error(method: str, instead: str) -> None:
-    """Also one that a base of the class defines."""
-    base = type("Base", (), {method: lambda self: 1})
-    with pytest.raises(standfast.ArgumentError, match=f"Mine.{method}: expected {instead}"):
-        type("Mine", (base, Metric), {"name": "mine", "direction": None})
-
-
 def test_evaluate_takes_a_call() -> None:
     def evaluate(
         self: Metric, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any

@@ -369,11 +369,3 @@ def test_inputs_that_do_not_fit_are_refused(
         assert_refused(
             lambda bounds: kind.around(torch.zeros(2, *shape), bounds), bounds=[None, (0, 0)]
         )
-
-
-@pytest.mark.parametrize(
-    "hook", ["admit", "settle", "list_ranges", "identity", "parameters", "needs_images"]
-)
-def test_a_hook_that_does_not_exist_is_refused(hook: str) -> None:
-    with pytest.raises(ArgumentError, match=f"Plugin.{hook}: expected .*, got what is never used"):
-        type("Plugin", (Transformation,), {hook: None})

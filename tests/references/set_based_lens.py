@@ -1,8 +1,8 @@
 """LENS and diverse sets of one pair of maps from the paper's definitions, with sets of flat indices: slow, in NumPy.
 
-The reference of `test_local_similarity.py` and of `benchmarks/lens.py`. As the authors' script does, it lists the
-window of every position, unites and intersects the lists, and takes a set difference for each step of the greedy
-choice. Unlike theirs, windows are two-dimensional: they end at the border and do not wrap round to the next row.
+The reference of `test_local_similarity.py` and of `benchmarks/lens/similarity.py`. As the authors' script does, it
+lists the window of every position, unites and intersects the lists, and takes a set difference for each step of the
+greedy choice. Unlike theirs, windows are two-dimensional: they end at the border and do not wrap round to the next row.
 """
 
 from __future__ import annotations

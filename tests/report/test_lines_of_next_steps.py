@@ -17,7 +17,7 @@ import standfast
 from standfast.cli.commands import app
 from standfast.errors import make_printable
 from standfast.report import Results, build_html, load_results
-from standfast.report.next_steps import PAGE, PrintedStep, write_steps
+from standfast.report.next_steps import PAGE, NextSteps, PrintedStep, write_steps
 from standfast.report.step_lines import is_harmless, list_session_names, wrap_line, write_line
 
 METRICS = {
@@ -109,7 +109,7 @@ def test_more_samples_continue_where_the_results_are(tmp_path: Path) -> None:
     assert line == (
         "standfast.evaluate(model, {'lrp': standfast.explainers.LRP(epsilon=1e-06)}, inputs[:9], "
         "{'worst': standfast.metrics.WorstCase(neighbourhood=standfast.LinfBall(0.1), budget=40), "
-        "'aopc': 'aopc:steps=10,samples=1'}, controls=False, sanity=False, seed=3, samples_per_job=7, "
+        "'aopc': 'aopc:steps=10,samples=1'}, controls=False, sanity=False, seed=3, "
         f"out={str(tmp_path)!r})"
     )
     again = eval(line, {"standfast": standfast, "model": make_model(), "inputs": digits})
@@ -172,6 +172,47 @@ def test_the_terminal_the_page_and_notebooks_have_the_same_steps(unstable: Resul
     assert text.count(PAGE) == page.count(PAGE) == notebook.count(PAGE) == 1
     assert max(map(len, text.splitlines())) <= 80
     assert text.isascii()
+
+
+def test_the_steps_are_printed_in_sentences(unstable: Results) -> None:
+    steps = unstable.next_steps()
+    text = str(steps)
+    assert text in str(unstable)
+    for number, step in enumerate(steps, 1):
+        assert " ".join(f"{number}. {step.why} ({step.cost}):".split()) in " ".join(text.split())
+        assert "\n".join(wrap_line(step.line, 80)) in text
+    assert "PrintedStep" not in text
+    assert text.endswith(PAGE)
+    assert str(NextSteps()) == "No next step: nothing in the results supports one."
+
+
+def test_what_no_user_types_is_in_no_line(unstable: Results) -> None:
+    """It changes no number, and what is stored is found without it."""
+    call = unstable.manifest["call"]
+    further = {"about": "{'title': 'mine'}", "workers": "'auto'", "samples_per_job": "12"}
+    changed = with_call(unstable, {**call, "options": {**call["options"], **further}})
+    assert [step.line for step in changed.next_steps()] == [
+        step.line for step in unstable.next_steps()
+    ]
+    assert all(name not in step.line for step in changed.next_steps() for name in further)
+
+
+def test_a_race_is_a_call_of_choose(unstable: Results) -> None:
+    """By the user's metrics, with what belongs to the model and the inputs; the candidates are the usual ones."""
+    step = standfast.results.NextStep("race", ("saliency", "lrp"), samples=60)
+    call = unstable.manifest["call"]
+    options = {"seed": "3", "controls": "False", "targets": "targets", "out": "'here'"}
+    changed = with_call(unstable, {**call, "options": options})
+    line = write_line(changed, step)
+    assert line == (
+        "standfast.choose(model, inputs[:60], metrics={"
+        "'worst': standfast.metrics.WorstCase(neighbourhood=standfast.LinfBall(0.1), budget=40), "
+        "'aopc': 'aopc:steps=10,samples=1'}, targets=targets[:60], seed=3)"
+    )
+    assert is_harmless(line)
+    few = standfast.results.NextStep("race", ("saliency", "lrp"), samples=10)
+    assert "(model, inputs, metrics" in str(write_line(changed, few))
+    assert write_line(with_call(unstable, {**call, "model": "models"}), step) is None
 
 
 def test_another_question_is_said_to_be_one(unstable: Results) -> None:

@@ -45,7 +45,7 @@ def test_of_each_model_the_draws_of_its_first_look_count() -> None:
     first, *_ = schedule_looks(150)
     assert min(drawn) == first < max(drawn)
     place = Place(found.pairs[0][0], names[0], "input_x_gradient", 0)
-    card = read_card(found, place, models=names[1:])
+    card = read_card(found, place, dict.fromkeys(names[1:], found))
     assert card.drawn == 3 * first
     hits, draws = [], []
     for name in names[1:]:

@@ -14,7 +14,14 @@ from standfast.results import ConfiguredMetric, References, ValueSpec
 from standfast.results.next_steps import NextStep, Situation, find_next_steps
 from standfast.results.quality import Quality
 from standfast.results.sanity import Check, Sanity
-from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow
+from standfast.results.summary import (
+    Counts,
+    Decision,
+    MetricSummary,
+    Summary,
+    SummaryRow,
+    judge_rows,
+)
 from standfast.results.verdict import reach_verdict
 from standfast.statistics.paired import Interval
 
@@ -125,8 +132,8 @@ def test_beside_one_that_may_be_shown_only_undecided_ones_are_decided() -> None:
     assert (step.kind, step.explainers, step.samples, step.more) == (
         "samples",
         ("gradcam",),
-        12 + 10,
-        (2, 10),
+        12 + 20,
+        (5, 20),
     )
     assert step.evaluated == ("lrp", "gradcam")  # what is refused is not evaluated again
 
@@ -137,18 +144,19 @@ def test_the_cost_is_what_the_same_work_took() -> None:
         "lrp": ("bad", "good"),
     }
     step = find_step(make_situation(qualities, needed={"saliency": 5}), "samples")
-    assert step.seconds == 22 * 2  # 22 samples, a second for each of two metrics
+    # 32 samples, a second for each of two metrics
+    assert step.seconds == 32 * 2
     kept = make_situation(
         qualities, needed={"saliency": 5}, manifest={"call": {"options": {"out": "'folder'"}}}
     )
     # in a folder only the further samples are evaluated
-    assert find_step(kept, "samples").seconds == 10 * 2
+    assert find_step(kept, "samples").seconds == 20 * 2
 
 
 def test_the_number_is_the_one_that_decides_most_for_its_samples() -> None:
     qualities: dict[str, tuple[Quality, Quality]] = dict.fromkeys("abc", ("undecided", "good"))
     step = find_step(make_situation(qualities, needed={"a": 6, "b": 7, "c": 180}), "samples")
-    assert (step.explainers, step.more, step.samples) == (("a", "b"), (3, 14), 12 + 10)
+    assert (step.explainers, step.more, step.samples) == (("a", "b"), (6, 28), 12 + 30)
     step = find_step(make_situation(qualities, needed={"a": 60, "b": 70, "c": 80}), "samples")
     assert step.explainers == ("a", "b", "c")
 
@@ -264,3 +272,42 @@ def test_the_order_is_what_may_be_decided_in_a_second() -> None:
         make_situation(qualities, needed={"lrp": 1}), jobs=make_situation(qualities).jobs.clear()
     )
     assert [step.seconds for step in find_next_steps(unknown)] == [None] * 3
+
+
+def test_further_samples_count_as_those_that_there_are() -> None:
+    """Of 16 samples 8 have no value, so that twice as many more are needed as would be if all had one."""
+    references = References(1.0, 0.2, None, None)
+    spec = ValueSpec("worst", "worst", "higher", asks="stability")
+    estimate = Interval(0.7, 0.5, 0.76, 8, 0.96, None, (0.7, 0.7))
+    row = SummaryRow(
+        "d",
+        "m",
+        "lrp",
+        "worst",
+        "worst_case",
+        spec,
+        estimate,
+        counts=Counts(8, 8, 8),
+        sanity="passed",
+        references=references,
+    )
+    (whole,) = judge_rows([row], {})
+    (half,) = judge_rows([dataclasses.replace(row, counts=Counts(16, 16, 8))], {})
+    # half of the width is 0.13, and the middle is 0.1 away: 1.69 times as many
+    assert whole.needed == 14 - 8
+    assert half.needed == 2 * (14 - 8)
+
+
+def test_a_race_is_proposed_where_none_of_several_may_be_shown() -> None:
+    bad: dict[str, tuple[Quality, Quality]] = {"gradcam": ("bad", "good"), "lime": ("bad", "good")}
+    situation = make_situation(bad, place=SMALL)
+    step = find_step(situation, "race")
+    assert step.explainers == ("gradcam", "lime")
+    assert step.samples == 60
+    # 60 samples of one of them take 120 seconds; nine race, for two fifths of it, and take six times as long
+    assert step.seconds == pytest.approx(6 * 9 * 0.4 * 120)
+    assert "race" not in find_kinds(make_situation({"gradcam": ("bad", "good")}, place=SMALL))
+    with_relative = {"saliency": ("bad", "good"), "gradcam": ("bad", "good")}
+    assert "race" not in find_kinds(make_situation(with_relative, place=SMALL))  # type: ignore[arg-type]
+    with_good = {**bad, "lrp": ("good", "good")}
+    assert "race" not in find_kinds(make_situation(with_good, place=SMALL))  # type: ignore[arg-type]

@@ -681,12 +681,6 @@ def test_a_class_of_ones_own():
         type("Nothing", (sim.Similarity,), {"name": "nothing"})()
 
 
-@pytest.mark.parametrize("hook", ["function", "compare_seen"])
-def test_a_hook_that_does_not_exist_is_refused(hook):
-    with pytest.raises(ArgumentError, match=f"Plugin.{hook}: expected .*, got what is never used"):
-        type("Plugin", (sim.Similarity,), {hook: None})
-
-
 def test_get_errors():
     for text in (
         "topk_intersection:kk=3",

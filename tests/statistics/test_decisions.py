@@ -22,7 +22,9 @@ from standfast.statistics.decisions import (
     spend_level,
 )
 
-RATES = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "checks" / "error_rates.py"))
+RATES = runpy.run_path(
+    str(Path(__file__).parents[2] / "benchmarks" / "reliability" / "error_rates.py")
+)
 
 
 @pytest.mark.parametrize(("met", "count"), [(0, 5), (5, 5), (3, 20), (19, 20), (171, 300)])

@@ -14,9 +14,11 @@ from standfast.statistics.proportions import proportion_interval
 from standfast.statistics.reasons import (
     Foresight,
     count_least_models,
+    decide_at_looks,
     decide_reasons,
     find_holding,
     schedule_looks,
+    schedule_models,
 )
 
 
@@ -61,13 +63,30 @@ def test_states_are_those_of_the_binomial_test(reasons: int, look: int | None) -
 
 
 def test_what_would_decide() -> None:
-    assert decide_reasons(np.array([20]), 20, look=None)[0].foreseen == Foresight(30, 30, 300)
+    assert decide_reasons(np.array([20]), 20, look=None)[0].foreseen == Foresight(30, 30, None)
     assert decide_reasons(np.array([45]), 50)[0].foreseen is None  # the share is the demand
-    near = decide_reasons(np.array([46]), 50)[0].foreseen
-    assert near is not None
-    assert near.most is None
-    assert near.least < near.count
+    assert decide_reasons(np.array([47]), 50)[0].foreseen == Foresight(200, 80, None)
+    # a thousand or so, which 50 draws cannot tell from 500 or 10,000
+    assert decide_reasons(np.array([46]), 50)[0].foreseen == Foresight(None, 200, None)
     assert decide_reasons(np.array([50]), 50)[0].foreseen is None  # it is decided
+
+
+@pytest.mark.parametrize(
+    ("hits", "draws"), [(455, 500), (448, 500), (93, 100), (4495, 5000), (58, 64)]
+)
+def test_far_more_than_there_are_is_foreseen_as_no_number(hits: int, draws: int) -> None:
+    """The share is within its own error of the demand: what a number would say of it is noise."""
+    decision = decide_reasons(np.array([hits]), draws)[0]
+    assert decision.state == "undecided"
+    assert decision.foreseen is not None
+    for number in vars(decision.foreseen).values():
+        assert number is None or number <= 10 * draws
+    count = decision.foreseen.count
+    at_most = 10 * draws
+    hits_then = round(hits / draws * at_most)
+    is_decided = decide_reasons(np.array([hits_then]), at_most)[0].state != "undecided"
+    assert is_decided == (count is not None)
+    assert count is None or len(str(count).rstrip("0")) == 1  # one digit
 
 
 @pytest.mark.parametrize(("hits", "draws"), [(19, 20), (16, 20), (93, 100), (10, 14)])
@@ -99,6 +118,33 @@ def test_schedules_begin_where_no_failure_is_enough_and_about_double() -> None:
         assert (ratios < 2.9).all()
         assert len(looks) == 2 or (ratios > 1.4).all()
     assert schedule_looks(43, reasons=4) == (43,)
+
+
+def test_models_have_a_margin_for_those_that_decide_otherwise() -> None:
+    for demand, reasons in ((0.9, 4), (0.9, 1), (0.8, 3)):
+        looks = schedule_models(200, demand, reasons=reasons)
+        least = count_least_models(demand, reasons=reasons)
+        assert demand * looks[0] >= least > demand * (looks[0] - 1)
+        assert looks[-1] == 200
+    # nothing could be shown by 200
+    least = count_least_models(0.99, reasons=4)
+    assert schedule_models(200, 0.99, reasons=4) == (math.ceil(least / 0.99),)
+
+
+def test_looks_together_are_those_one_after_the_other() -> None:
+    counts = [(np.array([44, 44, 20]), 44), (np.array([74, 44, 64]), 92)]
+    (first, first_draws), (second, second_draws) = counts
+    before = decide_reasons(first, first_draws, look=1)
+    limits = [d.low for d in before], [d.high for d in before]
+    expected = decide_reasons(second, second_draws, look=2, earlier=limits)
+    assert decide_at_looks(counts) == expected
+    # a look without any draw is a look, too
+    nothing = (np.zeros(3, dtype=int), 0)
+    assert decide_at_looks([nothing, counts[0]]) == decide_reasons(first, first_draws, look=2)
+    assert decide_at_looks([nothing]) == ()
+    models = np.array([[1, 1, 0], [1, 1, 1]]), np.ones(3, dtype=int)
+    no_model = np.zeros((2, 0), dtype=int), np.zeros(0, dtype=int)
+    assert decide_at_looks([no_model, models]) == decide_reasons(*models, look=2)
 
 
 @pytest.mark.parametrize(
@@ -235,3 +281,72 @@ def test_at_most_one_run_of_twenty_decides_wrongly(
 ) -> None:
     wrong = count_wrong(p, reasons, schedule_looks(400, reasons=reasons), 1000, draws_of_model)
     assert proportion_interval(wrong, 1000, 0.95)[0] <= 0.05
+
+
+def train_until_decided(
+    quality: np.ndarray, threshold: float, looks: tuple[int, ...]
+) -> tuple[list[str], int]:
+    """The states of the reasons at the end of training, and how many models were trained.
+
+    Args:
+        quality: of each model, uniform, `(M, 1 + k)`: the first says whether it decides alike, and others, which go
+            with it, whether it names each reason.
+        threshold: one of ten models decides otherwise, and of the others a reason is named by those above it.
+        looks: after how many models is looked.
+    """
+    keeps = quality[:, 0] > 0.1
+    names = (quality[:, 1:] > threshold).T.astype(int)
+    counts: list[tuple[np.ndarray, np.ndarray]] = []
+    states: list[str] = []
+    for trained in looks:
+        kept = np.flatnonzero(keeps[:trained])
+        counts.append((names[:, kept], np.ones(len(kept), dtype=int)))
+        states = [decision.state for decision in decide_at_looks(counts)]
+        if "undecided" not in states:
+            return states, trained
+    return states, looks[-1]
+
+
+def count_wrong_trainings(runs: int, demand: float, is_wrong: str) -> float:
+    """In how many runs of two reasons, which are named exactly as often as demanded, one is decided wrongly."""
+    looks = schedule_models(200, reasons=2)
+    generator = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(runs):
+        own = generator.random((looks[-1], 2))
+        first = generator.random(looks[-1])
+        # who decides alike names the first reason more often, and the second one as often
+        quality = np.column_stack([first, first, own[:, 1]])
+        # of those that decide alike, the share above the threshold is the demand
+        quality[:, 1] = np.where(first > 0.1, (first - 0.1) / 0.9, 0.0)
+        states, _ = train_until_decided(quality, 1 - demand, looks)
+        wrong += is_wrong in states
+    return wrong / runs
+
+
+@pytest.mark.parametrize(("demand", "is_wrong"), [(0.8999, "holds"), (0.9, "falls")])
+def test_models_that_are_trained_until_they_decide_are_wrong_as_rarely_as_allowed(
+    demand: float, is_wrong: str
+) -> None:
+    assert count_wrong_trainings(120, demand, is_wrong) <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("demand", "is_wrong"), [(0.8999, "holds"), (0.9, "falls")])
+def test_training_until_decided_keeps_its_error_in_many_runs(demand: float, is_wrong: str) -> None:
+    assert count_wrong_trainings(4000, demand, is_wrong) <= 0.05
+
+
+def test_models_decide_usual_cases_early_and_in_spite_of_one_failure() -> None:
+    looks = schedule_models(200, reasons=4)
+    everything = np.ones((200, 5))
+    assert train_until_decided(everything, 0.5, looks) == (["holds"] * 4, 49)
+    one_otherwise = everything.copy()
+    one_otherwise[7, 0] = 0.0
+    assert train_until_decided(one_otherwise, 0.5, looks) == (["holds"] * 4, 49)
+    one_failure = everything.copy()
+    one_failure[7, 2] = 0.0
+    assert train_until_decided(one_failure, 0.5, looks) == (["holds"] * 4, 99)
+    never = everything.copy()
+    never[:, 3] = 0.0
+    assert train_until_decided(never, 0.5, looks) == (["holds", "holds", "falls", "holds"], 49)

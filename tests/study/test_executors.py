@@ -333,13 +333,13 @@ def test_what_was_left_to_others_does_not_count_as_done(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_a_preempted_slurm_task_is_requeued_as_it_is(tmp_path: Path) -> None:
     submitit = pytest.importorskip("submitit", reason="needs submitit")
-    from standfast.study.executors.slurm import Task
+    from standfast.study.executors.slurm import SlurmTask
 
     grid = a_grid(repeats=1)
     store, jobs = Store(tmp_path), make_plan(grid).jobs
-    first = Task(grid, store, tuple(jobs[:4]))
+    first = SlurmTask(grid, store, tuple(jobs[:4]))
     assert first() == 4
-    requeued = Task(grid, store, tuple(jobs)).checkpoint()
+    requeued = SlurmTask(grid, store, tuple(jobs)).checkpoint()
     assert isinstance(requeued, submitit.helpers.DelayedSubmission)
     failed = sum(status == "failed" for status in store.statuses().values())
     assert requeued.function() == len(jobs) - 4 + failed

@@ -501,7 +501,7 @@ def test_a_job_fits_in_memory_and_an_unknown_metric_gets_few_samples(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "standfast.study.plan._ELEMENTS", 5 * 3 * 4
+        "standfast.study.jobs._MOST_NUMBERS", 5 * 3 * 4
     )  # of five samples with three copies of four numbers
     assert cut(inputs=torch.rand(10, 4)) == [(0, 5), (5, 10)]
     monkeypatch.undo()

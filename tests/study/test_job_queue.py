@@ -14,7 +14,7 @@ from standfast.errors import StandfastError
 from standfast.study.executors.base import UNLIMITED, Crew, Lost, Member, Said
 from standfast.study.executors.job_queue import JobQueue
 from standfast.study.executors.ray import _Actor, _RayCrew
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import JobFiles, Store
 
 

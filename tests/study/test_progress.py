@@ -8,10 +8,12 @@ import types
 from typing import Any
 
 import pytest
+import torch
 
-from standfast.display import in_notebook
+import standfast
+from standfast.display import in_notebook, say_step
 from standfast.study import worker
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.progress import EtaEstimator, Progress, watch
 
 
@@ -193,6 +195,42 @@ def test_rows_move_the_share_within_one_explanation(monkeypatch: pytest.MonkeyPa
     share.add_inputs(1)
     share.add_rows(500)
     assert shares == [0.125, 0.25, 0.5, 0.5, 0.5, 0.625]
+
+
+def test_what_is_prepared_is_said(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    monkeypatch.setattr("standfast.display._SECONDS_BETWEEN_LINES", 0.05)
+    say_step("nobody asks")
+    with watch():
+        time.sleep(0.2)
+        say_step("retrained 12 on rows, 12 of 49")
+        time.sleep(0.2)
+    first, *_, last = capfd.readouterr().err.splitlines()
+    assert first.startswith("preparing: models and explainers are asked, 0:00")
+    assert "are asked (retrained 12 on rows, 12 of 49), 0:00 elapsed" in last
+
+
+def test_each_of_several_models_is_said_while_a_run_is_prepared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("standfast.study.plan.say_step", said.append)
+    models = {
+        name: standfast.Model(torch.nn.Linear(3, 2), (0.0, 1.0), device="cpu") for name in "ab"
+    }
+    standfast.evaluate(
+        models,
+        "saliency",
+        torch.rand(2, 3),
+        "aopc",
+        controls=False,
+        sanity=False,
+        progress=False,
+    )
+    assert [words.split(" on ")[0] for words in said] == ["a", "b"]
+    assert [words.rpartition(", ")[2] for words in said] == ["1 of 2", "2 of 2"]
 
 
 def test_a_run_that_says_nothing_has_a_line_all_the_same(

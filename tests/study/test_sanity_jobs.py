@@ -18,7 +18,8 @@ from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.report import load_results
 from standfast.study.file.spec import study_from
 from standfast.study.forecast.trials import estimate_plan
-from standfast.study.plan import Job, make_plan
+from standfast.study.jobs import Job
+from standfast.study.plan import make_plan
 from standfast.study.run import run_grid
 from standfast.study.store import Store
 

@@ -14,7 +14,8 @@ from conftest import small_net
 from standfast.evaluation import Arguments
 from standfast.metrics import Metric, metrics
 from standfast.model import ROW_ALIGNMENT
-from standfast.study.plan import count_passes, make_plan
+from standfast.study.jobs import count_passes
+from standfast.study.plan import make_plan
 
 BALL = standfast.LinfBall(0.1)
 

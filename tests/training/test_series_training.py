@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from standfast import data
 from standfast.cli import app, train
-from standfast.cli.train import Plan
+from standfast.cli.train import TrainingPlan
 from standfast.data import Dataset, synthetic_waves
 from standfast.errors import ArgumentError, ModelError
 from standfast.registry import build
@@ -266,9 +266,9 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
 
-def plan(**changes: Any) -> Plan:
+def plan(**changes: Any) -> TrainingPlan:
     options = {"epochs": 2, "batch_size": 16, "device": "cpu", "augment": "noise_blocks"} | changes
-    return Plan("little_cnn", "small_waves", **options)
+    return TrainingPlan("little_cnn", "small_waves", **options)
 
 
 def test_a_plan_for_series(tmp_path: Path) -> None:
@@ -293,10 +293,12 @@ def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.Mon
     }
     labels = {f"y_{split}": np.arange(24) % 3 for split in ("train", "test")}
     np.savez(tmp_path / "ucr" / "Made.npz", **series, **labels, classes=np.array(["a", "b", "c"]))
-    made = train.fit(Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out")
+    made = train.fit(
+        TrainingPlan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out"
+    )
     assert made.weights.name == "little_cnn-ucr-Made-natural.safetensors"
     assert train.fit(
-        Plan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out"
+        TrainingPlan("little_cnn", "ucr:Made", epochs=1, device="cpu"), tmp_path / "out"
     ).was_there
     card = made.card
     assert (card["num_classes"], card["in_channels"]) == (3, 3)

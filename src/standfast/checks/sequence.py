@@ -47,7 +47,7 @@ from standfast.study.file.document import StudyError
 from standfast.study.file.entries import RequirementEntry
 from standfast.study.file.problems import Problem, StudyFieldError, errors_at
 from standfast.study.file.spec import Study, load_study, study_from
-from standfast.study.plan import describe_grid
+from standfast.study.manifest import describe_grid
 from standfast.study.store import LOOKS, Store, digest
 
 

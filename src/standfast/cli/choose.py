@@ -42,6 +42,23 @@ def choose_from_files(
     return choose(loaded, inputs, reference=reference, **named_options)
 
 
+def write_command(study: Path | None, given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The words of the command with these options.
+
+    >>> write_command(None, {"model": "lenet5-mnist", "metric": ["aopc"], "minutes": 5.0, "trust": True, "by": None})
+    ('standfast', 'choose', '--model', 'lenet5-mnist', '--metric', 'aopc', '--minutes', '5', '--trust')
+    """
+    words = ["standfast", "choose", *([] if study is None else [str(study)])]
+    for name, value in given.items():
+        for entry in value if isinstance(value, list) else [value]:
+            if entry is None or entry is False:
+                continue
+            words.append(f"--{name}")
+            if entry is not True:
+                words.append(f"{entry:g}" if isinstance(entry, float) else str(entry))
+    return tuple(words)
+
+
 def choose_in_study(study: Path, options: Mapping[str, Any]) -> RaceOutcome:
     """Race with the explainers of a study.
 

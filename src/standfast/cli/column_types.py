@@ -16,6 +16,8 @@ _LEADING_ZERO = r"[+-]?0\d"
 _DEEPEST = 12
 #: how many columns are tried as texts one by one, where nothing else makes the model answer
 _MOST_SINGLE = 20
+#: the name of a column of an array
+_NO_NAME = ""
 #: the type of each column that a file does not tell
 Types = dict[str, str]
 #: the first rows of a table, of which these columns have these types
@@ -46,7 +48,10 @@ def find_types(estimator: Any, frame: Any, cells: Any, read_rows: ReadRows) -> T
         cells: the same columns as texts, as they stand in the file; None for a file that tells the types.
         read_rows: reads columns with other types.
     """
-    guesses = [set[Any]()] if cells is None else _guess_texts(frame, cells, find_encoded(estimator))
+    if cells is None:
+        guesses = [set[Any]()]
+    else:
+        guesses = _guess_texts(frame, cells, find_encoded(estimator))
     for texts in guesses:
         types = _choose_types(estimator, frame, texts, read_rows)
         if types is not None:
@@ -65,12 +70,12 @@ def find_encoded(estimator: Any) -> list[Encoded]:
     """
     columns: list[Encoded] = []
     for part, names in _walk_parts(estimator, (), set(), 0):
-        categories = _as_list(getattr(part, "categories_", None)) or _as_list(
-            getattr(part, "pandas_categorical", None)
-        )
+        categories = _as_list(getattr(part, "categories_", None))
+        if not categories:  # LightGBM encodes columns of pandas itself
+            categories = _as_list(getattr(part, "pandas_categorical", None))
         own_names = _as_list(getattr(part, "feature_names_in_", None)) or list(names)
         if len(own_names) != len(categories):
-            own_names = [""] * len(categories)
+            own_names = [_NO_NAME] * len(categories)
         for name, values in zip(own_names, categories, strict=True):
             texts = frozenset(value for value in _as_list(values) if isinstance(value, str))
             columns.append(Encoded(str(name), texts))
@@ -79,56 +84,57 @@ def find_encoded(estimator: Any) -> list[Encoded]:
 
 def is_text_label(estimator: Any, column: Any, cells: Any) -> bool:
     """Whether the classes of a model are the texts of a label column, which look like numbers or missing cells."""
-    classes = {
-        name for name in _as_list(getattr(estimator, "classes_", None)) if isinstance(name, str)
-    }
-    return _is_changed(column, cells) and set(cells.dropna()) <= classes
+    # of several labels they are arrays
+    classes = _as_list(getattr(estimator, "classes_", None))
+    names = {name for name in classes if isinstance(name, str)}
+    return _is_changed(column, cells) and set(cells.dropna()) <= names
 
 
 def _guess_texts(frame: Any, cells: Any, encoded: Collection[Encoded]) -> list[set[Any]]:
     """Columns that may be texts though they do not look so: those that encoders know, then further ones."""
     changed = [name for name in frame.columns if _is_changed(frame[name], cells[name])]
-    known = {name for name in changed if _are_known(frame[name], cells[name], encoded)}
+    known_texts = {name for name in changed if _are_known(frame[name], cells[name], encoded)}
     possible = [name for name in changed if not _has_other_categories(cells[name], encoded)]
     coded = {name for name in possible if _loses_text(frame[name], cells[name])}
     matching = {name for name in possible if _may_be_known(cells[name], encoded)}
-    guesses: list[set[Any]] = [known]
+    guesses: list[set[Any]] = [known_texts]
     for further in (coded, matching, *({name} for name in possible[:_MOST_SINGLE])):
-        if known | further not in guesses:
-            guesses.append(known | further)
+        if known_texts | further not in guesses:
+            guesses.append(known_texts | further)
     return guesses
 
 
 def _walk_parts(
-    part: Any, names: Sequence[str], seen: set[int], depth: int
+    part: Any, names: Sequence[str], visited: set[int], depth: int
 ) -> Iterator[tuple[Any, Sequence[str]]]:
     """A fitted model and all parts of it, with the columns that each gets, where a `ColumnTransformer` says so."""
-    if (
-        id(part) in seen
-        or depth > _DEEPEST
-        or isinstance(part, str | bytes | int | float | np.ndarray | type)
-    ):
+    is_value = isinstance(part, str | bytes | int | float | np.ndarray | type)
+    if is_value or id(part) in visited or depth > _DEEPEST:
         return
-    seen.add(id(part))
+    visited.add(id(part))
     if isinstance(part, list | tuple | Mapping):
         inner = [*part.values()] if isinstance(part, Mapping) else [*part]
     else:
         yield part, names
         for entry in _as_list(getattr(part, "transformers_", None)):
-            yield from _walk_parts(entry[1], _list_names(entry[2]), seen, depth + 1)
+            yield from _walk_parts(entry[1], _list_names(entry[2]), visited, depth + 1)
         inner = [*getattr(part, "__dict__", {}).values()]
-    for each in inner:
-        yield from _walk_parts(each, names, seen, depth + 1)
+    for inner_part in inner:
+        yield from _walk_parts(inner_part, names, visited, depth + 1)
 
 
 def _list_names(columns: Any) -> list[str]:
     """The names of the columns of a transformer; empty where it has numbers, masks or functions."""
     names = [columns] if isinstance(columns, str) else _as_list(columns)
-    return names if all(isinstance(name, str) for name in names) else []
+    if all(isinstance(name, str) for name in names):
+        return names
+    return []
 
 
 def _as_list(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, list | tuple | np.ndarray) else []
+    if isinstance(values, list | tuple | np.ndarray):
+        return list(values)
+    return []
 
 
 def _is_text(column: Any) -> bool:
@@ -147,25 +153,35 @@ def _are_known(column: Any, cells: Any, encoded: Collection[Encoded]) -> bool:
 
     An encoder of an array, whose columns have no names, must know all of them.
     """
+    name = str(column.name)
     texts = set(cells.dropna())
     lost = set(cells[(column.astype(str) != cells) & cells.notna()])
     if _is_text(column):
         lost &= set(cells[column.isna()])
-        return any(lost & each.texts for each in encoded if each.name in (str(column.name), ""))
-    named = any(texts & each.texts for each in encoded if each.name == str(column.name))
-    return named or (bool(lost) and any(texts <= each.texts for each in encoded if not each.name))
+        return any(lost & categories for categories in _list_categories(encoded, name, _NO_NAME))
+    if any(texts & categories for categories in _list_categories(encoded, name)):
+        return True
+    of_arrays = _list_categories(encoded, _NO_NAME)
+    return bool(lost) and any(texts <= categories for categories in of_arrays)
 
 
 def _may_be_known(cells: Any, encoded: Collection[Encoded]) -> bool:
     """Whether an encoder of an array has all texts of a column, as it may by chance."""
     texts = set(cells.dropna())
-    return bool(texts) and any(texts <= each.texts for each in encoded if not each.name)
+    of_arrays = _list_categories(encoded, _NO_NAME)
+    return bool(texts) and any(texts <= categories for categories in of_arrays)
 
 
 def _has_other_categories(cells: Any, encoded: Collection[Encoded]) -> bool:
     """Whether an encoder of this very column knows none of its texts: it may ignore them without a word."""
-    own = [each for each in encoded if each.name == str(cells.name)]
-    return bool(own) and not any(set(cells.dropna()) & each.texts for each in own)
+    texts = set(cells.dropna())
+    of_column = _list_categories(encoded, str(cells.name))
+    return len(of_column) > 0 and not any(texts & categories for categories in of_column)
+
+
+def _list_categories(encoded: Collection[Encoded], *names: str) -> list[frozenset[str]]:
+    """The categories of all encoders of columns with these names."""
+    return [encoder.texts for encoder in encoded if encoder.name in names]
 
 
 def _loses_text(column: Any, cells: Any) -> bool:
@@ -182,25 +198,34 @@ def _choose_types(
     """
     strings = [name for name in frame.columns if _is_text(frame[name]) and name not in texts]
     dates = [name for name in strings if _looks_like_dates(frame[name])]
-    others = [*texts, *(name for name in strings if name not in dates)]
-    choices = [
-        {**dict.fromkeys(dates, when), **dict.fromkeys(others, what)}
+    other_strings = [name for name in strings if name not in dates]
+    candidates = [
+        _list_types(texts, other_strings, what, dates, when)
         for what in ("text", "category")
         for when in ("date", what)
     ]
-    # columns of texts are read as texts without a type
-    written = [
-        {name: how for name, how in types.items() if how != "text" or name in texts}
-        for types in choices
-    ]
-    answers = [_ask(estimator, read_rows(types)) for types in written]
-    fitting = [types for types, answer in zip(written, answers, strict=True) if answer is not None]
-    if not fitting:
-        return None
+    answers = [_ask(estimator, read_rows(types)) for types in candidates]
     as_dates, as_texts = answers[:2]
-    if as_dates is not None and as_texts is not None and not np.array_equal(as_dates, as_texts):
-        return written[1]  # a model that was fitted with texts knows no dates
-    return fitting[0]
+    if _differ(as_dates, as_texts):
+        return candidates[1]  # a model that was fitted with texts knows no dates
+    for types, answer in zip(candidates, answers, strict=True):
+        if answer is not None:
+            return types
+    return None
+
+
+def _differ(first: Array | None, second: Array | None) -> bool:
+    """Whether a model gives two answers, and they are not the same."""
+    return first is not None and second is not None and not np.array_equal(first, second)
+
+
+def _list_types(
+    texts: Collection[str], strings: Collection[str], what: str, dates: Collection[str], when: str
+) -> Types:
+    """The types of columns: `what` for texts and other strings, `when` for what looks like dates."""
+    types = dict.fromkeys(dates, when) | dict.fromkeys([*texts, *strings], what)
+    # other columns of strings are read as texts without a type
+    return {name: kind for name, kind in types.items() if kind != "text" or name in texts}
 
 
 def _looks_like_dates(column: Any) -> bool:

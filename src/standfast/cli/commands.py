@@ -12,6 +12,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,11 +138,14 @@ def demo(
     After an interruption, the same command continues.
     """
     with show_activity("loading the libraries"):
-        from standfast.cli.demo import run_demo
-    report, found = run_demo(out, seed, samples, minutes)
-    text = str(found)
-    _echo(f"\n{text}\n\nreport: {report}")
-    if failures := len(found.failures):
+        from standfast.cli.demo import run_demo, write_session
+    report, results = run_demo(out, seed, samples, minutes)
+    text = str(results)
+    _echo(f"\n{text}\n")
+    if results.next_steps():
+        _echo(f"To run these lines:\n\n{write_session()}\n")
+    _echo(f"report: {report}")
+    if failures := len(results.failures):
         _echo(
             f"{failures} jobs failed; the report lists them, and the same command tries them again",
             err=True,
@@ -173,16 +177,16 @@ def verify(
     if is_pack(results):
         _verify_pack(results)
         return
-    found = verify_results(results)
-    for name, problem in found.damaged.items():
+    verification = verify_results(results)
+    for name, problem in verification.damaged.items():
         _echo(f"damaged: {name}: {problem}", err=True)
-    _echo(f"{format_count(found.files, 'file')}: {len(found.damaged)} damaged")
-    if found.others:
-        _echo(f"not checked, since they are not of results: {', '.join(found.others)}")
-    _echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
-    if not found.fine:
+    _echo(f"{format_count(verification.files, 'file')}: {len(verification.damaged)} damaged")
+    if verification.others:
+        _echo(f"not checked, since they are not of results: {', '.join(verification.others)}")
+    _echo(f"planned jobs: {verification.missing} not run yet, {verification.failed} failed")
+    if not verification.fine:
         advice = "delete what is damaged, and run the study again: it keeps finished jobs, and does the others"
-        if MANIFEST in found.damaged:
+        if MANIFEST in verification.damaged:
             advice = f"{MANIFEST}: {advise_without_manifest(Store(results))}"
         _echo(advice, err=True)
         raise typer.Exit(1)
@@ -192,18 +196,18 @@ def _verify_pack(path: str) -> None:
     """`standfast verify` for an evidence pack."""
     from standfast.evidence import verify_pack
 
-    found = verify_pack(path)
-    for name, problem in found.problems.items():
+    verification = verify_pack(path)
+    for name, problem in verification.problems.items():
         _echo(f"{name}: {problem}", err=True)
-    _echo(f"{found.files} files: {len(found.problems)} problems")
-    for name in found.unconfirmed:
+    _echo(f"{verification.files} files: {len(verification.problems)} problems")
+    for name in verification.unconfirmed:
         _echo(f"not decided again, since its baseline is not here: {name}")
-    for label in found.uncheckable:
+    for label in verification.uncheckable:
         _echo(
             f"summary.csv: rows not made again, since their arrays are not in the pack (--arrays): {label}"
         )
-    _echo(f"digest of the pack: {found.digest}")
-    if not found.fine:
+    _echo(f"digest of the pack: {verification.digest}")
+    if not verification.fine:
         raise typer.Exit(1)
 
 
@@ -224,9 +228,9 @@ def evidence(
     from standfast.report import load_results
 
     opened = load_results(results)
-    found = make_pack(opened, out, arrays)
-    _echo(f"evidence pack: {out} ({found.files} files)")
-    _echo(f"digest of the pack: {found.digest}")
+    written = make_pack(opened, out, arrays)
+    _echo(f"evidence pack: {out} ({written.files} files)")
+    _echo(f"digest of the pack: {written.digest}")
     _warn_of_gaps(opened)
 
 
@@ -249,17 +253,18 @@ def replay(
     """
     from standfast.evidence import replay as run_replay
 
-    found = run_replay(pack, base, jobs, seed, tell=_echo)
-    for change in found.changed:
+    outcome = run_replay(pack, base, jobs, seed, tell=_echo)
+    for change in outcome.changed:
         _echo(f"not the same here: {change}", err=True)
     counts = {
-        word: list(found.jobs.values()).count(word) for word in dict.fromkeys(found.jobs.values())
+        word: list(outcome.jobs.values()).count(word)
+        for word in dict.fromkeys(outcome.jobs.values())
     }
     summary = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing to compare"
     _echo(
-        f"{len(found.jobs)} of {found.planned} jobs evaluated again (seed {found.seed}): {summary}"
+        f"{len(outcome.jobs)} of {outcome.planned} jobs evaluated again (seed {outcome.seed}): {summary}"
     )
-    if not found.fine:
+    if not outcome.fine:
         raise typer.Exit(1)
 
 
@@ -323,32 +328,50 @@ def run(
         with _interruptible(_FROM_THE_BEGINNING):
             describe(loaded, target, loaded.minutes if minutes is None else minutes)
         return
-    words = ["standfast", "run", str(study)]
-    words += ["--preset", preset.value] if preset else []
-    words += ["--out", out] if out else []
-    for change in changes or ():
-        words += ["--set", change]
-    words += [] if minutes is None else ["--minutes", f"{minutes:g}"]
-    found = run_study(loaded, out, executor=chosen, minutes=minutes, command=shlex.join(words))
-    run = found.run
+    command = _spell_run(study, preset, out, changes or (), minutes)
+    results = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
+    run = results.run
     assert run is not None
     _echo(
         f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed"
     )
-    _tell_shared(found.manifest)
-    _echo(f"\n{found}\n")
+    _tell_shared(results.manifest)
+    _echo(f"\n{results}\n")
     _echo(f"results: {target}")
     if html:
-        local = target.removeprefix("file://")
-        where = (
-            Path(local) / "report" / "index.html"
-            if "://" not in local
-            else Path(f"{study.stem}-report.html")
-        )
-        _echo(f"report: {found.to_html(where)}")
+        _echo(f"report: {results.to_html(_place_report(target, study))}")
     if run.failed:
-        _tell_failures(describe_failures(found.summary), len(run.failed))
+        _tell_failures(describe_failures(results.summary), len(run.failed))
         raise typer.Exit(1)
+
+
+def _spell_run(
+    study: Path,
+    preset: Preset | None,
+    out: str | None,
+    changes: Sequence[str],
+    minutes: float | None,
+) -> str:
+    """The line that runs the same again, for the results."""
+    words = ["standfast", "run", str(study)]
+    if preset:
+        words += ["--preset", preset.value]
+    if out:
+        words += ["--out", out]
+    for change in changes:
+        words += ["--set", change]
+    if minutes is not None:
+        words += ["--minutes", f"{minutes:g}"]
+    return shlex.join(words)
+
+
+def _place_report(target: str, study: Path) -> Path:
+    """Where a report is written: beside the results, or in the current folder where these are elsewhere."""
+    local = target.removeprefix("file://")
+    is_remote = "://" in local
+    if is_remote:
+        return Path(f"{study.stem}-report.html")
+    return Path(local) / "report" / "index.html"
 
 
 def _tell_shared(manifest: Mapping[str, Any]) -> None:
@@ -401,7 +424,7 @@ def check(
 
     targets = [_split_target(text, list(FORMATS)) for text in write or ()]
     loaded = load_study(policy)
-    found = run_check(
+    decisions = run_check(
         loaded,
         out,
         until_decided=until_decided,
@@ -412,18 +435,20 @@ def check(
             _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None
         ),
     )
-    _echo(str(found))
+    _echo(str(decisions))
     results = out or str(default_folder(loaded))
     _echo(f"results: {results}")
-    if found.failed:
+    if decisions.failed:
         _tell_failures(
-            found.errors, found.failed, f"the report, which `standfast report {results}` writes"
+            decisions.errors,
+            decisions.failed,
+            f"the report, which `standfast report {results}` writes",
         )
     for form, path in targets:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(FORMATS[form](found), encoding="utf-8")
-    if found.exit_code:
-        raise typer.Exit(found.exit_code)
+        path.write_text(FORMATS[form](decisions), encoding="utf-8")
+    if decisions.exit_code:
+        raise typer.Exit(decisions.exit_code)
 
 
 def _split_target(text: str, formats: list[str]) -> tuple[str, Path]:
@@ -457,12 +482,14 @@ def _warn_of_gaps(results: Results) -> None:
 
 
 def _count(workers: str | None) -> int | str | None:
-    return int(workers) if workers is not None and re.fullmatch(r"-?[0-9]+", workers) else workers
+    if workers is not None and re.fullmatch(r"-?[0-9]+", workers):
+        return int(workers)
+    return workers
 
 
 def _tell_failures(sentences: Sequence[str], count: int, report: str = "the report") -> None:
     """Print why jobs failed, and how to continue."""
-    for line in (f"{count} jobs failed:", *(f"  {each}" for each in sentences[:5])):
+    for line in (f"{count} jobs failed:", *(f"  {sentence}" for sentence in sentences[:5])):
         _echo(line, err=True)
     _echo(f"tracebacks are in {report}; the same command tries only these jobs again", err=True)
 
@@ -504,22 +531,22 @@ def train(
 
     Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
     """
-    from standfast.cli.train import Plan, fit
+    from standfast.cli.train import TrainingPlan, fit
     from standfast.registry import parse_options
     from standfast.study.file.options import configure
 
     plan = configure(
-        Plan,
+        TrainingPlan,
         "train",
         {"model": model, "data": data, "scheme": scheme, **parse_options(options, "options")},
     )
-    found = fit(plan, out, download=download, show=True)
-    if found.was_there:
+    trained = fit(plan, out, download=download, show=True)
+    if trained.was_there:
         _echo("this model exists already, with the same options")
     _echo(
-        f"accuracy: train {found.card['train_accuracy']:.2%}, test {found.card['test_accuracy']:.2%}"
+        f"accuracy: train {trained.card['train_accuracy']:.2%}, test {trained.card['test_accuracy']:.2%}"
     )
-    _echo(f"weights: {found.weights}\nin a study beside it: {found.study_entry()}")
+    _echo(f"weights: {trained.weights}\nin a study beside it: {trained.study_entry()}")
 
 
 @app.command(epilog="Example: standfast schema --out study.schema.json")
@@ -574,7 +601,10 @@ def report(
 
     opened = load_results(results)
     if out is None:
-        out = Path("report.html") if "://" in results else Path(results) / "report" / "index.html"
+        if "://" in results:
+            out = Path("report.html")
+        else:
+            out = Path(results) / "report" / "index.html"
     _echo(f"report: {opened.to_html(out)}")
     if figures is not None:
         _echo(f"figures: {len(write_figures(opened, figures))} files in {figures}")
@@ -608,8 +638,8 @@ def export(
         ".json": Format.json,
     }
     if format is None:
-        known = f"a format, or --out with one of the endings {', '.join(endings)}"
-        check_argument(out is None or out.suffix in endings, "--format", known, out)
+        expected = f"a format, or --out with one of the endings {', '.join(endings)}"
+        check_argument(out is None or out.suffix in endings, "--format", expected, out)
         format = Format.csv if out is None else endings[out.suffix]
     opened = load_results(results)
     frame = exports.summary(opened) if summary else opened.samples
@@ -682,20 +712,20 @@ def list_names(
     """
     if kind is None:
         width = max(map(len, KINDS))
-        for word, each in KINDS.items():
-            _echo(word if names else f"{word:{width}}  {each.about}")
+        for word, listed in KINDS.items():
+            _echo(word if names else f"{word:{width}}  {listed.about}")
         return
-    found = KINDS[kind]
+    listed_kind = KINDS[kind]
     if names:
-        for name in found.load().names():
+        for name in listed_kind.load().names():
             _echo(name)
         return
-    lines = describe_names(found)
+    lines = describe_names(listed_kind)
     width = max(len(line.name) for line in lines)
     for line in lines:
         _echo(line.format(width))
-    if found.elsewhere:
-        _echo(f"also: {found.elsewhere}", err=True)
+    if listed_kind.elsewhere:
+        _echo(f"also: {listed_kind.elsewhere}", err=True)
     _echo(f"more about one of them: standfast explain {lines[0].name}", err=True)
 
 
@@ -779,8 +809,7 @@ def reasons(
     models: Annotated[
         int | None,
         typer.Option(
-            help="How many models --retrain trains; by default as many as can just show --demand, if all of them"
-            " decide alike and name a reason.",
+            help="How many models --retrain trains; by default as many as decide on all reasons, 200 at most.",
             min=1,
         ),
     ] = None,
@@ -871,11 +900,18 @@ def reasons(
         units=units,
         seed=seed,
     )
-    found = name_rows(found, row or [], data)
+    found = name_rows(found, row or [], data, asked.names)
     _echo(str(found))
     if out is not None:
         for path in found.write(out):
             _echo(f"card: {path}")
+
+
+@app.command(epilog="Example: standfast advice")
+def advice() -> None:
+    """Say what to do if no explainer holds, and no next step helps."""
+    page = Path(__file__).parent / "templates" / "advice.txt"
+    _echo(page.read_text(encoding="utf-8").strip())
 
 
 @app.command(
@@ -966,7 +1002,7 @@ def choose(
     Exit codes: 0 one is chosen, 1 none is, 2 an argument or the study file is wrong, 130 interrupted.
     """
     with show_activity("loading the libraries"):
-        from standfast.cli.choose import choose_from_files, choose_in_study
+        from standfast.cli.choose import choose_from_files, choose_in_study, write_command
 
     options = {
         "by": by,
@@ -978,11 +1014,14 @@ def choose(
     }
     if study is not None:
         of_files = {"--model": model, "--data": data, "--explainer": explainer, "--metric": metric}
-        given = [option for option, value in of_files.items() if value is not None]
+        given_options = [option for option, value in of_files.items() if value is not None]
         check_argument(
-            not given, "study", "a study file alone, or --model and --data", " and ".join(given)
+            not given_options,
+            "study",
+            "a study file alone, or --model and --data",
+            " and ".join(given_options),
         )
-        found = choose_in_study(study, options)
+        choice = choose_in_study(study, options)
     else:
         check_argument(
             model is not None and data is not None,
@@ -1000,19 +1039,38 @@ def choose(
             "trust": trust,
         }
         question = {"explainers": explainer, "metrics": metric, "decision": decision, "seed": seed}
-        found = choose_from_files(
+        choice = choose_from_files(
             model, data, samples, {**sources, "bounds": bounds}, {**question, **options}
         )
-    _echo(str(found))
+    named_options = {
+        "model": model,
+        "data": data,
+        "samples": samples,
+        "explainer": explainer,
+        "metric": metric,
+        "decision": decision,
+        "reference": reference,
+        "weights": weights,
+        "label": label,
+        "bounds": bounds,
+        "task": task,
+        "seed": seed or None,
+        "trust": trust,
+        "by": by,
+        "budget": budget,
+        "level": level,
+        "minutes": minutes,
+        "out": out,
+    }
+    _echo(str(replace(choice, command=write_command(study, named_options))))
     if out is not None:
         local = out.removeprefix("file://")
-        where = (
-            Path(local) / "report" / "index.html"
-            if "://" not in local
-            else Path("race-report.html")
-        )
-        _echo(f"report: {found.to_html(where)}")
-    if found.chosen is None:
+        if "://" not in local:
+            where = Path(local) / "report" / "index.html"
+        else:
+            where = Path("race-report.html")
+        _echo(f"report: {choice.to_html(where)}")
+    if choice.chosen is None:
         raise typer.Exit(1)
 
 

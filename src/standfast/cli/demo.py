@@ -6,7 +6,6 @@ from pathlib import Path
 
 from standfast import data, zoo
 from standfast.evaluation import evaluate
-from standfast.explainers import get
 from standfast.metrics import AOPC, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from standfast.model import Model
 from standfast.neighbourhoods import LinfBall
@@ -68,9 +67,9 @@ def run_demo(
     digits = data.bundled("digits")[:samples]
     card = zoo.card("lenet5-mnist")
     model = Model(zoo.load("lenet5-mnist"), bounds=digits.bounds)
-    found = evaluate(
+    results = evaluate(
         model,
-        {name: get(text) for name, text in EXPLAINERS.items()},
+        EXPLAINERS,
         digits,
         demo_metrics(),
         seed=seed,
@@ -85,4 +84,13 @@ def run_demo(
         },
         minutes=minutes,
     )
-    return found.to_html(out / "report" / "index.html"), found
+    return results.to_html(out / "report" / "index.html"), results
+
+
+def write_session() -> str:
+    """The lines of Python that make what the next steps of the demonstration take from a session."""
+    return (
+        "import standfast\n"
+        "inputs = standfast.data.bundled('digits')\n"
+        "model = standfast.Model(standfast.zoo.load('lenet5-mnist'), bounds=inputs.bounds)"
+    )

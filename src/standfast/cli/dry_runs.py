@@ -46,39 +46,42 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     limit = check_minutes(minutes)
     minutes = limit or 10.0
     with show_trials() as tell:
-        asked = study.grid()
-        plan = make_plan(asked, None, Store(out).earlier_manifest(), executor_of(study).at_once)
+        asked_grid = study.grid()
+        plan = make_plan(
+            asked_grid, None, Store(out).earlier_manifest(), executor_of(study).at_once
+        )
         done = {job for job, status in Store(out).statuses().items() if status == "done"}
-        found = estimate_plan(plan, done, tell)
-    lines = found.lines
+        forecast = estimate_plan(plan, done, tell)
+    lines = forecast.lines
     several = len(plan.grid.combinations()) > 1
-    in_time = None if limit is None else _find_limited(asked, found, limit)
+    in_time = None if limit is None else _find_limited(asked_grid, forecast, limit)
     console.print(_table("metric", lambda line: line.label, lines, several, study.title, in_time))
     console.print(_table("explainer", lambda line: line.explainer, lines, several, in_time=in_time))
     grid = plan.grid
-    samples = ", ".join(f"{len(found)} of {name}" for name, found in grid.data.items())
+    samples = ", ".join(f"{len(data)} of {name}" for name, data in grid.data.items())
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     sizes = {job.stop - job.start for job in plan.jobs}
-    each = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
-    say(f"samples: {samples}; {each} a job; repeats: {grid.repeats}; seed: {grid.seed}")
-    for words in list_marks(found):
+    sizes_in_words = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
+    say(f"samples: {samples}; {sizes_in_words} a job; repeats: {grid.repeats}; seed: {grid.seed}")
+    for words in list_marks(forecast):
         say(words)
-    jobs, before = len(plan.jobs), sum(line.done for line in lines)
+    jobs = len(plan.jobs)
+    before = sum(line.done for line in lines)
     say(
-        f"{jobs} jobs, {before} of them done; about {found.evaluations:,} model evaluations,"
-        f" {describe_seconds(found.seconds)} for one worker like this process"
+        f"{jobs} jobs, {before} of them done; about {forecast.evaluations:,} model evaluations,"
+        f" {describe_seconds(forecast.seconds)} for one worker like this process"
     )
-    if not math.isnan(found.memory):
-        say(f"a worker takes up to {format_size(found.memory)} of memory")
-    if found.unknown:
-        say(f"not known: what {', '.join(found.unknown)} takes, which is random")
-    say(advise(asked, found, minutes))
-    for text in found.describe_failures():
+    if not math.isnan(forecast.memory):
+        say(f"a worker takes up to {format_size(forecast.memory)} of memory")
+    if forecast.unknown:
+        say(f"not known: what {', '.join(forecast.unknown)} takes, which is random")
+    say(advise(asked_grid, forecast, minutes))
+    for text in forecast.describe_failures():
         say(text)
     for left_out in describe_misfits(plan.manifest["misfits"]):
         say(f"left out: {left_out}")
     say(f"results would go to {out}")
-    return found
+    return forecast
 
 
 def _find_limited(grid: Grid, estimate: Estimate, minutes: float) -> dict[Line, float] | None:
@@ -87,7 +90,9 @@ def _find_limited(grid: Grid, estimate: Estimate, minutes: float) -> dict[Line, 
         choice = choose(grid, estimate, minutes, 60 * minutes)
     except ArgumentError:
         return None
-    return None if choice is None else limit_seconds(grid, estimate, choice)
+    if choice is None:
+        return None
+    return limit_seconds(grid, estimate, choice)
 
 
 def _table(
@@ -112,8 +117,9 @@ def _table(
     from rich.table import Table
     from rich.text import Text
 
+    first_columns = ("data", "model") if several else ()
     table = Table(
-        *(("data", "model") if several else ()),
+        *first_columns,
         what,
         title=Text(title) if title else None,
         box=box.SIMPLE_HEAD,
@@ -125,15 +131,12 @@ def _table(
         table.add_column(column, justify="right", no_wrap=True)
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
-        groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(
-            line
-        )
+        pair = (line.data, line.model) if several else ()
+        groups.setdefault((*pair, name(line)), []).append(line)
     for names, group in groups.items():
-        jobs, done, costs = (
-            sum(n.jobs for n in group),
-            sum(n.done for n in group),
-            Estimate(tuple(group)),
-        )
+        jobs = sum(line.jobs for line in group)
+        done = sum(line.done for line in group)
+        costs = Estimate(tuple(group))
         time_words = mark_seconds(format_duration(costs.seconds), group)
         words = [f"{costs.evaluations:,}", time_words, format_size(costs.memory)]
         if in_time is not None:
@@ -151,7 +154,9 @@ def format_size(count: float) -> str:
     """
     if math.isnan(count):
         return ""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.0f} MB"
 
 
 def format_duration(seconds: float) -> str:

@@ -39,14 +39,15 @@ def find_kinds(name: str) -> list[str]:
         raise ArgumentError(
             "name", "the name of a single thing", f"{name!r}; standfast list {name} shows them"
         )
-    found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
+    kinds = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
     # metrics are known at once, explainers when they are used
-    if ":" in name and "metrics" in found:
-        found = ["metrics"]
-    if not found:
-        near = suggest_name(name, {known for kind in KINDS.values() for known in kind.load()})
+    if ":" in name and "metrics" in kinds:
+        kinds = ["metrics"]
+    if not kinds:
+        all_names = {listed for kind in KINDS.values() for listed in kind.load()}
+        near = suggest_name(name, all_names)
         raise ArgumentError("name", "a name that standfast list shows", f"{name!r}{near}")
-    return found
+    return kinds
 
 
 def _knows(registry: Registry[Any], name: str) -> bool:
@@ -77,9 +78,8 @@ def explain_name(name: str, width: int = 100) -> str:
     <BLANKLINE>
     The gradient of the target's logit: |d f_t(x) / d x|.
     """
-    return f"\n\n{'-' * width}\n\n".join(
-        explain_kind(name, KINDS[word], width) for word in find_kinds(name)
-    )
+    texts = [explain_kind(name, KINDS[word], width) for word in find_kinds(name)]
+    return f"\n\n{'-' * width}\n\n".join(texts)
 
 
 def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
@@ -91,20 +91,18 @@ def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
         texts.append(inspect.cleandoc(sys.modules[entry.__module__].__doc__ or ""))
     elif kind.one == "model":
         texts.append(docstring_of(entry))
-    parts = [
-        f"{name} ({kind.one})",
-        *(part for text in texts for part in _paragraphs(first_part(text), width)),
-    ]
+    parts = [f"{name} ({kind.one})"]
+    for text in texts:
+        parts += _paragraphs(first_part(text), width)
     if needs := find_needs(kind, entry):
         parts.append(f"Needs: {needs}.")
     # a trained model has none
     options = [] if kind.one == "model" else list(_list_options(entry, width))
     if options:
         parts.append("\n".join(["Options:", *options]))
-    chosen = (
-        ":".join(filter(None, (name, getattr(entry, "usual", "")))) if kind.one == "task" else name
-    )
-    names = {"name": chosen, "title": getattr(entry, "__name__", "")}
+    usual_options = getattr(entry, "usual", "") if kind.one == "task" else ""
+    spelled = f"{name}:{usual_options}" if usual_options else name
+    names = {"name": spelled, "title": getattr(entry, "__name__", "")}
     uses = [f"  {form.format(**names)}" for form in (kind.python, kind.study) if form]
     parts.append("\n".join(["Example:", *uses]))
     if bibtex := getattr(entry, "bibtex", ""):
@@ -129,17 +127,17 @@ def _list_options(entry: Any, width: int) -> Iterator[str]:
     function = getattr(entry, "func", entry)
     if not callable(function):
         return
-    notes, fields = describe_options(function), getattr(function, "__dataclass_fields__", {})
+    notes = describe_options(function)
+    fields = getattr(function, "__dataclass_fields__", {})
     for option in inspect.signature(function).parameters.values():
-        given = option.name in _GIVEN and option.name not in fields
-        if given or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
+        comes_from_study = option.name in _GIVEN and option.name not in fields
+        if comes_from_study or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
             continue
-        made = option.name in fields and callable(fields[option.name].default_factory)
-        default = fields[option.name].default_factory() if made else option.default
+        has_factory = option.name in fields and callable(fields[option.name].default_factory)
+        default = fields[option.name].default_factory() if has_factory else option.default
         kind = f": {option.annotation}" if isinstance(option.annotation, str) else ""
-        yield f"  {option.name}{kind}" + (
-            " (must be given)" if default is option.empty else f" = {_write(default)}"
-        )
+        value = " (must be given)" if default is option.empty else f" = {_write(default)}"
+        yield f"  {option.name}{kind}{value}"
         meaning = notes.get(option.name, "").replace("`", "")
         if meaning:
             yield textwrap.fill(meaning, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
@@ -148,4 +146,6 @@ def _list_options(entry: Any, width: int) -> Iterator[str]:
 def _write(value: object) -> str:
     """A value as in a study file."""
     plain = to_plain(value)
-    return plain if isinstance(plain, str) and plain else json.dumps(plain, ensure_ascii=False)
+    if isinstance(plain, str) and plain:
+        return plain
+    return json.dumps(plain, ensure_ascii=False)

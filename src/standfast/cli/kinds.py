@@ -43,12 +43,14 @@ class Kind:
 
     def load(self) -> Registry[Any]:
         """The registry of the names, which is imported."""
-        found: Registry[Any] = pkgutil.resolve_name(self.place)
-        return found
+        registry: Registry[Any] = pkgutil.resolve_name(self.place)
+        return registry
 
     def describe(self, name: str, entry: Any) -> str:
         """The text about an entry: its docstring; of a trained model, how it was trained."""
-        return _describe_model(name) if self.one == "model" else docstring_of(entry)
+        if self.one == "model":
+            return _describe_model(name)
+        return docstring_of(entry)
 
 
 def docstring_of(entry: Any) -> str:
@@ -62,8 +64,8 @@ def first_part(text: str) -> str:
     >>> first_part("A thing. With a rule.\\n\\nArgs:\\n    a: b.")
     'A thing. With a rule.'
     """
-    found = _SECTIONS.search(text)
-    return (text[: found.start()] if found else text).strip()
+    section = _SECTIONS.search(text)
+    return (text[: section.start()] if section else text).strip()
 
 
 def first_sentence(text: str) -> str:
@@ -73,24 +75,26 @@ def first_sentence(text: str) -> str:
     'The gradient of the target, e.g. a logit.'
     """
     paragraph = " ".join(first_part(text).partition("\n\n")[0].split())
-    found = re.search(r"(?<!e\.g)(?<!i\.e)(?<!al)(?<!Fig)(?<!Eq)\.(?= [A-Z`])", paragraph)
-    return (paragraph[: found.end()] if found else paragraph).replace("`", "")
+    end = re.search(r"(?<!e\.g)(?<!i\.e)(?<!al)(?<!Fig)(?<!Eq)\.(?= [A-Z`])", paragraph)
+    return (paragraph[: end.end()] if end else paragraph).replace("`", "")
 
 
 def _describe_model(name: str) -> str:
     from standfast.zoo import card
 
-    found = card(name)
-    data, scheme = (
-        str(found[key]).partition(",")[0].partition(":")[0] for key in ("data", "scheme")
-    )
-    return f"{found['architecture']} trained on {data}, scheme {scheme}, test accuracy {found['test_accuracy']:.1%}."
+    facts = card(name)
+    # without what follows in detail
+    data = re.split("[,:]", str(facts["data"]))[0]
+    scheme = re.split("[,:]", str(facts["scheme"]))[0]
+    return f"{facts['architecture']} trained on {data}, scheme {scheme}, test accuracy {facts['test_accuracy']:.1%}."
 
 
 def find_needs(kind: Kind, entry: Any) -> str:
     """What an entry needs, in a few words: options that must be given, and what it says of the model and the data."""
     if kind.one == "similarity":
-        return "positions: maps of images or series" if hasattr(entry, "channels") else ""
+        if hasattr(entry, "channels"):
+            return "positions: maps of images or series"
+        return ""
     if not isinstance(entry, type):
         return ""
     options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()
@@ -98,14 +102,16 @@ def find_needs(kind: Kind, entry: Any) -> str:
         f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING
     ]
     neighbourhood_option = getattr(entry, "neighbourhood_option", "")  # which only metrics declare
-    given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
+    words = ""
+    if required:
+        words = f"{'options' if len(required) > 1 else 'option'} {', '.join(required)}"
     if neighbourhood_option in required:
-        given += f" (in evaluate by default {DEFAULT_REACH})"
+        words += f" (in evaluate by default {DEFAULT_REACH})"
     needs = str(getattr(entry, "needs", ""))
     if kind is KINDS["schemes"]:
         scheme: Any = entry
         needs = ", ".join(f"the data set's extra {name}" for name in scheme.extras)
-    return "; ".join(filter(None, (given, needs)))
+    return "; ".join(filter(None, (words, needs)))
 
 
 #: by the word of `standfast list`
@@ -201,7 +207,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 @dataclass(frozen=True)
-class Line:
+class ListedName:
     """A name in a list."""
 
     name: str
@@ -215,15 +221,18 @@ class Line:
         )
 
 
-def describe_names(kind: Kind) -> list[Line]:
+def describe_names(kind: Kind) -> list[ListedName]:
     """A line for each name of a kind. Plug-ins are not imported for it."""
-    registry, lines = kind.load(), []
+    registry = kind.load()
+    lines = []
     for name in registry.names():
         if name in registry.plugins:
-            lines.append(Line(name, f"From the plug-in {registry.plugins[name].value}."))
+            lines.append(ListedName(name, f"From the plug-in {registry.plugins[name].value}."))
         else:
             entry = registry[name]
             lines.append(
-                Line(name, first_sentence(kind.describe(name, entry)), find_needs(kind, entry))
+                ListedName(
+                    name, first_sentence(kind.describe(name, entry)), find_needs(kind, entry)
+                )
             )
     return lines

@@ -70,7 +70,9 @@ class Source:
     def entry(self) -> str | dict[str, Any]:
         """The entry of the study file."""
         options = dict(self.options)
-        return options if not self.name else {self.name: options} if options else self.name
+        if not self.name:
+            return options
+        return {self.name: options} if options else self.name
 
     def with_option(self, key: str, value: Any) -> Source:
         """The same with a further option."""
@@ -100,7 +102,9 @@ class Setting:
     def table(self) -> Table | None:
         """Of data frames; None for other inputs."""
         reader = self.samples.reader
-        return reader.table if isinstance(reader, FrameReader) else None
+        if isinstance(reader, FrameReader):
+            return reader.table
+        return None
 
     @property
     def holds_texts(self) -> bool:
@@ -117,13 +121,17 @@ class Setting:
         """The radius as a share of the range, in words; empty where there is no range."""
         if self.range is None:
             return ""
-        return f"{LEVELS[0]}/255" if self.holds_images else f"{100 * self.radius / self.range:.0f}%"
+        if self.holds_images:
+            return f"{LEVELS[0]}/255"
+        return f"{100 * self.radius / self.range:.0f}%"
 
     @property
     def returned(self) -> str:
         """What the model returns, in words."""
         task = self.tried.task
-        return f"{self.classes} logits" if task.classes else f"the outputs of the task {task.name}"
+        if task.classes:
+            return f"{self.classes} logits"
+        return f"the outputs of the task {task.name}"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -135,7 +143,9 @@ class Setting:
         """The width of the range of valid values; None if it is unbounded or differs between features."""
         lower, upper = (torch.as_tensor(bound) for bound in self.samples.bounds)
         width = upper - lower
-        return float(width) if width.numel() == 1 and bool(torch.isfinite(width)) else None
+        if width.numel() == 1 and bool(torch.isfinite(width)):
+            return float(width)
+        return None
 
     @property
     def bounds_assumed(self) -> bool:
@@ -145,13 +155,13 @@ class Setting:
         """
         about = self.samples.about
         scaled = "images" in about and "floats" not in about
-        known = (
+        bounds_are_known = (
             self.data.name
             or "bounds" in self.data.options
             or {"name", "texts"} & set(about)
             or scaled
         )
-        if known or self.table is not None or not {"path", "function"} & set(about):
+        if bounds_are_known or self.table is not None or not {"path", "function"} & set(about):
             return False
         levels = 255 * self.samples.inputs
         return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)
@@ -159,32 +169,25 @@ class Setting:
     @property
     def explainers(self) -> tuple[str, ...]:
         """Explainers that suit such a model and such inputs; the study adds controls that fit."""
-        own: tuple[str, ...]
-        table, differentiable = len(self.shape) == 1, self.tried.differentiable
-        convolutions = any(
-            isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules()
-        )
-        segments = "segments=pixels," if table else ""
         if self.holds_texts:
             return "saliency", "integrated_gradients", "kernel_shap:samples=200"
         if self.table is not None:
-            trees = find_spec("shap") is not None
-            own = *["tree_shap"] * trees, "kernel_shap:samples=200", "occlusion"
-        elif not differentiable:
-            own = (
-                f"kernel_shap:{segments}samples=200",
-                f"lime:{segments}samples=200,output=logit",
-                "occlusion",
-            )
-        elif table:
-            own = "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200"
-        else:
-            own = (
-                "saliency",
-                "integrated_gradients",
-                "gradcam" if convolutions else "input_x_gradient",
-            )
-        return own
+            by_coalitions = "kernel_shap:samples=200", "occlusion"
+            reads_trees = find_spec("shap") is not None
+            if reads_trees:
+                return ("tree_shap", *by_coalitions)
+            return by_coalitions
+        has_columns = len(self.shape) == 1
+        segments = "segments=pixels," if has_columns else ""
+        kernel_shap = f"kernel_shap:{segments}samples=200"
+        if not self.tried.differentiable:
+            return kernel_shap, f"lime:{segments}samples=200,output=logit", "occlusion"
+        if has_columns:
+            return "saliency", "integrated_gradients", kernel_shap
+        layers = self.tried.module.modules()
+        has_convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in layers)
+        third = "gradcam" if has_convolutions else "input_x_gradient"
+        return "saliency", "integrated_gradients", third
 
     def explain_one(self, name: str) -> None:
         """Explain the first sample by an explainer, which may raise an error."""
@@ -249,23 +252,22 @@ class Setting:
 
     def _describe_accuracy(self) -> list[str]:
         """The accuracy on at most 1000 samples, spread over the data; a warning of a model that may be untrained."""
-        options, labels = self.model.options, self.samples.targets
+        options = self.model.options
+        labels = self.samples.targets
         lacks_weights = "function" in options and "weights" not in options
         why = "no weights were given (--weights), so " if lacks_weights else ""
         if not self.tried.task.classes:
             return self._describe_error()
         if labels is None:
-            return (
-                [f"warning: {why}it may be untrained, and there are no labels that would show it"]
-                if why
-                else []
-            )
+            if why:
+                return [
+                    f"warning: {why}it may be untrained, and there are no labels that would show it"
+                ]
+            return []
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
         correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
-        count, chance = (
-            len(rows),
-            max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows)),
-        )
+        count = len(rows)
+        chance = max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
         lines = [f"accuracy on the labels: {correct / count:.1%} of {count} samples"]
         if correct <= count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
             doubt = (
@@ -280,12 +282,15 @@ class Setting:
         if not isinstance(self.tried.task, Regression) or labels is None:
             return []
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
-        known = labels[rows].double()
-        error = (self.tried.logits(self.samples.inputs[rows])[:, 0].double() - known).abs().mean()
-        naive = (known - known.median()).abs().mean()
+        labels_of_rows = labels[rows].double()
+        predicted = self.tried.logits(self.samples.inputs[rows])[:, 0].double()
+        error = (predicted - labels_of_rows).abs().mean()
+        naive = (labels_of_rows - labels_of_rows.median()).abs().mean()
         lines = [f"mean absolute error on the labels: {error:.4g} of {len(rows)} samples"]
         doubt = f"warning: is it trained? Always naming the median is wrong by {naive:.4g}"
-        return [*lines, doubt] if error >= naive else lines
+        if error >= naive:
+            return [*lines, doubt]
+        return lines
 
     def _describe_columns(self) -> list[str]:
         """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
@@ -294,10 +299,11 @@ class Setting:
             return []
         spread = self.samples.inputs.std(dim=0)
         moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
-        least, most = int(moving.argmin()), int(spread.argmax())
+        least = int(moving.argmin())
+        most = int(spread.argmax())
         if not moving[least] < spread[most] / _UNEVEN:
             return []
-        names = self.samples.features or [f"column {place}" for place in range(self.shape[0])]
+        names = self.samples.features or [f"column {column}" for column in range(self.shape[0])]
         return [
             f"warning: {names[least]} varies by {spread[least]:.2g} and {names[most]} by {spread[most]:.2g} (standard"
             " deviations), but one radius holds for all columns; give the model scaled columns, and scale the table in"
@@ -326,42 +332,47 @@ def read_source(
     Source(label='digits', options={}, name='digits')
     """
     names: Names = MODELS if option == "--model" else DATA
-    function = (
-        re.fullmatch(REFERENCE, text) is not None
-        and not names.knows(text)
-        and not Path(text).exists()
-    )
-    given = {key: value for key, value in options.items() if value is not None}
-    check(
-        function or "weights" not in given,
-        "--weights",
-        "none but for a module:function",
-        given.get("weights"),
-    )
-    if names.knows(text):
-        if given and set(given) != {"task"}:
-            key, value = next(iter(given.items()))
-            raise ArgumentError(f"--{key}", "none for a data set by name, which has its own", value)
-        return Source(text, given, text)
-    if option == "--model" and (Path(text) / "config.json").is_file():
-        place = {"transformers": os.path.relpath(text, folder)}
-        return Source(
-            Path(text).resolve().name, {**place, **({"trust": True} if trust else {}), **given}
-        )
-    if Path(text).exists():
-        code = text.endswith((".pt2", *PICKLES))
+    path = Path(text)
+    is_name = names.knows(text)
+    is_function = re.fullmatch(REFERENCE, text) is not None and not is_name and not path.exists()
+    more = {key: value for key, value in options.items() if value is not None}
+    may_have_weights = is_function or "weights" not in more
+    expected = "none but for a module:function"
+    check(may_have_weights, "--weights", expected, more.get("weights"))
+    if is_name:
+        _check_options_of_name(more)
+        return Source(text, more, text)
+    if option == "--model" and (path / "config.json").is_file():
+        entry = {"transformers": os.path.relpath(text, folder)}
+        return Source(path.resolve().name, entry | _with_trust(trust) | more)
+    if path.exists():
+        holds_code = text.endswith((".pt2", *PICKLES))
         expected = (
-            f"--trust for a {Path(text).suffix} file, because opening it can run code that is in it"
+            f"--trust for a {path.suffix} file, because opening it can run code that is in it"
         )
-        check(trust or not code, option, expected, repr(text))
-        path = {"path": os.path.relpath(text, folder)}
-        return Source(Path(text).stem, {**path, **({"trust": True} if code else {}), **given})
-    if function:
+        check(trust or not holds_code, option, expected, repr(text))
+        entry = {"path": os.path.relpath(text, folder)}
+        return Source(path.stem, entry | _with_trust(holds_code) | more)
+    if is_function:
         label = text.partition(":")[0].rpartition(".")[2]
-        return Source(label, {"function": text, **({"trust": True} if trust else {}), **given})
+        return Source(label, {"function": text} | _with_trust(trust) | more)
     word = "models" if option == "--model" else "datasets"
     expected = f"a name that `standfast list {word}` shows, a file, or module:function of a module beside the study"
     raise ArgumentError(option, expected, f"{text!r}{suggest_name(text, names.listed)}")
+
+
+def _check_options_of_name(options: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` for further keys of a data set by name, but for its task."""
+    if options and set(options) != {"task"}:
+        key, value = next(iter(options.items()))
+        raise ArgumentError(f"--{key}", "none for a data set by name, which has its own", value)
+
+
+def _with_trust(trust: bool) -> dict[str, Any]:
+    """The key of an entry that is trusted."""
+    if trust:
+        return {"trust": True}
+    return {}
 
 
 def read_task(text: str | None) -> Any:
@@ -380,8 +391,8 @@ def read_task(text: str | None) -> Any:
         read_configured(task, TASKS)
     except StudyFieldError as error:
         problem = error.problems[0]
-        place = ".".join(map(str, problem.path))
-        got = f"{problem.got} ({place})" if place else problem.got
+        key_path = ".".join(map(str, problem.path))
+        got = f"{problem.got} ({key_path})" if key_path else problem.got
         raise ArgumentError("--task", problem.expected, got) from None
     return task
 
@@ -398,7 +409,8 @@ def read_bounds(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
     except ValueError:
-        low, high = 0.0, 0.0
+        low = 0.0
+        high = 0.0
     check(low < high, "--bounds", "the lowest and the highest valid value, as 0,1", repr(text))
     return low, high
 
@@ -426,7 +438,10 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
         bounds = list(round_outwards(float(least), float(most)))
         data, observed = data.with_option("bounds", bounds), True
     # labels are classes, which another task does not explain
-    labelled = data if "task" in model.options else data.with_option("targets", "labels")
+    if "task" in model.options:
+        labelled = data
+    else:
+        labelled = data.with_option("targets", "labels")
     try:
         grid = _load(model, labelled, folder, check=True)
     except StudyError:
@@ -445,18 +460,17 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     >>> round_outwards(-2.36531, 2.00231)
     (-2.37, 2.01)
     """
-    places = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
-    unit = 10.0**-places
-    return round(math.floor(low / unit) * unit, places), round(
-        math.ceil(high / unit) * unit, places
-    )
+    digits = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
+    unit = 10.0**-digits
+    below = math.floor(low / unit) * unit
+    above = math.ceil(high / unit) * unit
+    return round(below, digits), round(above, digits)
 
 
 def _load(model: Source, data: Source, folder: Path, check: bool = False) -> Grid:
     entries = {"data": {data.label: data.entry}, "models": {model.label: model.entry}}
-    return study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder).grid(
-        check=check
-    )
+    study = study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder)
+    return study.grid(check=check)
 
 
 def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
@@ -474,27 +488,22 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
     """
     text = _fill(setting, setting.explainers, study)
     grid = study_from(YAML(typ="safe").load(text), study.parent).grid()
-    left_out, fit = {}, []
-    explainers = {
-        label: explainer
-        for label, explainer in grid.explainers.items()
-        if label not in grid.controls
-    }
-    for given, (label, explainer) in zip(setting.explainers, explainers.items(), strict=True):
+    left_out = {}
+    fit = []
+    labels = [label for label in grid.explainers if label not in grid.controls]
+    for written_explainer, label in zip(setting.explainers, labels, strict=True):
         try:
-            explainer(setting.tried, setting.samples.inputs[:1])
-            fit.append(given)
+            grid.explainers[label](setting.tried, setting.samples.inputs[:1])
+            fit.append(written_explainer)
         except Exception as error:  # a model of the user's may raise anything
-            left_out[label] = (
-                f"{error}"
-                if isinstance(error, StandfastError)
-                else f"{type(error).__name__}: {error}"
-            )
+            is_ours = isinstance(error, StandfastError)
+            left_out[label] = f"{error}" if is_ours else f"{type(error).__name__}: {error}"
     return _fill(setting, fit, study), left_out
 
 
 def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
-    samples, shape = setting.samples, setting.shape
+    samples = setting.samples
+    shape = setting.shape
     bounds = [float(bound) for bound in map(torch.as_tensor, samples.bounds) if bound.numel() == 1]
     environment = make_environment(autoescape=False, package="standfast.cli")
     environment.filters["flow"] = _flow
@@ -520,7 +529,9 @@ def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
 def _write_feature(feature: Feature) -> Any:
     """How a file writes the change of a column: the amount alone where nothing else is set."""
     options = {name: value for name, value in plain_options(feature).items() if value is not None}
-    return options["by"] if set(options) == {"by"} else options
+    if set(options) == {"by"}:
+        return options["by"]
+    return options
 
 
 def _describe(text: str, kind: str) -> str:
@@ -535,7 +546,9 @@ def _flow(value: object) -> str:
     >>> _flow({"path": "a: b.npz", "bounds": [0, 1]}), _flow("yes")
     ("{path: 'a: b.npz', bounds: [0, 1]}", 'yes')
     """
-    yaml, text = YAML(), io.StringIO()
-    yaml.default_flow_style, yaml.width = True, 10**6
+    yaml = YAML()
+    text = io.StringIO()
+    yaml.default_flow_style = True
+    yaml.width = 10**6
     yaml.dump(value, text)
     return text.getvalue().removesuffix("...\n").strip()

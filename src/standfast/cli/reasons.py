@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReasonArguments:
     """What `standfast.reasons` is called with.
 
     Attributes:
@@ -29,6 +29,7 @@ class Asked:
         explainer: one that suits the model.
         retrained: models that were trained again; None where there are none.
         labels: what the model learns of each row of the reference, where models are to be trained again; else None.
+        names: what the user calls the chosen inputs, such as their files; empty where they have no names.
     """
 
     model: Any
@@ -37,6 +38,7 @@ class Asked:
     explainer: str
     retrained: list[Any] | None = None
     labels: list[Any] | None = None
+    names: tuple[str, ...] = ()
 
 
 def read_units(texts: Sequence[str]) -> dict[str, str] | None:
@@ -71,7 +73,7 @@ def read_rows(
     retrained: Sequence[str] = (),
     retrain: bool = False,
     **options: Any,
-) -> Asked:
+) -> ReasonArguments:
     """Load a model and some rows of its data.
 
     Args:
@@ -105,7 +107,9 @@ def read_rows(
         check(setting.table is not None, "--retrain", "a pipeline and a table", model)
         assert setting.table is not None
         reference, labels = _read_training_rows(setting.data, setting.table, folder)
-    return Asked(loaded_model, inputs, reference, name, again, labels)
+    known_names = setting.samples.sample_names
+    names = () if known_names is None else tuple(known_names[row] for row in chosen)
+    return ReasonArguments(loaded_model, inputs, reference, name, again, labels, names)
 
 
 def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) -> Setting:
@@ -170,9 +174,9 @@ def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, 
         "training rows with the column that the model learns, which --label names, for --retrain"
     )
     check(label in whole.columns, "--reference", expected, f"{path} without it")
-    known = whole[whole[label].notna()]
-    rows = known.drop(columns=[label, *options.get("drop", ())], errors="ignore")
-    return table.decode(table.encode(rows)), known[label].tolist()
+    labelled = whole[whole[label].notna()]
+    rows = labelled.drop(columns=[label, *options.get("drop", ())], errors="ignore")
+    return table.decode(table.encode(rows)), labelled[label].tolist()
 
 
 def _load_again(
@@ -185,27 +189,34 @@ def _load_again(
     return try_setting(source, setting.data, folder).tried
 
 
-def name_rows(found: ReasonCards, rows: Sequence[int], data: str) -> ReasonCards:
+def name_rows(
+    unnamed: ReasonCards, rows: Sequence[int], data: str, names: Sequence[str] = ()
+) -> ReasonCards:
     """Cards with the user's number of each row, and the name of the data, as these are asked for.
 
     Args:
-        found: of the chosen rows.
+        unnamed: of the chosen rows.
         rows: their numbers in the data; none where all rows were asked for.
         data: as `standfast init` takes it.
+        names: what the user calls each of them; empty where they have no names.
     """
     source = Path(data).name
     numbers = dict(enumerate(rows))
     cards = tuple(
-        replace(card, data=source, sample=numbers.get(card.sample, card.sample)) for card in found
-    )
-    skipped = {numbers.get(sample, sample): status for sample, status in found.skipped.items()}
-    counter_examples = {
-        numbers.get(sample, sample): tuple(
-            replace(example, sample=numbers.get(sample, sample)) for example in examples
+        replace(
+            card,
+            data=source,
+            sample=numbers.get(card.sample, card.sample),
+            name=names[card.sample] if names else card.name,
         )
-        for sample, examples in found.counter_examples.items()
-    }
-    return replace(found, cards=cards, skipped=skipped, counter_examples=counter_examples)
+        for card in unnamed
+    )
+    skipped = {numbers.get(sample, sample): status for sample, status in unnamed.skipped.items()}
+    counter_examples: dict[int, tuple[Any, ...]] = {}
+    for sample, examples in unnamed.counter_examples.items():
+        row = numbers.get(sample, sample)
+        counter_examples[row] = tuple(replace(example, sample=row) for example in examples)
+    return replace(unnamed, cards=cards, skipped=skipped, counter_examples=counter_examples)
 
 
 def _choose_explainer(setting: Setting) -> str:

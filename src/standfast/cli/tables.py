@@ -39,8 +39,13 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
     path = str(data.options.get("path", ""))
     if "transformers" in model.options:
         column = _find_texts(folder / path)
-        return data if column is None else data.with_option("text", column)
-    estimator = load_estimator(model, folder) if path.endswith((".csv", ".parquet")) else None
+        if column is None:
+            return data
+        return data.with_option("text", column)
+    if path.endswith((".csv", ".parquet")):
+        estimator = load_estimator(model, folder)
+    else:
+        estimator = None
     if not is_estimator(estimator):
         return data
     return _describe_table(estimator, data, path, folder)
@@ -58,13 +63,17 @@ def load_estimator(model: Source, folder: Path) -> Any:
 
 def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> Source:
     """The data as a table for an estimator; as they are where numbers alone are needed."""
-    known = getattr(estimator, "feature_names_in_", getattr(estimator, "feature_names_", None))
+    fitted_names = _find_fitted_names(estimator)
     frame, cells = _read_both(folder / path)
-    unused = [] if known is None else [name for name in frame.columns if name not in set(known)]
-    label = data.options.get("label") or _find_usual_label(frame.columns)
-    label = label or _find_label(estimator, (frame if cells is None else cells)[unused])
-    columns = frame.drop(columns=[*unused, label] if label in frame.columns else unused)
-    if known is None and _are_numbers(columns):
+    unused: list[Any] = []
+    if fitted_names is not None:
+        unused = [name for name in frame.columns if name not in fitted_names]
+    # as texts, as classes may look like numbers
+    unused_cells = frame[unused] if cells is None else cells[unused]
+    label = _choose_label(estimator, data, frame.columns, unused_cells)
+    has_label = label in frame.columns
+    columns = frame.drop(columns=[*unused, label] if has_label else unused)
+    if fitted_names is None and _are_numbers(columns):
         return data
 
     def read_rows(types: Types) -> Any:
@@ -73,23 +82,36 @@ def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> So
         return rows.assign(**{name: typed[name] for name in types})
 
     types = find_types(estimator, columns, cells, read_rows)
-    if (
-        cells is not None
-        and label in frame.columns
-        and is_text_label(estimator, frame[label], cells[label])
-    ):
+    if cells is not None and has_label and is_text_label(estimator, frame[label], cells[label]):
         types[str(label)] = "text"
     drop = [str(name) for name in unused if name != label]
-    options = {
-        "label": label,
-        "drop": drop,
-        "types": {str(name): how for name, how in types.items()},
-    }
-    more = {key: value for key, value in data.options.items() if key not in ("path", "label")}
-    return Source(
-        data.label,
-        {"table": path, **{key: value for key, value in options.items() if value}, **more},
-    )
+    return _make_table(data, path, label, drop, types)
+
+
+def _find_fitted_names(estimator: Any) -> set[Any] | None:
+    """The names of the columns that an estimator was fitted with; None where it does not know them."""
+    of_catboost = getattr(estimator, "feature_names_", None)
+    names = getattr(estimator, "feature_names_in_", of_catboost)
+    return None if names is None else set(names)
+
+
+def _choose_label(estimator: Any, data: Source, columns: Any, unused: Any) -> Any:
+    """The column of the label: the one that is named, or has a usual name, or the classes of the estimator."""
+    label = data.options.get("label") or _find_usual_label(columns)
+    return label or _find_label(estimator, unused)
+
+
+def _make_table(data: Source, path: str, label: Any, drop: list[str], types: Types) -> Source:
+    """The data as a table, with what is not empty of the options."""
+    options: dict[str, Any] = {"table": path}
+    if label:
+        options["label"] = label
+    if drop:
+        options["drop"] = drop
+    if types:
+        options["types"] = {str(name): kind for name, kind in types.items()}
+    others = {key: value for key, value in data.options.items() if key not in ("path", "label")}
+    return Source(data.label, options | others)
 
 
 def _read_both(path: Path) -> tuple[Any, Any]:
@@ -113,12 +135,9 @@ def _find_texts(path: Path) -> str | None:
         frame, _ = read_strings(path)
     except ArgumentError:  # another kind of file; what is wrong is said where it is loaded
         return None
-    lengths = {
-        name: frame[name].str.len_chars().mean() or 0.0
-        for name in frame.columns
-        if frame[name].dtype == pl.String
-    }
-    return max(lengths, key=lambda name: lengths[name], default=None)
+    texts = [name for name in frame.columns if frame[name].dtype == pl.String]
+    lengths = {name: frame[name].str.len_chars().mean() or 0.0 for name in texts}
+    return max(texts, key=lambda name: lengths[name], default=None)
 
 
 def _find_usual_label(columns: Any) -> Any:
@@ -127,11 +146,11 @@ def _find_usual_label(columns: Any) -> Any:
 
 
 def _find_label(estimator: Any, unused: Any) -> str | None:
+    """The column with the classes of the estimator; else the only column, if there is one."""
     classes = set(name_classes(estimator))
-    fitting = [
-        str(name)
-        for name in unused.columns
-        if classes == set(map(str, unused[name].dropna().unique()))
-    ]
-    single = [str(unused.columns[0])] if unused.shape[1] == 1 else []
-    return next(iter([*fitting, *single]), None)
+    for name in unused.columns:
+        if classes == set(map(str, unused[name].dropna().unique())):
+            return str(name)
+    if unused.shape[1] == 1:
+        return str(unused.columns[0])
+    return None

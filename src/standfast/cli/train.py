@@ -56,13 +56,14 @@ augmentations.add(
 augmentations.add("noise_blocks", random_noise_blocks)
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_FORMAT, _DIGEST = 1, hashlib.sha256().digest_size
+_FORMAT = 1
+_DIGEST = hashlib.sha256().digest_size
 # options of an architecture that follow from the data
 _OF_DATA = ("num_classes", "in_channels")
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """A training, described by names and numbers.
 
     Args:
@@ -85,7 +86,7 @@ class Plan:
         UnknownNameError: an unknown model, augmentation or scheme.
         UnknownOptionError: the model does not have an option.
 
-    >>> Plan("lenet5", "mnist", "pgd:radius=0.1", device="cpu").options()["precision"]
+    >>> TrainingPlan("lenet5", "mnist", "pgd:radius=0.1", device="cpu").options()["precision"]
     'float32'
     """
 
@@ -105,10 +106,10 @@ class Plan:
     def __post_init__(self) -> None:
         _ = augmentations[self.augment]
         takes = inspect.signature(architectures[self.architecture]).parameters
-        known = [name for name in takes if name not in _OF_DATA]
+        options = [name for name in takes if name not in _OF_DATA]
         for option, value in self.model_options.items():
-            if option not in known:
-                raise UnknownOptionError(self.architecture, option, value, known)
+            if option not in options:
+                raise UnknownOptionError(self.architecture, option, value, options)
         # one text for equal options
         texts = ",".join(
             f"{option}={value!r}" for option, value in sorted(self.model_options.items())
@@ -129,8 +130,8 @@ class Plan:
             device = self._choose_device()
         except RuntimeError as error:
             raise ArgumentError("device", "auto, cpu, cuda or cuda:1", repr(self.device)) from error
-        here = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
-        check(here, "device", "one that torch finds here", repr(self.device))
+        is_present = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
+        check(is_present, "device", "one that torch finds here", repr(self.device))
 
     @property
     def architecture(self) -> str:
@@ -161,11 +162,14 @@ class Plan:
 
     def training(self, training: Dataset) -> Training:
         """The training on this data, with new initial weights; no epoch has run yet."""
-        device, scheme = self._choose_device(), self.make_scheme()
+        device = self._choose_device()
+        scheme = self.make_scheme()
 
         def place(values: Tensor) -> Tensor:
             """To an accelerator all data is copied at once: copies of single batches would cost time."""
-            return values if device.type == "cpu" else values.to(device)
+            if device.type == "cpu":
+                return values
+            return values.to(device)
 
         generator = torch.Generator().manual_seed(self.seed)
         module = initialize(
@@ -214,7 +218,9 @@ class Plan:
         if self.precision != "auto":
             return PRECISIONS[self.precision]
         fits = self._choose_device().type == "cuda" and torch.cuda.is_bf16_supported()
-        return torch.bfloat16 if fits and not self.make_scheme().differentiates else torch.float32
+        if fits and not self.make_scheme().differentiates:
+            return torch.bfloat16
+        return torch.float32
 
 
 @dataclass(frozen=True)
@@ -233,7 +239,9 @@ class Fitted:
         return f"{{architecture: {self.card['architecture']}, options: {options}, weights: {self.weights.name}}}"
 
 
-def fit(plan: Plan, out: str | Path, *, download: bool = False, show: bool = False) -> Fitted:
+def fit(
+    plan: TrainingPlan, out: str | Path, *, download: bool = False, show: bool = False
+) -> Fitted:
     """Train a model, or continue an interrupted training of the same plan, and measure its accuracy.
 
     After every epoch it writes `<name>.checkpoint` into `out`, and at the end `<name>.safetensors` and `<name>.json`,
@@ -283,7 +291,7 @@ def fit(plan: Plan, out: str | Path, *, download: bool = False, show: bool = Fal
 
     run.run(keep)
     content = save_safetensors(
-        {key: each.detach().cpu().contiguous() for key, each in run.module.state_dict().items()}
+        {key: values.detach().cpu().contiguous() for key, values in run.module.state_dict().items()}
     )
     card = _make_card(plan, run, test) | {"weights_sha256": hashlib.sha256(content).hexdigest()}
     write_atomically(weights, content)
@@ -292,9 +300,10 @@ def fit(plan: Plan, out: str | Path, *, download: bool = False, show: bool = Fal
     return Fitted(weights, card)
 
 
-def _try_out(plan: Plan, run: Training) -> None:
+def _try_out(plan: TrainingPlan, run: Training) -> None:
     """Forward one input, so that an architecture for another size of inputs gives a clear error."""
-    shape, module = tuple(run.inputs.shape[1:]), run.module
+    shape = tuple(run.inputs.shape[1:])
+    module = run.module
     try:
         with torch.no_grad():
             logits = module.eval()(run.inputs[:1].to(run.device))
@@ -310,17 +319,18 @@ def _try_out(plan: Plan, run: Training) -> None:
     )
 
 
-def _continue(run: Training, checkpoint: Path, plan: Plan) -> None:
+def _continue(run: Training, checkpoint: Path, plan: TrainingPlan) -> None:
     """Load the state of the last epoch that was completed."""
     stored = checkpoint.read_bytes()
-    digest, content = stored[:_DIGEST], stored[_DIGEST:]
+    digest = stored[:_DIGEST]
+    content = stored[_DIGEST:]
     try:
-        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        if hashlib.sha256(content).digest() != digest or found["format"] != _FORMAT:
+        saved = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        if hashlib.sha256(content).digest() != digest or saved["format"] != _FORMAT:
             raise ValueError("another content")
-        options = dict(found["options"])
+        options = dict(saved["options"])
         if options == plan.options():
-            run.load_state_dict(found["training"])
+            run.load_state_dict(saved["training"])
     except Exception as error:  # on another kind of file, the loader may raise any exception
         raise StandfastError(
             f"{checkpoint} is damaged, or no checkpoint of this version; delete it"
@@ -328,11 +338,12 @@ def _continue(run: Training, checkpoint: Path, plan: Plan) -> None:
     _check_options(options, plan, checkpoint)
 
 
-def _read_card(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any]:
+def _read_card(card_file: Path, weights: Path, plan: TrainingPlan) -> dict[str, Any]:
     """The card of a finished model of the same plan."""
     try:
         card: dict[str, Any] = json.loads(card_file.read_bytes())
-        options, digest = dict(card["options"]), card["weights_sha256"]
+        options = dict(card["options"])
+        digest = card["weights_sha256"]
     except (ValueError, KeyError, TypeError) as error:
         raise StandfastError(
             f"{card_file} is no card of a training; delete it and the weights"
@@ -343,24 +354,22 @@ def _read_card(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any]:
     return card
 
 
-def _check_options(stored: Mapping[str, Any], plan: Plan, file: Path) -> None:
-    wanted = plan.options().items()
+def _check_options(stored: Mapping[str, Any], plan: TrainingPlan, file: Path) -> None:
+    options = plan.options().items()
     changed = [
         f"{key} is {stored.get(key)} there and {value} now"
-        for key, value in wanted
+        for key, value in options
         if stored.get(key) != value
     ]
     expected = f"the options that {file} was made with (else another folder, or delete this file)"
     check(not changed, "options", expected, "; ".join(changed))
 
 
-def _make_card(plan: Plan, run: Training, test: Dataset) -> dict[str, Any]:
+def _make_card(plan: TrainingPlan, run: Training, test: Dataset) -> dict[str, Any]:
     """All that is worth knowing of a model, but the digest of its weights."""
-    options, count, kind = (
-        plan.options(),
-        len(run.inputs),
-        "series" if test.inputs.ndim == 3 else "images",
-    )
+    options = plan.options()
+    count = len(run.inputs)
+    kind = "series" if test.inputs.ndim == 3 else "images"
     optimizer = {"adamw": "AdamW", "radam": "RAdam"}[plan.optimizer]
     return {
         "name": plan.name,

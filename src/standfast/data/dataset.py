@@ -40,6 +40,7 @@ class Dataset:
         features: the names of the columns of a table, or of the channels of a series: one for each place of the second
             axis. Tables and figures show them.
         tokens: for embedded text `(N, dim, T)`: the words of each sample, at most T. They are sliced with the samples.
+        sample_names: what the user calls each sample, such as the name of its file; sliced with the samples, too.
 
     Raises:
         ArgumentError: types or shapes do not match, a label names no class, or an input lies outside the bounds.
@@ -60,6 +61,7 @@ class Dataset:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     features: tuple[str, ...] | None = None
     tokens: tuple[tuple[str, ...], ...] | None = None
+    sample_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         check(
@@ -101,6 +103,7 @@ class Dataset:
                 got = type(values).__name__
             check(fits, f"extras[{name!r}]", f"a tensor of shape ({count}, ...)", got)
         set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
+        set_fields(self, sample_names=checked_sample_names(self.sample_names, count))
 
     def _check_values(self) -> None:
         """Check that labels are classes, and inputs within the bounds."""
@@ -195,12 +198,14 @@ class Dataset:
         """The samples of these rows, which `select` takes out of a tensor: as a view, where it can."""
         extras = {name: select(values) for name, values in self.extras.items()}
         tokens = None if self.tokens is None else tuple(self.tokens[row] for row in rows)
+        names = self.sample_names
         return replace(
             self,
             inputs=select(self.inputs),
             labels=select(self.labels),
             extras=extras,
             tokens=tokens,
+            sample_names=None if names is None else tuple(names[row] for row in rows),
         )
 
 
@@ -228,6 +233,23 @@ def checked_names(
         "features": None if features is None else tuple(features),
         "tokens": None if tokens is None else tuple(map(tuple, tokens)),
     }
+
+
+def checked_sample_names(names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
+    """The names of `count` samples as a tuple; None where there are none.
+
+    Raises:
+        ArgumentError: another number of names, or names that are no texts.
+
+    >>> checked_sample_names(["a.png", "b.png"], 2)
+    ('a.png', 'b.png')
+    """
+    if names is None:
+        return None
+    fits = _are_texts(names) and len(names) == count
+    got = str(len(names)) if isinstance(names, list | tuple) else repr(names)
+    check(fits, "sample_names", f"{count} names, one for each sample", got)
+    return tuple(names)
 
 
 def _check_features(features: Sequence[str], inputs: Tensor) -> None:

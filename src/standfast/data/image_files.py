@@ -47,6 +47,7 @@ class Images:
         classes: their names, those of the subfolders; empty without classes.
         count: how many images the folder has.
         floats: whether they are stored as floats.
+        names: of the files, relative to the folder.
     """
 
     inputs: Tensor
@@ -54,6 +55,7 @@ class Images:
     classes: tuple[str, ...]
     count: int
     floats: bool
+    names: tuple[str, ...]
 
 
 def load_images(
@@ -78,7 +80,7 @@ def load_images(
         pixels = [resize(picture, size) for picture in pixels]
     _check_one_size([file.path.name for file in chosen], pixels)
     labels = torch.tensor([file.label for file in chosen]) if classes else None
-    return Images(torch.stack(pixels), labels, tuple(classes), len(files), floats)
+    return Images(torch.stack(pixels), labels, tuple(classes), len(files), floats, tuple(names))
 
 
 def _list_files(folder: Path) -> tuple[list[_File], list[str]]:

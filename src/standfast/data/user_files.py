@@ -71,6 +71,7 @@ class Content:
             names of the classes.
         features: the names of the columns of a table; None where there are none.
         bounds: the valid values of an input, where the kind of file says that: series have none.
+        sample_names: the files of a folder of images; None of other data.
     """
 
     inputs: Tensor
@@ -78,6 +79,7 @@ class Content:
     about: Mapping[str, Any]
     features: tuple[str, ...] | None = None
     bounds: tuple[float, float] = (0.0, 1.0)
+    sample_names: tuple[str, ...] | None = None
 
 
 def from_file(
@@ -139,7 +141,13 @@ def from_file(
         bounds = (least, most) if path.suffix.lower() == ".csv" else content.bounds
     inputs = content.inputs.float()
     return Dataset(
-        name or path.stem, inputs, labels, tuple(classes), bounds, features=content.features
+        name or path.stem,
+        inputs,
+        labels,
+        tuple(classes),
+        bounds,
+        features=content.features,
+        sample_names=content.sample_names,
     )
 
 
@@ -689,4 +697,4 @@ def read_images(
         about["classes"] = list(images.classes)
     if images.floats:
         about["floats"] = True
-    return Content(images.inputs, images.labels, about)
+    return Content(images.inputs, images.labels, about, sample_names=images.names)

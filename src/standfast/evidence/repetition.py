@@ -25,7 +25,8 @@ from standfast.report import load_results
 from standfast.results import StoredResults
 from standfast.study.file.spec import study_from
 from standfast.study.import_paths import importing_from
-from standfast.study.plan import Job, make_plan
+from standfast.study.jobs import Job
+from standfast.study.plan import make_plan
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import Array

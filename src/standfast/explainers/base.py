@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from traceback import walk_tb
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 from weakref import WeakKeyDictionary
 
 import torch
@@ -52,6 +52,11 @@ Explanation = tuple[Tensor, Tensor]
 #: the explainers, by their labels, that have looked at a module for columns that they cannot see
 _EXAMINED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 
+#: what the numbers of an explainer measure (`Explainer.measures`)
+Measure = Literal["contribution", "slope", "direction", "relevance"]
+#: the scale of the score that they are about
+ValueScale = Literal["logit", "probability", "trees"]
+
 
 class Explainer(metaclass=ConfigurationType):
     """Feature attributions: `(model, inputs, targets) -> attributions`, shaped like the inputs.
@@ -92,6 +97,11 @@ class Explainer(metaclass=ConfigurationType):
     #: whether the signs of its numbers say what speaks for the answer and what against it; False where numbers only say
     #: how much something matters, as absolute gradients do; None where it is not known
     has_signs: ClassVar[bool | None] = None
+    #: what its numbers measure, which is what their signs are about: the `"contribution"` of a feature as it is, in the
+    #: unit of the score; the `"slope"`, how much the score changes for each unit by which the feature is raised; the
+    #: `"direction"`, in which only the sign says whether the score rises or falls with the feature; or `"relevance"`
+    #: without a unit, which is where a feature speaks for the answer or against it, if there are signs
+    measures: ClassVar[Measure] = "relevance"
     #: whether it runs the module at the inputs themselves alone, and at no copies
     at_inputs_alone: ClassVar[bool] = False
     #: whether it follows attention through the layers, so that it also needs what stands around a text
@@ -129,6 +139,15 @@ class Explainer(metaclass=ConfigurationType):
     @classmethod
     def _list_dials(cls) -> list[str]:
         return [cls.dial] if cls.dial else []
+
+    @property
+    def scale_of_values(self) -> ValueScale:
+        """The scale of the score whose contributions or slopes its numbers are: by default that of an option `output`.
+
+        `"trees"` is what trees add up to, log-odds or a probability.
+        """
+        output = getattr(self, "output", "logit")
+        return "probability" if output == "probability" else "logit"
 
     def has_too_few_samples(self, inputs: Tensor) -> Tensor:
         """Whether it draws so few samples that the mean over seeds is wrong, too, bool `(N,)` for inputs `(N, ...)`.

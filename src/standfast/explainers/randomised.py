@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import check
-from standfast.explainers.base import Explainer, Explanation, Seed, explainers
+from standfast.explainers.base import Explainer, Explanation, Measure, Seed, ValueScale, explainers
 from standfast.explainers.gradients.input_gradients import Saliency
 from standfast.model import Model, module_name
 from standfast.needs import Needs
@@ -83,6 +83,14 @@ class RandomisedExplainer(Explainer):
     @property
     def has_signs(self) -> bool | None:  # type: ignore[override]
         return self.explainer.has_signs
+
+    @property
+    def measures(self) -> Measure:  # type: ignore[override]
+        return self.explainer.measures
+
+    @property
+    def scale_of_values(self) -> ValueScale:
+        return self.explainer.scale_of_values
 
     @property
     def rows_per_input(self) -> int:

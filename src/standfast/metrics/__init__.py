@@ -135,11 +135,9 @@ def get(metric: str | Metric, **options: Any) -> Metric:
             ", ".join(options),
         )
         return metric
-    made = (
-        f" (an instance: {metric.__name__}())"
-        if isinstance(metric, type) and issubclass(metric, Metric)
-        else ""
-    )
+    advice = ""
+    if isinstance(metric, type) and issubclass(metric, Metric):
+        advice = f" (an instance: {metric.__name__}())"
     got = describe_foreign(metric, metrics.packages)
-    check(isinstance(metric, str), "metric", f"a name or a Metric{made}", got)
+    check(isinstance(metric, str), "metric", f"a name or a Metric{advice}", got)
     return build(metrics, metric, options)

@@ -110,26 +110,29 @@ class _PresetsApplied(ConfigurationType):
         preset = options.get("preset", "standard")
         check_preset(preset)
         kind: Any = cls  # a class of metrics
+        # a class of metrics is a dataclass, which type checkers do not know of T
         positional = [f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only]
-        given = {*positional[: len(values)], *options}
-        own = {
+        given_options = {*positional[: len(values)], *options}
+        preset_values = {
             option: value
             for option, value in preset_options(kind, preset).items()
-            if option not in given
+            if option not in given_options
         }
         try:
-            made: T = ConfigurationType.__call__(cls, *values, **options, **own)
+            metric: T = ConfigurationType.__call__(cls, *values, **options, **preset_values)
         except ArgumentError as error:
-            if not own:
+            if not preset_values:
                 raise
             # raises if the preset is not the cause
             ConfigurationType.__call__(cls, *values, **options)
-            named = {error.argument: own[error.argument]} if error.argument in own else own
-            sets = ", ".join(f"{option}={value!r}" for option, value in named.items())
+            wrong = preset_values
+            if error.argument in preset_values:
+                wrong = {error.argument: preset_values[error.argument]}
+            sets = ", ".join(f"{option}={value!r}" for option, value in wrong.items())
             got = f"{error.got} (preset {preset!r} sets {sets})"
             raise ArgumentError(error.argument, error.expected, got) from error
-        _check_neighbourhoods(made)
-        return made
+        _check_neighbourhoods(metric)
+        return metric
 
 
 def _check_neighbourhoods(metric: Any) -> None:
@@ -212,8 +215,7 @@ class Metric(metaclass=_PresetsApplied):
         ArgumentError: when a metric is made with an unknown preset, or with a neighbourhood in an option although its
             class declares no `neighbourhood_option`.
         ArgumentError: when a class is created whose `name` is no text, whose `direction` is missing or is none of the
-            above, whose `evidence` is none of `EVIDENCE`, whose `values` are no `ValueSpec`, or that defines a method
-            which another one has replaced.
+            above, whose `evidence` is none of `EVIDENCE`, or whose `values` are no `ValueSpec`.
 
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:2]
@@ -243,15 +245,6 @@ class Metric(metaclass=_PresetsApplied):
     has_random_cost: ClassVar[bool] = False
     takes_turns: ClassVar[bool] = False
     values: ClassVar[ValueSpec | None] = None
-    #: see `ConfigurationType`
-    gone: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("expected_evaluations", "expected_for", "expected_explanations"), "the method `cost`"
-        ),
-        **dict.fromkeys(("for_samples", "for_data", "for_module"), "the method `bind`"),
-        "for_study": "no such method, since a metric does not see the others",
-        "category": "the attribute `evidence`",
-    }
 
     # equal options make equal metrics, whichever preset they come from
     preset: Preset = field(default="standard", kw_only=True, repr=False, compare=False)
@@ -261,44 +254,40 @@ class Metric(metaclass=_PresetsApplied):
         check_declarations(cls, Metric)
         if "name" not in vars(cls):
             return  # a base of other metrics: those that can be used have a name of their own
-        own = cls.__qualname__
+        title = cls.__qualname__
         has_name = isinstance(cls.name, str) and cls.name != ""
-        check(has_name, f"{own}.name", "a text", repr(cls.name))
+        check(has_name, f"{title}.name", "a text", repr(cls.name))
         if isinstance(cls.evidence, str):  # or a property, which decides when it is asked
-            known = ", ".join(map(repr, EVIDENCE))
+            choices = ", ".join(map(repr, EVIDENCE))
             check(
-                cls.evidence in EVIDENCE, f"{own}.evidence", f"one of {known}", repr(cls.evidence)
+                cls.evidence in EVIDENCE,
+                f"{title}.evidence",
+                f"one of {choices}",
+                repr(cls.evidence),
             )
         cls.bibtex = cls.bibtex or read_publications().get(cls.citation, "")
         arguments = list(inspect.signature(cls.evaluate).parameters)
-        check(
-            len(arguments) == 2,
-            f"{own}.evaluate",
-            "the arguments (self, call)",
-            ", ".join(arguments),
-        )
+        expected = "the arguments (self, call)"
+        check(len(arguments) == 2, f"{title}.evaluate", expected, ", ".join(arguments))
+        cls._check_direction(title)
+
+    @classmethod
+    def _check_direction(cls, title: str) -> None:
+        """Which value is better stands in one place: in `values`, as `direction`, or in `direction_of`."""
+        argument = f"{title}.direction"
         if cls.values is not None:
-            check(
-                isinstance(cls.values, ValueSpec), f"{own}.values", "a ValueSpec", repr(cls.values)
-            )
-            twice = "direction" in vars(cls)
-            check(
-                not twice,
-                f"{own}.direction",
-                "nothing, as values says which value is better",
-                "both",
-            )
+            is_spec = isinstance(cls.values, ValueSpec)
+            check(is_spec, f"{title}.values", "a ValueSpec", repr(cls.values))
+            stands_twice = "direction" in vars(cls)
+            expected = "nothing, as values says which value is better"
+            check(not stands_twice, argument, expected, "both")
             cls.direction = cls.values.direction  # type: ignore[assignment]  # a property of the base
         elif cls.direction is Metric.direction:
             depends = cls.direction_of.__func__ is not Metric.direction_of.__func__  # type: ignore[attr-defined]
-            check(
-                depends,
-                f"{own}.direction",
-                "'higher' or 'lower' (which value is better) or None",
-                "nothing",
-            )
+            expected = "'higher' or 'lower' (which value is better) or None"
+            check(depends, argument, expected, "nothing")
             return
-        check_direction(f"{own}.direction", cls.direction)
+        check_direction(argument, cls.direction)
 
     @property
     def direction(self) -> Direction:
@@ -327,12 +316,12 @@ class Metric(metaclass=_PresetsApplied):
             ArgumentError: `value_spec` gives none, or one that contradicts `direction`.
         """
         spec = read_values(type(self), self.options(), task)
-        own = f"{type(self).__qualname__}.value_spec"
-        check(isinstance(spec, ValueSpec), own, "a ValueSpec", repr(spec))
+        argument = f"{type(self).__qualname__}.value_spec"
+        check(isinstance(spec, ValueSpec), argument, "a ValueSpec", repr(spec))
         agrees = spec.direction in (None, self.direction)
         check(
             agrees,
-            own,
+            argument,
             f"the direction {self.direction!r} of the metric, or None",
             repr(spec.direction),
         )
@@ -376,8 +365,8 @@ class Metric(metaclass=_PresetsApplied):
         hint = ": evaluate takes it; a metric takes its make_model(rows), rows = encode(texts)"
         got = type(model).__name__ + (hint if hasattr(model, "encode") else "")
         check(isinstance(model, Model), "model", "a standfast Model", got)
-        made = generator is None or isinstance(generator, torch.Generator)
-        check(made, "generator", "a torch.Generator or None", repr(generator))
+        is_generator = generator is None or isinstance(generator, torch.Generator)
+        check(is_generator, "generator", "a torch.Generator or None", repr(generator))
         explainer = get_explainer(explainer)
         if self.needs.module and not model.differentiable:
             got = f"{module_name(model.module)}, a function without gradients and parameters"
@@ -460,22 +449,32 @@ class Metric(metaclass=_PresetsApplied):
         bound = dataclasses.replace(self, **options) if options else self
         if inputs is None or rows is None:
             return bound
-        held = {field.name: getattr(bound, field.name) for field in dataclasses.fields(bound)}
-        held = {name: value for name, value in held.items() if isinstance(value, SampleOption)}
-        own = {name: value.of_samples(inputs, rows) for name, value in held.items()}
-        is_cut = any(own[name] is not held[name] for name in own)
-        return dataclasses.replace(bound, **own) if is_cut else bound
+        cut_options: dict[str, Any] = {}
+        for option in dataclasses.fields(bound):
+            value = getattr(bound, option.name)
+            if isinstance(value, SampleOption):
+                cut_value = value.of_samples(inputs, rows)
+                if cut_value is not value:
+                    cut_options[option.name] = cut_value
+        if cut_options:
+            return dataclasses.replace(bound, **cut_options)
+        return bound
 
     @property
     def neighbourhood_in_use(self) -> Neighbourhood | None:
         """The neighbourhood in which this configuration perturbs inputs; None if there is none."""
-        value = getattr(self, self.neighbourhood_option) if self.neighbourhood_option else None
+        if not self.neighbourhood_option:
+            return None
+        value = getattr(self, self.neighbourhood_option)
         return value if isinstance(value, Neighbourhood) else None
 
     @property
     def most_evaluations(self) -> int | None:
         """How many model evaluations a sample takes at most; None for no limit."""
-        return getattr(self, self.budget_option) if self.budget_option else None
+        if not self.budget_option:
+            return None
+        limit: int | None = getattr(self, self.budget_option)
+        return limit
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
@@ -562,7 +561,9 @@ class Metric(metaclass=_PresetsApplied):
             return role != NO_EFFECT
         owner = options.get(role.option)
         name = split_tag(owner)[1] or str(owner).partition(":")[0]
-        return name in role.only if role.only else name not in role.unless
+        if role.only:
+            return name in role.only
+        return name not in role.unless
 
 
 def read_values(
@@ -670,12 +671,12 @@ def find_neighbourhood_option(metric: str | type) -> str:
     """
     if isinstance(metric, str):
         name = _find_name(metric)
-        return find_neighbourhood_option(metrics[name]) if name in metrics else ""
-    return (
-        metric.neighbourhood_option
-        if isinstance(metric, type) and issubclass(metric, Metric)
-        else ""
-    )
+        if name in metrics:
+            return metrics[name].neighbourhood_option
+        return ""
+    if issubclass(metric, Metric):
+        return metric.neighbourhood_option
+    return ""
 
 
 def _find_name(text: str) -> str:
@@ -685,13 +686,13 @@ def _find_name(text: str) -> str:
 
 def _store(value: Any) -> dict[str, Any]:
     """A configured object as it is stored: its name under its tag (`records.TAGS`), beside its options."""
-    tag, name = "name", getattr(value, "name", type(value).__name__)
+    title = type(value).__name__
+    options = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, NormBall):
+        return {"norm": title, **options}
     if isinstance(value, Neighbourhood):
-        tag, name = (
-            "norm" if isinstance(value, NormBall) else "transformation",
-            type(value).__name__,
-        )
-    return {tag: name, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+        return {"transformation": title, **options}
+    return {"name": getattr(value, "name", title), **options}
 
 
 def plain(value: object, write: Callable[[Any], Any] = _store) -> Any:
@@ -704,7 +705,7 @@ def plain(value: object, write: Callable[[Any], Any] = _store) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return write(value)
     if isinstance(value, list | tuple):
-        return [plain(each, write) for each in value]
+        return [plain(item, write) for item in value]
     if isinstance(value, Mapping):
         return {str(key): plain(entry, write) for key, entry in value.items()}
     if callable(value):

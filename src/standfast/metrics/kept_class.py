@@ -54,7 +54,8 @@ class KeptClass:
     """
 
     def __init__(self, probe: Probe, most: int) -> None:
-        self.probe, self.most = probe, most
+        self.probe = probe
+        self.most = most
         self._drawn = torch.zeros_like(probe.evaluations)
         self._kept = torch.zeros_like(self._drawn)
 
@@ -70,19 +71,24 @@ class KeptClass:
 
         Blocks have a fixed size, so that an origin's draws do not depend on the batch.
         """
-        region, usable = self.probe.region, self.probe.usable()
+        region = self.probe.region
+        usable = self.probe.usable()
         assert region is not None
+        if not len(usable):
+            return
         # few origins at once, for memory
         group = max(1, _ELEMENTS // (block * region.input_shape.numel()))
-        for rows in torch.split(usable, group) if len(usable) else ():
-            own = region.select(rows)
-            streams = own.streams(seed)
+        for rows in torch.split(usable, group):
+            part_region = region.select(rows)
+            streams = part_region.streams(seed)
             for start in range(0, self.most, block):
-                yield rows, own.sample(min(block, self.most - start), streams)
+                yield rows, part_region.sample(min(block, self.most - start), streams)
 
     def draw(self, seed: int) -> None:
         """Draw for the origins that can be evaluated, and predict what was drawn."""
-        for rows, points in self.sample(seed, self.most) if self.most else ():
+        if not self.most:
+            return
+        for rows, points in self.sample(seed, self.most):
             origin = rows.repeat_interleave(self.most)
             self.add(self.probe.query_class(points.flatten(0, 1), origin).margin, origin)
 

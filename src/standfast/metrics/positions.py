@@ -33,7 +33,9 @@ def count_positions(inputs: Tensor, unit: Unit) -> int:
 def sum_channels(maps: Tensor) -> Tensor:
     """Maps `(N, ...)` with the channels summed, float64 `(N, pixels)`."""
     flat = maps.double().flatten(1)
-    return flat if maps.ndim == 2 else flat.reshape(len(maps), maps.shape[1], -1).sum(1)
+    if maps.ndim == 2:
+        return flat
+    return flat.reshape(len(maps), maps.shape[1], -1).sum(1)
 
 
 def compute_relevance(maps: Tensor, unit: Unit) -> Tensor:
@@ -45,7 +47,9 @@ def compute_relevance(maps: Tensor, unit: Unit) -> Tensor:
     >>> compute_relevance(maps, "entry").tolist(), compute_relevance(maps, "pixel").tolist()
     ([[1.0, 2.0, 3.0, -4.0]], [[4.0, -2.0]])
     """
-    return maps.flatten(1) if unit == "entry" else sum_channels(maps).float()
+    if unit == "entry":
+        return maps.flatten(1)
+    return sum_channels(maps).float()
 
 
 def adapt_explainer(explainer: Explainer, unit: Unit) -> Explainer:
@@ -55,7 +59,9 @@ def adapt_explainer(explainer: Explainer, unit: Unit) -> Explainer:
     >>> [adapt_explainer(KernelSHAP(), unit).per_channel for unit in ("entry", "pixel")]
     [True, 'auto']
     """
-    return explainer.for_entries() if unit == "entry" else explainer
+    if unit == "entry":
+        return explainer.for_entries()
+    return explainer
 
 
 def warn_of_coarse_maps(
@@ -66,7 +72,10 @@ def warn_of_coarse_maps(
         return
     finite = maps[torch.isfinite(maps).flatten(1).all(1)]
     if len(finite) and bool((finite == finite[:, :1]).all()) and bool((finite != 0).any()):
-        option = "give it per_channel=True, or " if hasattr(explainer, "per_channel") else ""
+        if hasattr(explainer, "per_channel"):
+            option = "give it per_channel=True, or "
+        else:
+            option = ""
         model.warn_once(
             f"{explainer.label}: its maps have the same value in all {maps.shape[1]} channels, but {metric} replaces"
             f" single entries (unit='entry'), always those of the first channel first; {option}replace pixels"

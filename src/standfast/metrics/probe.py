@@ -143,23 +143,23 @@ class Probe:
         region: Region | None = None,
         needs_maps: bool = True,
     ) -> None:
-        inputs, targets = call.inputs, call.targets
-        self.model, self.explainer, self.region, self.needs_maps = (
-            call.model,
-            call.explainer,
-            region,
-            needs_maps,
-        )
+        inputs = call.inputs
+        targets = call.targets
+        self.model, self.explainer = call.model, call.explainer
+        self.region = region
+        self.needs_maps = needs_maps
         self.similarity = None if similarity is None else get_similarity(similarity)
-        self.absolute, self.explain, self.margin_kind = absolute, explain, margin
+        self.absolute = absolute
+        self.explain = explain
+        self.margin_kind = margin
         self.model.check_repeatable(inputs)
+        black_box = self.model.black_box
         #: origins that have too few words for their maps to be compared, bool `(P,)`; None where there are none
-        self._short = (
-            None if self.model.black_box is None else self.model.black_box.find_short(inputs)
-        )
+        self._short = None if black_box is None else black_box.find_short(inputs)
         maps, logits = self._explain_all(inputs, targets, self._short)
         self.targets = self.model.task.answer(logits) if targets is None else targets
-        self.maps, self.logits = maps, logits
+        self.maps = maps
+        self.logits = logits
         self._fixed = self.explainer.fixed_part(inputs)
         self.reference = self._prepare(maps)
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
@@ -170,18 +170,28 @@ class Probe:
         self._degenerate = torch.zeros_like(self._evaluations)
         self._nonfinite = torch.zeros_like(self._evaluations)
         self._status: list[Status] = ["ok"] * len(inputs)
+        self._skip_unusable()
+
+    def _skip_unusable(self) -> None:
+        """Skip the origins that cannot be evaluated; the first reason is the one that is kept."""
         if self._short is not None:
             self.skip(self._short)
-        finite = _finite(logits)
-        self.skip(~(finite & _finite(maps) if needs_maps else finite), "nonfinite")
+        finite = _finite(self.logits)
+        if self.needs_maps:
+            finite = finite & _finite(self.maps)
+        self.skip(~finite, "nonfinite")
         task = self.model.task
-        lost = self.margin >= 0 if task.classes else ~task.exists(logits, self.targets)
-        self.skip(lost, "misclassified" if task.classes else "no_answer")
-        if region is not None:
-            self.skip(~region.find_movable(), "unvaried")
+        if task.classes:
+            self.skip(self.margin >= 0, "misclassified")
+        else:
+            self.skip(~task.exists(self.logits, self.targets), "no_answer")
+        if self.region is not None:
+            self.skip(~self.region.find_movable(), "unvaried")
         # a correlation with a constant map says nothing; a distance from one does, if it is not 0
-        compared = self.similarity
-        if needs_maps and compared is not None and (compared.larger_is_closer or compared.ordinal):
+        similarity = self.similarity
+        if not self.needs_maps or similarity is None:
+            return
+        if similarity.larger_is_closer or similarity.ordinal:
             self.skip_constant(self._compared)
 
     def _explain_all(
@@ -263,10 +273,9 @@ class Probe:
 
     def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:
         """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
-        counts = (
-            evaluations if isinstance(evaluations, Tensor) else torch.full_like(origin, evaluations)
-        )
-        self._evaluations.index_add_(0, origin, counts.to(torch.int64).expand(len(origin)))
+        if not isinstance(evaluations, Tensor):
+            evaluations = torch.full_like(origin, evaluations)
+        self._evaluations.index_add_(0, origin, evaluations.to(torch.int64).expand(len(origin)))
 
     def common_fields(self, metric: _ConfiguredMetric, **of_usable: Tensor) -> dict[str, Any]:
         """Fields of a `Result`: what the metric and the probe know, and values of the usable origins `(n, ...)`.
@@ -289,19 +298,20 @@ class Probe:
     def _origin(self, x: Tensor, origin: Tensor | None) -> Tensor:
         if origin is not None:
             return origin
-        check(
-            len(x) == len(self.targets),
-            "origin",
-            "the number of each copy's origin",
-            f"None for {len(x)} copies",
-        )
+        fits = len(x) == len(self.targets)
+        expected = "the number of each copy's origin"
+        check(fits, "origin", expected, f"None for {len(x)} copies")
         return torch.arange(len(x), device=x.device)
 
     def _prepare(self, maps: Tensor) -> Tensor:
-        return maps.abs() if self.absolute else maps
+        if self.absolute:
+            return maps.abs()
+        return maps
 
     def _of_maps(self, maps: Tensor) -> Tensor:
-        return maps if self.similarity is None else self.similarity.of_maps(maps)
+        if self.similarity is None:
+            return maps
+        return self.similarity.of_maps(maps)
 
     def query(
         self,
@@ -326,15 +336,10 @@ class Probe:
         """
         origin = self._origin(x, origin)
         size = self.choose_block_size(self._example, len(x))
+        blocks = [slice(start, start + size) for start in range(0, len(x), size)]
         parts = [
-            self._query(
-                x[start : start + size],
-                origin[start : start + size],
-                want_distance,
-                keep_maps,
-                compare,
-            )
-            for start in range(0, len(x), size)
+            self._query(x[block], origin[block], want_distance, keep_maps, compare)
+            for block in blocks
         ]
         if len(parts) == 1:
             return parts[0]
@@ -346,35 +351,34 @@ class Probe:
     ) -> Measurement:
         """`query` for as many rows as their maps may be held at once."""
         targets = self.targets[origin]
-        wanted = self.choose_explained(targets)
+        explained = self.choose_explained(targets)
         fixed = None if self._fixed is None else self._fixed[origin]
         short = None if self._short is None else self._short[origin]
         with recall_passes():
-            signed, logits = self._explain_all(self.perturb(x, origin), wanted, short, fixed)
+            signed, logits = self._explain_all(self.perturb(x, origin), explained, short, fixed)
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
         low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
         finite = _finite(logits) & (are_finite(low, high) if compared is maps else _finite(maps))
-        self.count(
-            origin, is_constant(low, high, torch.finfo(compared.dtype).eps) & finite, ~finite
-        )
-        seen, region = None, self._aligned_region
+        constant = is_constant(low, high, torch.finfo(compared.dtype).eps) & finite
+        self.count(origin, constant, ~finite)
+        visible = None
+        region = self._aligned_region
         if region is not None and (compare or want_distance):
-            maps, seen = region.align_maps(
-                torch.where(broadcast_rows(finite, signed), signed, 0.0), x, origin
-            )
+            finite_maps = torch.where(broadcast_rows(finite, signed), signed, 0.0)
+            maps, visible = region.align_maps(finite_maps, x, origin)
             maps = self._prepare(maps)
             compared = self._of_maps(maps)
         alike = None
         if compare and self.similarity is not None:
             if not holds_everywhere(finite):  # some similarities cannot compare NaN
                 compared = torch.where(broadcast_rows(finite, compared), compared, 0.0)
-            alike = torch.where(finite, self._compare(compared, origin, seen), torch.nan)
+            alike = torch.where(finite, self._compare(compared, origin, visible), torch.nan)
         margin = self._measure_margin(logits, targets)
         distance = None
         if want_distance:
             whole = self.reference[origin]
-            difference = maps - whole if seen is None else (maps - whole) * seen
+            difference = maps - whole if visible is None else (maps - whole) * visible
             distance = torch.where(finite, difference.flatten(1).norm(dim=1), torch.nan)
         return Measurement(
             torch.where(finite if self.needs_maps else _finite(logits), margin, torch.nan),
@@ -387,11 +391,15 @@ class Probe:
     @property
     def _aligned_region(self) -> Region | None:
         """The region, if it moves positions: then maps of its points are moved back."""
-        return self.region if self.region is not None and self.region.aligns else None
+        if self.region is not None and self.region.aligns:
+            return self.region
+        return None
 
     def perturb(self, points: Tensor, origin: Tensor) -> Tensor:
         """The copies `(M, ...)` at the region's points of the origins numbered `origin` `(M,)`."""
-        return points if self.region is None else self.region.perturb(points, origin)
+        if self.region is None:
+            return points
+        return self.region.perturb(points, origin)
 
     @cached_property
     def _compare_whole(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -399,13 +407,14 @@ class Probe:
         assert self.similarity is not None
         return self.similarity.prepare(self._compared)
 
-    def _compare(self, compared: Tensor, origin: Tensor, seen: Tensor | None) -> Tensor:
-        """Similarities to the origins, of the positions that are `seen`; of all if None."""
-        if seen is None:
+    def _compare(self, compared: Tensor, origin: Tensor, visible: Tensor | None) -> Tensor:
+        """Similarities to the origins, of the positions that are `visible`; of all if None."""
+        if visible is None:
             return self._compare_whole(compared, origin)
         assert self.similarity is not None
-        seen = seen if seen.ndim == compared.ndim else seen[:, 0]
-        return self.similarity.compare_masked(self._compared[origin], compared, seen)
+        if visible.ndim != compared.ndim:
+            visible = visible[:, 0]
+        return self.similarity.compare_masked(self._compared[origin], compared, visible)
 
     def similarity_to(self, origin: Tensor, maps: Tensor) -> Tensor:
         """The similarity, `(M,)`, of prepared maps `(M, ...)` to those of the origins numbered `origin` `(M,)`."""
@@ -413,7 +422,9 @@ class Probe:
 
     def choose_explained(self, targets: Tensor) -> Tensor | None:
         """What is explained at copies of origins with these answers `(M, ...)`; None for what is predicted there."""
-        return targets if self.explain == "origin" or not self.model.task.switches else None
+        if self.explain == "origin" or not self.model.task.switches:
+            return targets
+        return None
 
     def measure_score(self, outputs: Tensor, origin: Tensor, scale: Scale) -> Tensor:
         """The score, float64 `(M,)`, of the answers of the origins numbered `origin` `(M,)` at outputs `(M, ...)`."""
@@ -482,24 +493,24 @@ class Probe:
                 region = self._aligned_region
                 # where it is not seen, the map gets the origin's values, without a gradient
                 if region is not None:
-                    maps, seen = region.align_maps(maps, leaf, origin)
-                    maps = torch.where(seen, maps, self.maps[origin])
+                    maps, visible = region.align_maps(maps, leaf, origin)
+                    maps = torch.where(visible, maps, self.maps[origin])
                 margin = measure_margin(
                     self.model.task, logits, targets, self.margin_kind, guide=True
                 )
                 goal = objective(self._prepare(maps), margin, origin, *columns)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)
-                (found,) = torch.autograd.grad(goal.sum(), leaf, materialize_grads=True)
-            return (found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
+                (gradient,) = torch.autograd.grad(goal.sum(), leaf, materialize_grads=True)
+            return (gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
 
         # a graph of second order holds about twice what a backward pass does
         rows = 2 * explainer.rows_per_input
-        (found,) = self.model.map_rows(
+        (gradients,) = self.model.map_rows(
             chunk, x, origin, *columns, like=self._example, rows_per_input=rows, kind="backward"
         )
         self.charge(origin)
-        return found
+        return gradients
 
     def count(self, origin: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
         """Count a query of each of the origins numbered `origin` `(M,)`, with its outcome, bool `(M,)` each.
@@ -507,9 +518,9 @@ class Probe:
         For metrics that run the model themselves; `query` and `query_class` count by themselves.
         """
         self.charge(origin)
-        for total, found in ((self._degenerate, constant), (self._nonfinite, nonfinite)):
-            if not holds_everywhere(~found):
-                total.index_add_(0, origin, found.to(torch.int64))
+        for total, occurred in ((self._degenerate, constant), (self._nonfinite, nonfinite)):
+            if not holds_everywhere(~occurred):
+                total.index_add_(0, origin, occurred.to(torch.int64))
 
 
 def score_kept_class(margin: Tensor) -> Tensor:

@@ -56,13 +56,12 @@ class PerturbedResult(NeighbourhoodResult):
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with one for each parameter of a transformation, and for swapped words."""
-        found = {
-            **super().columns(),
-            **{name: values.tolist() for name, values in self.parameters.items()},
-        }
-        return (
-            found if self.swapped_words is None else {**found, "swapped_words": self.swapped_words}
-        )
+        columns = super().columns()
+        for name, values in self.parameters.items():
+            columns[name] = values.tolist()
+        if self.swapped_words is not None:
+            columns["swapped_words"] = self.swapped_words
+        return columns
 
 
 class ProbeObjective(ABC):
@@ -107,7 +106,8 @@ class ProbeObjective(ABC):
     @property
     def differentiable(self) -> bool:
         """Whether a white-box search can use it: the model, the perturbation and the maps it needs have gradients."""
-        similarity, region = self.probe.similarity, self.probe.region
+        similarity = self.probe.similarity
+        region = self.probe.region
         by_points = region is None or region.differentiable
         by_maps = self.probe.explainer.differentiable and (
             similarity is None or similarity.differentiable
@@ -138,7 +138,9 @@ class ProbeObjective(ABC):
     def choose_gradient(self, search: Search) -> GradientObjective | None:
         """The directions, for a search that needs them or takes them where there are some."""
         takes_gradient = search.white_box or (search.takes_gradient and self.differentiable)
-        return self.find_ascent if takes_gradient else None
+        if takes_gradient:
+            return self.find_ascent
+        return None
 
 
 class RoughObjective:
@@ -154,13 +156,17 @@ class RoughObjective:
     """
 
     def __init__(self, make: Callable[[], ProbeObjective], usable: Tensor, rows: int) -> None:
-        self._make, self.usable, self.rows = make, usable, rows
+        self._make = make
+        self.usable = usable
+        self.rows = rows
         self._objective: ProbeObjective | None = None
 
     @property
     def evaluations(self) -> Tensor | None:
         """The evaluations of each origin so far, its own included, `(P,)`; None if it was not asked."""
-        return None if self._objective is None else self._objective.probe.evaluations
+        if self._objective is None:
+            return None
+        return self._objective.probe.evaluations
 
     def __call__(self, x: Tensor, problem: Tensor) -> Outcome:
         """The outcome of `x` for the problems `problem` `(M,)`."""
@@ -195,31 +201,34 @@ def reevaluate_found(
         The measurement; the fields of a `PerturbedResult`; and where positions move the maps moved back, `(P, ...)`,
         with what both inputs see of them.
     """
-    everyone, region = torch.arange(len(inputs), device=inputs.device), probe.region
+    everyone = torch.arange(len(inputs), device=inputs.device)
+    region = probe.region
     assert region is not None
-    seen, usable, perturbed = (
-        probe.query(points, everyone, keep_maps=True, compare=compare),
-        probe.usable(),
-        inputs.clone(),
-    )
+    measured = probe.query(points, everyone, keep_maps=True, compare=compare)
+    assert measured.maps is not None
+    usable = probe.usable()
+    perturbed = inputs.clone()
     perturbed[usable] = region.perturb(points, everyone)[usable]
-    assert seen.maps is not None
-    moved = region.align_maps(seen.maps, points, everyone) if region.aligns else None
+    if region.aligns:
+        moved = region.align_maps(measured.maps, points, everyone)
+    else:
+        moved = None
     swapped = neighbourhood.name_swaps(inputs, perturbed)
-    stays = swapped is not None  # words keep their places
+    aligned_maps = None
+    # words keep their places
+    if moved is not None and swapped is None:
+        moved_maps, visible = moved
+        aligned_maps = torch.where(visible, moved_maps, torch.nan)
+    effective_points = region.effective_points(points, everyone)
     fields = {
-        "margin": seen.margin,
-        "predicted": seen.predicted,
+        "margin": measured.margin,
+        "predicted": measured.predicted,
         "inputs": perturbed,
         "origins": inputs,
-        "maps": seen.maps,
+        "maps": measured.maps,
         "origin_maps": probe.maps,
-        "aligned_maps": None
-        if stays or moved is None
-        else torch.where(moved[1], moved[0], torch.nan),
-        "parameters": neighbourhood.read_parameters(
-            region.effective_points(points, everyone), inputs.shape[1:]
-        ),
+        "aligned_maps": aligned_maps,
+        "parameters": neighbourhood.read_parameters(effective_points, inputs.shape[1:]),
         "swapped_words": swapped,
     }
-    return seen, fields, moved
+    return measured, fields, moved

@@ -88,7 +88,8 @@ class ReplacedCopies:
     """
 
     def __init__(self, probe: Probe, inputs: Tensor) -> None:
-        self.probe, self.inputs = probe, inputs
+        self.probe = probe
+        self.inputs = inputs
 
     def run(
         self,
@@ -199,14 +200,18 @@ class PerturbationCurves:
         """
         copies = self.draws * self.wanted[0].numel()
         group = max(1, min(count_at_once(_ELEMENTS, rows) // self.positions, _COPIES // copies))
-        for part in torch.split(rows, group) if len(rows) else ():
+        if not len(rows):
+            return
+        for part in torch.split(rows, group):
             yield part, self._scores(part)
 
     def _scores(self, part: Tensor) -> Tensor:
-        ranks, counts, wanted = self.ranks(part), self.counts[part], self.wanted[part]
-        shape = (len(part), self.draws, *wanted.shape[1:])
-        found = torch.full(shape, torch.nan, dtype=torch.float64, device=part.device)
-        places = torch.arange(len(part), device=part.device).repeat_interleave(self.draws)
+        ranks = self.ranks(part)
+        counts = self.counts[part]
+        is_wanted = self.wanted[part]
+        shape = (len(part), self.draws, *is_wanted.shape[1:])
+        scores = torch.full(shape, torch.nan, dtype=torch.float64, device=part.device)
+        samples = torch.arange(len(part), device=part.device).repeat_interleave(self.draws)
         numbers = torch.arange(self.draws, device=part.device).repeat(len(part))
 
         def score(logits: Tensor, owner: Tensor, *_: Tensor) -> Tensor:
@@ -214,29 +219,29 @@ class PerturbationCurves:
 
         # one draw of a sample at a time, as many of them as may be held at once
         size = max(1, count_at_once(_ELEMENTS, part) // self.copies.inputs[0].numel())
-        for place, number in zip(
-            torch.split(places, size), torch.split(numbers, size), strict=True
+        for sample, number in zip(
+            torch.split(samples, size), torch.split(numbers, size), strict=True
         ):
-            values = self.values(part[place], number)
-            pair, order, level = wanted[place].nonzero().unbind(1)
-            if not len(pair):
+            values = self.values(part[sample], number)
+            # of the copies that are wanted: which row of the values, in which order of positions, at which level
+            row, order, level = is_wanted[sample].nonzero().unbind(1)
+            if not len(row):
                 continue
-            which = place[pair]
-
-            columns = pair, order * len(part) + which, counts[which, level].float()
-            found[which, number[pair], order, level] = self.copies.scores(
-                score, _replace_below(ranks, values), part[which], *columns
+            copied = sample[row]
+            # the ranks of all samples in the first order, then of all in the next
+            ranked = order * len(part) + copied
+            columns = row, ranked, counts[copied, level].float()
+            scores[copied, number[row], order, level] = self.copies.scores(
+                score, _replace_below(ranks, values), part[copied], *columns
             )
-        return found
+        return scores
 
 
 def _replace_below(ranks: Tensor, values: Tensor) -> Replace:
     """Replaces the positions whose rank is below a copy's count by its row of the values, or by the only row."""
 
-    def replace(
-        owner: Tensor, pair: Tensor, ranked: Tensor, count: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def replace(owner: Tensor, row: Tensor, ranked: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         replaced = ranks.index_select(0, ranked).lt_(count[:, None]).to(values.dtype)
-        return replaced, values if len(values) == 1 else values.index_select(0, pair)
+        return replaced, values if len(values) == 1 else values.index_select(0, row)
 
     return replace

@@ -83,13 +83,13 @@ class Result:
     def __post_init__(self) -> None:
         """What a metric fills in for samples that it skips must not be read as a value."""
         skipped = torch.tensor([status != "ok" for status in self.status], dtype=torch.bool)
-        ends = {name: getattr(self, name) for name in ("value", "low", "high")}
-        blank = {
-            name: values.masked_fill(send(skipped, values.device), torch.nan)
-            for name, values in ends.items()
-            if values is not None and values.is_floating_point()
-        }
-        set_fields(self, **(blank if bool(skipped.any()) else {}))
+        if not bool(skipped.any()):
+            return
+        for name in ("value", "low", "high"):
+            values = getattr(self, name)
+            if values is not None and values.is_floating_point():
+                blank = values.masked_fill(send(skipped, values.device), torch.nan)
+                set_fields(self, **{name: blank})
 
     def __len__(self) -> int:
         return len(self.status)
@@ -99,10 +99,12 @@ class Result:
         skipped = ", ".join(
             f"{count} {status}" for status, count in counts.items() if status != "ok"
         )
-        known = [value for value in self.frame()["value"].to_list() if value is not None]
-        middle = f", median {statistics.median(known):z.4g}" if known else ""
-        samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
-        return f"{type(self).__name__}({self.metric}, {samples}{f' ({skipped})' if skipped else ''}{middle})"
+        values = [value for value in self.frame()["value"].to_list() if value is not None]
+        middle = f", median {statistics.median(values):z.4g}" if values else ""
+        samples = "1 sample" if len(self) == 1 else f"{len(self)} samples"
+        if skipped:
+            samples += f" ({skipped})"
+        return f"{type(self).__name__}({self.metric}, {samples}{middle})"
 
     def tensors(self) -> dict[str, Tensor]:
         """Arrays that a study stores beside the frame, by name; each `(N, ...)`. By default those of `stored`."""
@@ -114,15 +116,15 @@ class Result:
 
     def columns(self) -> dict[str, Any]:
         """The further columns of the frame: by default every other field with one number for each sample."""
-        found: dict[str, Any] = {}
-        for known in dataclasses.fields(self):
-            values = getattr(self, known.name)
-            per_sample = known.metadata.get("per_sample", True)
-            if known.name in COMMON_COLUMNS or not per_sample or not isinstance(values, Tensor):
+        columns: dict[str, Any] = {}
+        for declared in dataclasses.fields(self):
+            values = getattr(self, declared.name)
+            per_sample = declared.metadata.get("per_sample", True)
+            if declared.name in COMMON_COLUMNS or not per_sample or not isinstance(values, Tensor):
                 continue
             if values.shape == (len(self),):
-                found[known.name] = values.tolist()
-        return found
+                columns[declared.name] = values.tolist()
+        return columns
 
     def frame(self) -> pl.DataFrame:
         """One row per sample.
@@ -135,9 +137,9 @@ class Result:
         common: dict[str, Any] = {"sample": list(range(len(self))), "status": list(self.status)}
         for name in ("value", "low", "high"):
             values = getattr(self, name)
-            numbers = [None] * len(self) if values is None else values.tolist()
-            kept = [
-                number if fine else None for number, fine in zip(numbers, evaluated, strict=True)
-            ]
-            common[name] = pl.Series(name, kept, dtype=pl.Float64).fill_nan(None)
+            numbers: list[float | None] = [None] * len(self)
+            if values is not None:
+                pairs = zip(values.tolist(), evaluated, strict=True)
+                numbers = [number if fine else None for number, fine in pairs]
+            common[name] = pl.Series(name, numbers, dtype=pl.Float64).fill_nan(None)
         return pl.DataFrame({**common, **self.columns()})

@@ -132,9 +132,10 @@ class SeedAgreement(Metric):
         return Cost(predictions=0, explanations=self.seeds)
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
-        own, other = (each.abs() if self.absolute else each for each in (maps, others))
+        if self.absolute:
+            maps, others = maps.abs(), others.abs()
         similarity = get_similarity(self.similarity)
-        return similarity(similarity.of_maps(own), similarity.of_maps(other))
+        return similarity(similarity.of_maps(maps), similarity.of_maps(others))
 
     @property
     def compares_in_order(self) -> bool:
@@ -143,25 +144,29 @@ class SeedAgreement(Metric):
     def evaluate(self, call: Call) -> SeedAgreementResult:
         """Explain each input under every seed, and compare all pairs."""
         probe = Probe(call, self.similarity, absolute=self.absolute)
-        rows, found = probe.usable(), [probe.maps]
-        inputs, targets = call.inputs[rows], probe.targets[rows]
+        rows = probe.usable()
+        maps_of_seeds = [probe.maps]
+        inputs = call.inputs[rows]
+        targets = probe.targets[rows]
         for seed in range(1, self.seeds):
             explainer, model = vary(call.explainer, call.model, seed, background=seed)
             maps = torch.zeros_like(probe.maps)
             if len(rows):
-                own, logits = explainer.attribute_all(model, inputs, targets)
-                maps[rows] = own
-                finite = own.flatten(1).isfinite().all(1) & logits.flatten(1).isfinite().all(1)
-                probe.count(rows, _is_flat(own), ~finite)
-            found.append(maps)
-        maps = torch.stack(found, dim=1).detach()
+                usable_maps, logits = explainer.attribute_all(model, inputs, targets)
+                maps[rows] = usable_maps
+                finite = usable_maps.flatten(1).isfinite().all(1) & logits.flatten(
+                    1
+                ).isfinite().all(1)
+                probe.count(rows, _is_flat(usable_maps), ~finite)
+            maps_of_seeds.append(maps)
+        maps = torch.stack(maps_of_seeds, dim=1).detach()
         probe.skip(~maps.flatten(1).isfinite().all(1), "nonfinite")
         rows = probe.usable()
         has_seed = len(rows) > 0 and draws_numbers(call, probe.targets, int(rows[0]))
         fields = self._compare(maps[rows], has_seed)
         scattered = {
-            name: torch.from_numpy(np.asarray(each)).to(rows.device)
-            for name, each in fields.items()
+            name: torch.from_numpy(np.asarray(values)).to(rows.device)
+            for name, values in fields.items()
         }
         small = maps[:1].numel() <= _STORED
         stored = maps.nan_to_num().float() if small and len(maps) else None
@@ -170,7 +175,8 @@ class SeedAgreement(Metric):
     def _compare(self, maps: Tensor, has_seed: bool) -> dict[str, Array]:
         """The numbers of usable inputs, from their maps `(n, R, ...)` and whether the explainer has a seed."""
         similarity, (first, second) = get_similarity(self.similarity), list_pairs(self.seeds)
-        count, flat = len(maps), maps.flatten(2).double().cpu().numpy()
+        count = len(maps)
+        flat = maps.flatten(2).double().cpu().numpy()
         compared = maps.abs() if self.absolute else maps
         values = np.empty((count, len(first)))
         others = {name: np.empty_like(values) for name in ("kendall", "overlap", "signs")}
@@ -187,7 +193,7 @@ class SeedAgreement(Metric):
         unsure = ~same & (np.ptp(values, axis=1) <= 1e-12)
         low = np.where(unsure & correlation, bound_equal_similarities(value, self.seeds), low)
         chance = np.full(count, min(self.top / flat.shape[2], 1.0))
-        means = {name: each.mean(1) for name, each in others.items()}
+        means = {name: of_pairs.mean(1) for name, of_pairs in others.items()}
         split = find_two_groups(values, self.seeds)
         varied = has_seed | ~_are_same(flat)
         return {

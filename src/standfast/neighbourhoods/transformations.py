@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -161,16 +161,6 @@ class Transformation(Neighbourhood):
     differentiable: ClassVar[bool] = True
     #: whether there are rules that some parameters within the ranges break
     restricted: ClassVar[bool] = False
-    #: see `ConfigurationType`
-    gone: ClassVar[Mapping[str, str]] = {
-        "admit": "satisfies_rules",
-        "settle": "effective_points",
-        "list_ranges": "options that are made by parameter(...)",
-        "identity": "parameter(..., identity=...)",
-        "parameters": "options that are made by parameter(...)",
-        "needs_images": "takes",
-        "scale_parameters": "limit_parameters",
-    }
 
     _: KW_ONLY
     distribution: Distribution = "uniform"

@@ -112,13 +112,13 @@ class Arguments:
         check(len(models) > 0, "model", "at least one", "an empty mapping")
         kind = find_kind(self.inputs, list(models.values()))
         data_name = _shorten(self.about.get("data")) or kind.title(self.inputs)
-        given = Given(
+        parts_given = Given(
             data={data_name: kind.give(self.inputs)},
             models={str(name): model for name, model in models.items()},
             changes=[*_list_parts(self.neighbourhood), *_list_parts(metrics)],
             reference=self.reference,
         )
-        inputs = kind.read(given)
+        inputs = kind.read(parts_given)
         inputs.name_models(_shorten(self.about.get("model")))
         if self.decision is not None:
             _decide(inputs, self.decision)
@@ -194,7 +194,9 @@ def _list_parts(parts: Any) -> list[Any]:
         return []
     if isinstance(parts, Mapping):
         return list(parts.values())
-    return list(parts) if isinstance(parts, list | tuple) else [parts]
+    if isinstance(parts, list | tuple):
+        return list(parts)
+    return [parts]
 
 
 def _name_explainers(

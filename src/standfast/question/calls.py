@@ -47,13 +47,17 @@ def _find_kind(model: Any) -> str:
     """What was given as the model."""
     if isinstance(model, Mapping):
         return "models"
-    return "module" if isinstance(model, nn.Module) else "model"
+    if isinstance(model, nn.Module):
+        return "module"
+    return "model"
 
 
 def _record_explainers(explainers: Any) -> dict[str, Any] | None:
     """None for what can be read once only."""
     if isinstance(explainers, Mapping):
-        parts = [{"name": str(name), "code": spell(each)} for name, each in explainers.items()]
+        parts = [
+            {"name": str(name), "code": spell(explainer)} for name, explainer in explainers.items()
+        ]
         return {"named": True, "parts": parts}
     is_single = isinstance(explainers, str | Explainer) or callable(explainers)
     listed = [explainers] if is_single else explainers
@@ -61,7 +65,9 @@ def _record_explainers(explainers: Any) -> dict[str, Any] | None:
         return None
     return {
         "named": False,
-        "parts": [{"name": _find_name(each), "code": spell(each)} for each in listed],
+        "parts": [
+            {"name": _find_name(explainer), "code": spell(explainer)} for explainer in listed
+        ],
     }
 
 
@@ -79,12 +85,12 @@ def _record_metrics(metrics: Any) -> dict[str, Any] | None:
     if isinstance(metrics, Mapping):
         return {
             "named": True,
-            "parts": [_record_metric(str(label), each) for label, each in metrics.items()],
+            "parts": [_record_metric(str(label), metric) for label, metric in metrics.items()],
         }
     listed = [metrics] if isinstance(metrics, str | Metric | type) else metrics
     if not isinstance(listed, list | tuple):
         return None
-    return {"named": False, "parts": [_record_metric("", each) for each in listed]}
+    return {"named": False, "parts": [_record_metric("", metric) for metric in listed]}
 
 
 def _record_metric(label: str, metric: Any) -> dict[str, Any]:
@@ -103,7 +109,9 @@ def _find_movable(metric: Any) -> str | None:
     if isinstance(metric, str):
         option = find_neighbourhood_option(metric)
         is_open = bool(option) and has_neighbourhood(metric) and f"{option}=" not in metric
-        return metric if is_open else None
+        if is_open:
+            return metric
+        return None
     option = find_neighbourhood_option(type(metric))
     if not option:
         return None
@@ -118,7 +126,9 @@ def _find_movable(metric: Any) -> str | None:
         if not is_plain:
             return None
         options.append(f"{name}={text}")
-    return f"{metric.name}:{','.join(options)}" if options else str(metric.name)
+    if options:
+        return f"{metric.name}:{','.join(options)}"
+    return str(metric.name)
 
 
 def _record_options(arguments: Arguments, further: Mapping[str, Any]) -> dict[str, str]:

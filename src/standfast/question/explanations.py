@@ -66,4 +66,6 @@ def explain(
         targets is None, "targets", "None for an answer, which is a part of its prompt", "targets"
     )
     cited = explain_answers(model, explainer, make_prompts(texts, documents), progress=progress)
-    return cited[0] if isinstance(texts, str | Prompt) else cited
+    if isinstance(texts, str | Prompt):
+        return cited[0]
+    return cited

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from standfast.display import say_step
 from standfast.errors import ArgumentError, check
 from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
@@ -80,7 +81,9 @@ class FrameReader(Reader):
         return not isinstance(model, TextModel)
 
     def make_model(self, model: Any, task: Task | None, device: str) -> Model:
-        return model if isinstance(model, Model) else make_model(model, self.table, task)
+        if isinstance(model, Model):
+            return model
+        return make_model(model, self.table, task)
 
 
 @kinds.register("frames")
@@ -114,7 +117,11 @@ class Frames(Inputs):
     def read(cls, given: Given) -> Frames:
         table = _join_tables(given)
         about: dict[str, Any] = {}
-        models = {name: _make_source(model, table, about) for name, model in given.models.items()}
+        models: dict[str, ModelSource] = {}
+        for number, (name, model) in enumerate(given.models.items(), start=1):
+            if len(given.models) > 1:
+                say_step(f"{name}, {number} of {len(given.models)}")
+            models[name] = _make_source(model, table, about)
         samples = {
             name: _make_samples(data, table, models.values()) for name, data in given.data.items()
         }
@@ -193,7 +200,9 @@ class Frames(Inputs):
     def _describe_still_rows(self, changes: TableChanges, rows: Tensor) -> str:
         """How many of the rows cannot change, in words; empty if all can."""
         still = int((~changes.find_movable(rows, self.table.bounds)).sum())
-        return f"; rows that cannot change: {still} of {len(rows)}" if still else ""
+        if still:
+            return f"; rows that cannot change: {still} of {len(rows)}"
+        return ""
 
     def default_options(self, metric: type[Metric]) -> dict[str, Any]:
         """Maps are compared with their signs: a number that speaks for an answer, and then against it, has changed."""
@@ -237,21 +246,26 @@ def _make_source(model: Any, table: Table, about: dict[str, Any]) -> ModelSource
         return model
     if isinstance(model, Model):
         return LoadedModel(model)
-    made = make_model(model, table)
-    if isinstance(made.task, Binary):
-        about["threshold"] = f"{made.task.threshold:g}, at which the classifier itself decides"
-    if isinstance(made.task, Regression):
-        about["tolerance"] = (
-            f"{made.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+    decoding_model = make_model(model, table)
+    if isinstance(decoding_model.task, Binary):
+        about["threshold"] = (
+            f"{decoding_model.task.threshold:g}, at which the classifier itself decides"
         )
-    return LoadedModel(made)
+    if isinstance(decoding_model.task, Regression):
+        about["tolerance"] = (
+            f"{decoding_model.task.tolerance:g}, a tenth of the standard deviation of the predictions"
+        )
+    return LoadedModel(decoding_model)
 
 
 def _make_samples(data: GivenFrame, table: Table, sources: Iterable[ModelSource]) -> Samples:
     """The rows of a frame, as numbers."""
     about = {**data.about, "columns": table.plain()}
     first = next(iter(sources), None)
-    function = find_frame_function(first.ready) if isinstance(first, LoadedModel) else None
+    if isinstance(first, LoadedModel):
+        function = find_frame_function(first.ready)
+    else:
+        function = None
     if function is not None and function.reading.class_names:
         about["classes"] = list(function.reading.class_names)
     return Samples(
@@ -262,4 +276,16 @@ def _make_samples(data: GivenFrame, table: Table, sources: Iterable[ModelSource]
         data.extras,
         table.names,
         reader=FrameReader(table),
+        sample_names=_name_rows(data.frame),
     )
+
+
+def _name_rows(frame: Any) -> tuple[str, ...] | None:
+    """The labels of the rows of a frame of pandas; None where they are the numbers from 0, or there are none."""
+    index = getattr(frame, "index", None)
+    if index is None:
+        return None
+    labels = index.tolist()
+    if labels == list(range(len(labels))):
+        return None
+    return tuple(map(str, labels))

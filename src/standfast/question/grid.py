@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from standfast.data.dataset import checked_names
+from standfast.data.dataset import checked_names, checked_sample_names
 from standfast.errors import check, check_integer
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
@@ -41,7 +41,9 @@ class Part(NamedTuple):
 
     def take(self, inputs: Tensor) -> Tensor:
         """These of all inputs `(N, ...)`."""
-        return inputs[self.rows] if self.width is None else inputs[self.rows, : self.width]
+        if self.width is None:
+            return inputs[self.rows]
+        return inputs[self.rows, : self.width]
 
 
 class Reader(ABC):
@@ -85,7 +87,8 @@ class Samples:
         bounds: the valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
         about: plain values for the manifest and the report, such as the origin of the data and the names of classes.
         extras: further tensors `(N, ...)` by name, on the CPU, for metrics that ask for them.
-        features, tokens: names for figures, as of `standfast.data.Dataset`; results do not depend on them.
+        features, tokens, sample_names: names for figures and cards, as of `standfast.data.Dataset`; results do not
+            depend on them.
         lengths: of each sample of inputs `(N, W)` that end at different places, such as texts: it is evaluated without
             what is behind its end.
         reader: makes models that get something else in the place of the rows, such as data frames or texts; None for
@@ -101,6 +104,7 @@ class Samples:
     tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
     lengths: tuple[int, ...] | None = field(default=None, repr=False)
     reader: Reader | None = field(default=None, repr=False)
+    sample_names: tuple[str, ...] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         shape = tuple(self.inputs.shape)
@@ -122,9 +126,13 @@ class Samples:
             )
         for name, values in self.extras.items():
             fits = isinstance(values, Tensor) and values.shape[:1] == shape[:1]
-            got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
+            if isinstance(values, Tensor):
+                got = str(tuple(values.shape))
+            else:
+                got = type(values).__name__
             check(fits, f"extras[{name!r}]", f"a tensor of shape ({shape[0]}, ...)", got)
         set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
+        set_fields(self, sample_names=checked_sample_names(self.sample_names, len(self)))
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -143,15 +151,22 @@ class Samples:
             return [Part(model, rows)]
         parts = []
         for length, group in groupby(numbers, key=self.lengths.__getitem__):
-            places = list(group)
+            numbers_of_length = list(group)
             # shorter ones are skipped by the metrics, which expect so many features
             width = max(length, FEWEST)
-            parts.append(Part(model.with_width(width), slice(places[0], places[-1] + 1), width))
+            parts.append(
+                Part(
+                    model.with_width(width),
+                    slice(numbers_of_length[0], numbers_of_length[-1] + 1),
+                    width,
+                )
+            )
         return parts
 
     def _take_one(self, model: Model, row: int) -> Part:
         """One sample alone, with the further inputs that its model has."""
-        own_model, rows = model.for_sample(self.extras, row), slice(row, row + 1)
+        own_model = model.for_sample(self.extras, row)
+        rows = slice(row, row + 1)
         if self.lengths is None:
             return Part(own_model, rows)
         width = max(self.lengths[row], FEWEST)
@@ -238,6 +253,17 @@ class Extra(NamedTuple):
     metric: Metric
 
 
+def _check_names(names: Collection[object], part: str) -> None:
+    """Raise `ArgumentError` unless there are names, and all of them can be shown and stored."""
+    check(len(names) > 0, part, "at least one", "none")
+    for name in names:
+        is_name = isinstance(name, str) and bool(name.strip())
+        check(is_name, part, "names that are texts, and not empty", repr(name))
+    for name in map(str, names):
+        got = f"half of a surrogate pair: {[name]!a}"
+        check(is_text(name), part, "names that can be stored as UTF-8", got)
+
+
 @dataclass(frozen=True)
 class Freedom:
     """What nobody has asked for in so many words, and what may therefore be chosen where the time is limited.
@@ -297,49 +323,22 @@ class Grid:
         return {**vars(self), "tried": {}}
 
     def __post_init__(self) -> None:
-        for what in ("data", "models", "explainers", "metrics"):
-            check(len(getattr(self, what)) > 0, what, "at least one", "none")
-            wrong = [
-                name
-                for name in getattr(self, what)
-                if not isinstance(name, str) or not name.strip()
-            ]
-            check(
-                not wrong, what, "names that are texts, and not empty", next(map(repr, wrong), "")
-            )
-            broken = [name for name in getattr(self, what) if not is_text(name)]
-            check(
-                not broken,
-                what,
-                "names that can be stored as UTF-8",
-                f"half of a surrogate pair: {broken[:1]!a}",
-            )
+        for part in ("data", "models", "explainers", "metrics"):
+            _check_names(getattr(self, part), part)
         check_integer(self.repeats, "repeats")
         check_integer(self.samples_per_job, "samples_per_job", also=(None,))
         fits = -(2**63) <= self.seed < 2**64
-        check(
-            fits,
-            "seed",
-            "a whole number that a generator of torch takes, -2^63 to 2^64 - 1",
-            self.seed,
-        )
+        expected = "a whole number that a generator of torch takes, -2^63 to 2^64 - 1"
+        check(fits, "seed", expected, self.seed)
         for data, model in self.pairs or ():
-            check(
-                data in self.data and model in self.models,
-                "pairs",
-                "names of data and models",
-                (data, model),
-            )
+            is_there = data in self.data and model in self.models
+            check(is_there, "pairs", "names of data and models", (data, model))
         for name in self.controls:
             check(name in self.explainers, "controls", "names of explainers", name)
         if self.sanity is not None:
             name = self.sanity.name
-            check(
-                name not in self.metrics,
-                "metrics",
-                "labels other than that of the sanity checks",
-                repr(name),
-            )
+            expected = "labels other than that of the sanity checks"
+            check(name not in self.metrics, "metrics", expected, repr(name))
 
     @property
     def measured(self) -> dict[str, Metric]:
@@ -350,26 +349,26 @@ class Grid:
     def explainers_of(self, metric: Metric) -> list[str]:
         """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""
         names = [
-            n
-            for n, e in self.explainers.items()
-            if n not in self.controls or metric.takes_control(e)
+            name
+            for name, explainer in self.explainers.items()
+            if name not in self.controls or metric.takes_control(explainer)
         ]
-        return [
-            name for name in names if not metric.describe_misfit(self.explainers[name])
-        ] or names
+        fitting = [name for name in names if not metric.describe_misfit(self.explainers[name])]
+        return fitting or names
 
     def misfits(self) -> dict[str, dict[str, str]]:
         """For each metric that cannot evaluate some of the explainers: why, by the names of these explainers."""
-        found = {}
+        misfits: dict[str, dict[str, str]] = {}
         for label, metric in self.metrics.items():
             left_out = set(self.explainers) - set(self.explainers_of(metric))
-            reasons = {
-                name: metric.describe_misfit(e)
-                for name, e in self.explainers.items()
-                if name in left_out
-            }
-            found[label] = {name: reason for name, reason in reasons.items() if reason}
-        return {label: reasons for label, reasons in found.items() if reasons}
+            reasons: dict[str, str] = {}
+            for name, explainer in self.explainers.items():
+                reason = metric.describe_misfit(explainer)
+                if name in left_out and reason:
+                    reasons[name] = reason
+            if reasons:
+                misfits[label] = reasons
+        return misfits
 
     def combinations(self) -> list[tuple[str, str]]:
         """The `(data, model)` pairs that are evaluated."""

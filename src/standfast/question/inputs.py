@@ -127,7 +127,10 @@ class Inputs(ABC):
     def name_models(self, name: str) -> None:
         """Give a model that has no name this one, or else that of its module."""
         sources = self.models.items()
-        self.models = {own or name or _name_module(source): source for own, source in sources}
+        self.models = {
+            name_of_source or name or _name_module(source): source
+            for name_of_source, source in sources
+        }
 
     def fit_explainer(self, explainer: Any) -> Explainer:
         """An explainer, its name or a function, as an explainer of these inputs.
@@ -189,21 +192,20 @@ class Inputs(ABC):
             explainers: by name. The first that is no control is also explained with shuffled weights.
             models: which are explained.
         """
-        first_name = next(
-            (name for name, explainer in explainers.items() if not explainer.control), None
-        )
-        if first_name is None:
+        no_controls = [name for name, explainer in explainers.items() if not explainer.control]
+        if not no_controls:
             return {}
+        first_name = no_controls[0]
         controls: dict[str, Explainer] = {RandomExplainer().label: RandomExplainer()}
         if self.holds_quantities and all(find_text_box(model) is None for model in models):
             controls[InputCopy().label] = InputCopy()
         # columns of a table have no neighbours
         if all(samples.inputs.ndim > 2 for samples in self.samples.values()):
             controls[Edges().label] = Edges()
-        if all(any(True for _ in model.module.parameters()) for model in models):
-            controls[f"{RandomisedExplainer.name}:{first_name}"] = RandomisedExplainer(
-                explainers[first_name]
-            )
+        have_weights = [next(model.module.parameters(), None) is not None for model in models]
+        if all(have_weights):
+            shuffled = RandomisedExplainer(explainers[first_name])
+            controls[f"{RandomisedExplainer.name}:{first_name}"] = shuffled
         return controls
 
     @property
@@ -213,7 +215,9 @@ class Inputs(ABC):
 
 
 def _name_module(source: ModelSource) -> str:
-    return module_name(source.ready.module) if isinstance(source, LoadedModel) else "model"
+    if isinstance(source, LoadedModel):
+        return module_name(source.ready.module)
+    return "model"
 
 
 kinds: Registry[type[Inputs]] = Registry(
@@ -295,9 +299,8 @@ def read_given(given: Given) -> Inputs:
         with given.places.at("data", name):
             if kind is not first:
                 del kept[name]
-            check(
-                kind is first, "data", f"{first.words} alone, or none", "both; make a study of each"
-            )
+            expected = f"{first.words} alone, or none"
+            check(kind is first, "data", expected, "both; make a study of each")
     return first.read(
         Given(kept, given.models, given.pairs, given.changes, given.reference, given.places)
     )

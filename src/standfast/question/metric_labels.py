@@ -131,10 +131,10 @@ def _configure(
     if not isinstance(metric, str):
         return [NamedMetric("", get(metric))]
     common: dict[str, Any] = {} if preset is None else {"preset": preset}
-    given = frozenset({*common, *read_options(registry, metric)})
+    given_options = frozenset({*common, *read_options(registry, metric)})
     option = find_neighbourhood_option(metric)
     if not neighbourhoods or not option:
-        return [NamedMetric("", build(registry, metric, defaults=common), given)]
+        return [NamedMetric("", build(registry, metric, defaults=common), given_options)]
     configured: list[NamedMetric] = []
     name = metric.partition(":")[0].strip()
     further_defaults = find_defaults(registry[name])
@@ -143,7 +143,7 @@ def _configure(
         placed = build(
             registry, metric, defaults={**common, option: neighbourhood, **further_defaults}
         )
-        configured.append(NamedMetric(words, placed, given))
+        configured.append(NamedMetric(words, placed, given_options))
     return configured
 
 

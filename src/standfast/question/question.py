@@ -227,7 +227,9 @@ class Question:
 
 def find_model(answer: Answered) -> Model:
     """The model that has answered."""
-    return answer.model if isinstance(answer, Tried) else answer
+    if isinstance(answer, Tried):
+        return answer.model
+    return answer
 
 
 def check_neighbourhood_of(metric: Metric, samples: Samples, model: Model | None) -> None:

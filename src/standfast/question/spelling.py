@@ -29,7 +29,9 @@ def spell(value: object) -> str | None:
     if value is None or isinstance(value, bool | int | str):
         return repr(value)
     if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else None
+        if math.isfinite(value):
+            return repr(value)
+        return None
     if isinstance(value, Mapping):
         return _spell_mapping(value)
     if isinstance(value, list | tuple):
@@ -37,7 +39,9 @@ def spell(value: object) -> str | None:
     if isinstance(value, type):
         return find_public_name(value)
     if isinstance(value, FunctionType):
-        return value.__name__ if value.__qualname__.isidentifier() else None
+        if value.__qualname__.isidentifier():
+            return value.__name__
+        return None
     return _spell_configuration(value)
 
 
@@ -55,7 +59,9 @@ def find_public_name(kind: type) -> str | None:
         return f"{_PACKAGE}.{kind.__name__}"
     room = f"{_PACKAGE}.{rest.partition('.')[0]}"
     is_public = getattr(sys.modules[room], kind.__name__, None) is kind
-    return f"{room}.{kind.__name__}" if is_public else None
+    if is_public:
+        return f"{room}.{kind.__name__}"
+    return None
 
 
 def spell_options(value: Any, without: Iterable[str] = ()) -> dict[str, str] | None:
@@ -67,10 +73,10 @@ def spell_options(value: Any, without: Iterable[str] = ()) -> dict[str, str] | N
     """
     codes: dict[str, str] = {}
     for option in fields(value):
-        held = getattr(value, option.name)
-        if not option.init or option.name in without or _is_default(option, held):
+        option_value = getattr(value, option.name)
+        if not option.init or option.name in without or _is_default(option, option_value):
             continue
-        code = spell(held)
+        code = spell(option_value)
         if code is None:
             return None
         codes[option.name] = code
@@ -94,7 +100,9 @@ def _spell_entries(value: Iterable[Any], is_tuple: bool) -> str | None:
     inner = ", ".join(codes)
     if not is_tuple:
         return f"[{inner}]"
-    return f"({inner},)" if len(codes) == 1 else f"({inner})"
+    if len(codes) == 1:
+        return f"({inner},)"
+    return f"({inner})"
 
 
 def _spell_configuration(value: Any) -> str | None:
@@ -113,9 +121,13 @@ def _spell_configuration(value: Any) -> str | None:
     return f"{name}({', '.join(arguments)})"
 
 
-def _is_default(option: Field[Any], held: object) -> bool:
+def _is_default(option: Field[Any], option_value: object) -> bool:
     """Whether an option has the value that it has if it is not given; what is compared may be an array."""
     default = option.default
     if option.default_factory is not MISSING:
         default = option.default_factory()
-    return default is not MISSING and type(default) is type(held) and bool(default == held)
+    return (
+        default is not MISSING
+        and type(default) is type(option_value)
+        and bool(default == option_value)
+    )

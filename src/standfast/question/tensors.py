@@ -56,7 +56,9 @@ class Tensors(Inputs):
 
     @classmethod
     def title(cls, inputs: Any) -> str:
-        return inputs.name if isinstance(inputs, Dataset) and inputs.name else super().title(inputs)
+        if isinstance(inputs, Dataset) and inputs.name:
+            return inputs.name
+        return super().title(inputs)
 
     @classmethod
     def give(cls, inputs: Any) -> GivenTensors:
@@ -190,6 +192,7 @@ def _make_samples(data: GivenTensors, model: Model) -> Samples:
         extras={name: values.cpu() for name, values in further.items()},
         features=dataset.features,
         tokens=dataset.tokens,
+        sample_names=dataset.sample_names,
         about={"classes": list(dataset.classes)},
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,34 +12,25 @@ from standfast.errors import ArgumentError, check, check_number
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Freedom, Grid
 from standfast.question.question import Question
-from standfast.race.running import (
-    Means,
-    RunningRace,
-    Terms,
-    confirm,
-    make_race,
-    open_confirmation,
-)
-from standfast.race.split import Split, take_part
+from standfast.race.confirming import confirm, open_confirmation
+from standfast.race.jobs import Means
+from standfast.race.running import RunningRace, Terms, make_race
+from standfast.race.scope import TRIALS, RaceCosts, TimeFrame, choose_scope
+from standfast.race.split import Split, count_needed, take_part
 from standfast.report import Results
 from standfast.results.races import LIMIT, RACE, SETTINGS, Race
 from standfast.results.sanity import FEWEST
 from standfast.statistics.elimination import count_first, make_ladder
 from standfast.study.cache import run_kept
 from standfast.study.forecast.choice import Choice
-from standfast.study.forecast.choice import choose as choose_settings
+from standfast.study.forecast.costs import Costs, list_settings
 from standfast.study.forecast.left_out import describe_left_out
 from standfast.study.forecast.limited import MOST_SECONDS, TimeLimit
 from standfast.study.forecast.trials import estimate_plan
-from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.plan import Plan, make_plan
 from standfast.study.run import RunSummary
 from standfast.study.store import Store
 from standfast.value_spec import ValueSpec
-
-#: the largest share of a time limit in which costs are measured
-_TRIALS = 1 / 6
-#: samples of the race and of the confirmation together, for one of the race
-_ALL_FOR_ONE = 1.5
 
 #: options of metrics that a limited time has chosen, by label
 Settings = Mapping[str, Mapping[str, Any]]
@@ -108,7 +99,7 @@ class Held:
     Attributes:
         race: how it went.
         results: of the samples of the race.
-        confirmation: of the leader on the others; None if nobody was left.
+        confirmation: of the leader on the others, and of the runner-up if the leader fails; None if nobody was left.
     """
 
     race: Race
@@ -127,6 +118,7 @@ class Contest:
         means: how jobs are done.
         folder: for the results; None for the cache folder.
         tell: is told what a limited time has left out.
+        call: how `choose` was called (`standfast.question.calls.record_call`); empty for a study.
     """
 
     question: Question
@@ -135,6 +127,7 @@ class Contest:
     about: Mapping[str, Any]
     folder: str | Path | None = None
     tell: Callable[[str], None] | None = None
+    call: Mapping[str, Any] = field(default_factory=dict)
 
     def hold(self) -> Held:
         """Race, and confirm the leader.
@@ -144,7 +137,8 @@ class Contest:
             ModelError: the model fails.
         """
         names = self._check_entrants()
-        opening = _Opening(self, _strip(self.question.make_grid()), names)
+        grid = self.question.make_grid()
+        opening = _Opening(self, _strip(grid), names, grid.controls)
         split = opening.split()
         plan = opening.make_plan(split)
         # what cannot be raced by is said before anything is measured
@@ -215,11 +209,13 @@ class _Opening:
         contest: what is asked.
         grid: of all samples, without controls.
         names: of the explainers.
+        controls: the names of those of the confirmation.
     """
 
     contest: Contest
     grid: Grid
     names: tuple[str, ...]
+    controls: Sequence[str]
 
     def split(self, used: int | None = None) -> Split:
         """The samples of race and confirmation, of all or of so many."""
@@ -264,37 +260,48 @@ class _Opening:
         )
         running.keep_time()
         entrants, results = running.run()
-        leader = next(
-            (entrant.name for entrant in entrants if entrant.left is None and entrant.samples), None
+        finalists = [
+            entrant.name for entrant in entrants if entrant.left is None and entrant.samples
+        ]
+        rest = open_confirmation(store)
+        confirmed = confirm(
+            finalists,
+            lambda names: self._plan_confirmation(names, scope, rest),
+            rest,
+            self.contest.means,
         )
-        confirmation, confirmed = None, None
-        jobs: list[Job] = []
-        if leader is not None:
-            plan_of_rest = self._plan_confirmation(leader, scope, store)
-            jobs = plan_of_rest.jobs
-            confirmation, confirmed = confirm(
-                leader, plan_of_rest, open_confirmation(store), self.contest.means
-            )
+        seconds = _sum_seconds(results)
+        is_before_first_look = running.out_of_time and not finalists
+        minutes_needed = running.find_minutes(seconds) if is_before_first_look else None
+        if confirmed.results is not None:
+            seconds += _sum_seconds(confirmed.results)
         race = make_race(
             running,
             entrants,
-            confirmation,
-            jobs,
-            _sum_seconds(results) + (0.0 if confirmed is None else _sum_seconds(confirmed)),
+            confirmed,
+            seconds,
             minutes=self.contest.options.minutes,
+            minutes_needed=minutes_needed,
             left_out=scope.left_out,
+            call=self.contest.call,
         )
         store.write_json(RACE, race.plain())
-        return Held(race, results, confirmed)
+        return Held(race, results, confirmed.results)
 
-    def _plan_confirmation(self, leader: str, scope: Scope, store: Store) -> Plan:
-        """All jobs of the leader and its controls on the samples that are kept."""
-        explainer = self.contest.question.explainers[leader]
-        question = replace(self.contest.question, explainers={leader: explainer}, extras={})
+    def _plan_confirmation(self, names: Sequence[str], scope: Scope, store: Store) -> Plan:
+        """All jobs of some explainers and their controls on the samples that are kept.
+
+        Args:
+            names: of the explainers.
+            scope: what the race has.
+            store: of the confirmation.
+        """
+        explainers = {name: self.contest.question.explainers[name] for name in names}
+        question = replace(self.contest.question, explainers=explainers, extras={})
         grid = apply_settings(
             take_part(question.make_grid(), scope.split.confirmation), scope.settings
         )
-        earlier = open_confirmation(store).earlier_manifest()
+        earlier = store.earlier_manifest()
         return make_plan(grid, self.contest.about, earlier, self.contest.means.executor.at_once)
 
     def _limit(self, limit: TimeLimit, store: Store) -> Scope:
@@ -313,9 +320,8 @@ class _Opening:
         plan = self.make_plan(self.split(), settings or _AS_ASKED)
         grid: Grid = plan.grid if settings is None else replace(plan.grid, free=Freedom())
         try:
-            choice = self._choose(plan, grid, limit)
-            ((_, fitting),) = choice.samples.items()
-            split = self._use(max(self._count_used(fitting), had.samples))
+            choice, count = self._choose(plan, grid, limit)
+            split = self._use(max(count, had.samples))
         except ArgumentError:
             # a longer time does not refuse what a shorter one has begun, however slow the machine is now
             if settings is None or not had.samples:
@@ -324,11 +330,6 @@ class _Opening:
         return self._tell(
             split, choice.settings if settings is None else settings, choice.describe(grid)
         )
-
-    def _count_used(self, fitting: int) -> int:
-        """The samples of race and confirmation, where so many fit into the race."""
-        whole = self.split()
-        return whole.count if fitting >= len(whole.race) else int(_ALL_FOR_ONE * fitting)
 
     def _use(self, used: int) -> Split:
         """The split of so many samples; of all where there are no more."""
@@ -350,23 +351,35 @@ class _Opening:
             self.contest.tell("; ".join(left_out))
         return Scope(split, settings, left_out)
 
-    def _choose(self, plan: Plan, grid: Grid, limit: TimeLimit) -> Choice:
-        """The settings and the number of samples with which an evaluation of everything would cost as much as allowed.
-
-        Of this, the race is a share, the budget.
-        """
-        estimate = estimate_plan(
-            plan, set(), seconds=max(min(MOST_SECONDS, _TRIALS * limit.left), 0.1)
+    def _choose(self, plan: Plan, grid: Grid, limit: TimeLimit) -> tuple[Choice, int]:
+        """The settings that the time allows, and the samples of race and confirmation together."""
+        began = limit.left
+        estimate = estimate_plan(plan, set(), seconds=max(min(MOST_SECONDS, TRIALS * began), 0.1))
+        frame = TimeFrame(limit.minutes, limit.left, began - limit.left)
+        whole = self.split()
+        terms = self.find_terms(plan, whole)
+        costs = RaceCosts.of(
+            Costs(grid, estimate, self.contest.means.executor.at_once),
+            [terms.label, *terms.stability],
+            terms.budget,
+            len(self.controls),
+            self._find_first,
         )
-        seconds = max(limit.left, 0.0) / (_ALL_FOR_ONE * self.contest.options.budget)
-        workers = self.contest.means.executor.at_once
-        try:
-            choice = choose_settings(grid, estimate, limit.minutes, seconds, workers=workers)
-        except ArgumentError as error:
-            expected = "more, as not one sample of this question fits"
-            raise ArgumentError("minutes", expected, f"{limit.minutes:g}") from error
-        assert choice is not None  # as nothing has to be added
-        return choice
+        levels, count = choose_scope(costs, frame, self._count_fewest(), whole.count)
+        choice = Choice(
+            limit.minutes,
+            list_settings(costs.costs, levels),
+            seconds=costs.sum_seconds(levels, count),
+            unknown=tuple(estimate.unknown),
+        )
+        return choice, count
+
+    def _count_fewest(self) -> int:
+        """The fewest samples of which there is a race, and a confirmation."""
+        count = count_needed(FEWEST)
+        while count_needed(self._find_first(count)) > count:
+            count += 1
+        return count
 
     def find_terms(self, plan: Plan, split: Split) -> Terms:
         """By what the explainers race.

@@ -24,14 +24,18 @@ from standfast.question.arguments import (
     ModelLike,
     NeighbourhoodsLike,
 )
+from standfast.question.calls import record_call
 from standfast.question.frames import FrameReader
 from standfast.question.inputs import Inputs
 from standfast.question.texts import TextReader
 from standfast.race.candidates import list_candidates
 from standfast.race.contest import Contest, Held, RaceOptions
-from standfast.race.running import Means
+from standfast.race.jobs import Means
 from standfast.report import Results
+from standfast.report.next_steps import NextSteps
+from standfast.report.race_steps import describe_race_steps
 from standfast.report.races import describe_choice, format_race
+from standfast.results.formatting import to_ascii
 from standfast.results.races import Race
 from standfast.study.cache import results_folder
 from standfast.study.executors import local
@@ -52,13 +56,16 @@ class RaceOutcome:
         race: how it went, as numbers.
         explainer: that was chosen; None if none was.
         results: of the samples of the race.
-        confirmation: of the leader on the samples that the race did not use; None if nobody was left.
+        confirmation: of the leader on the samples that the race did not use, and of the runner-up if the leader fails;
+            None if nobody was left.
+        command: the words of the command that held the race; empty for a call in Python.
     """
 
     race: Race
     explainer: Explainer | None
     results: Results
     confirmation: Results | None
+    command: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> str | None:
@@ -70,12 +77,24 @@ class RaceOutcome:
         """Why this one was chosen, or why none, in sentences."""
         return describe_choice(self.race)
 
+    def next_steps(self) -> NextSteps:
+        """What to do where none was chosen, or where the race told nothing apart: at most three lines that run.
+
+        `print` shows them in sentences, with what they cost.
+        """
+        return describe_race_steps(self.race, self.command)
+
     def frame(self) -> pl.DataFrame:
         """A row for each explainer: when it left and why, its value, and how far it was behind (`Race.frame`)."""
         return self.race.frame()
 
     def __str__(self) -> str:
-        return format_race(self.race)
+        steps = self.next_steps()
+        return (
+            f"{format_race(self.race)}\n\n{to_ascii(str(steps))}"
+            if steps
+            else format_race(self.race)
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.chosen}, of {len(self.race.entrants)})"
@@ -117,7 +136,8 @@ def choose(
     is shown to be unstable leaves; and the metric that ranks: who is shown to be worse than the leader leaves. Those
     behind also leave where the budget does not suffice for all. A third of the samples is kept for the confirmation: an
     ordinary evaluation of the leader with controls. The leader is chosen only if its verdict there is that it may be
-    shown, or that it passes all that was asked.
+    shown, or that it passes all that was asked. Else the runner-up is confirmed on the same samples, if the race could
+    not tell the two apart; each then has half of the error, from the beginning.
 
     Args:
         model: one, as `evaluate` takes it.
@@ -174,6 +194,7 @@ def choose(
         decision=decision,
         seed=seed,
     )
+    call = record_call(arguments, _list_further(by, budget, level, out, minutes))
     if explainers is None or metrics is None:
         arguments = fill_in(arguments, explainers is None, metrics is None)
     is_kept = out is not None or results_folder() is not None
@@ -184,8 +205,24 @@ def choose(
             None if limit is None else TimeLimit(limit, began),
             report_progress,
         )
-        contest = Contest(question, options, means, {}, out, print_left_out if progress else None)
+        tell = print_left_out if progress else None
+        contest = Contest(question, options, means, {}, out, tell, call)
         return make_outcome(contest, contest.hold())
+
+
+def _list_further(
+    by: str | None, budget: float, level: float, out: str | Path | None, minutes: float | None
+) -> dict[str, Any]:
+    """The arguments of `choose` alone that are not at their defaults."""
+    defaults = RaceOptions()
+    further: dict[str, Any] = {
+        "by": by,
+        "budget": None if budget == defaults.budget else budget,
+        "level": None if level == defaults.level else level,
+        "out": None if out is None else str(out),
+        "minutes": minutes,
+    }
+    return {name: value for name, value in further.items() if value is not None}
 
 
 def make_outcome(contest: Contest, ended: Held) -> RaceOutcome:

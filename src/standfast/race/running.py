@@ -7,65 +7,36 @@ race that was interrupted goes on where it has ended, and `evaluate` with the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from standfast.question.grid import Grid
+from standfast.race.confirming import Confirmed
+from standfast.race.jobs import Means, do_jobs
 from standfast.race.split import Split
 from standfast.report import Results, load_results
-from standfast.report.sentences import describe_verdict
 from standfast.results.formatting import shorten_error
 from standfast.results.metric_summary import estimate, read_samples
 from standfast.results.quality import find_bad_p_value, find_references
 from standfast.results.races import (
-    CONFIRMATION,
-    Confirmation,
     Entrant,
-    Judgement,
     Left,
     Measured,
-    Outcome,
     Race,
 )
-from standfast.results.summary import MetricSummary
-from standfast.results.verdict import Verdict
 from standfast.statistics.elimination import Departure, Finish, RaceRules, run_race
 from standfast.statistics.paired import bootstrap_interval
-from standfast.study.executors import Executor
-from standfast.study.forecast.limited import TimeLimit
-from standfast.study.plan import Job, Plan
-from standfast.study.progress import Progress
-from standfast.study.run import run_grid
+from standfast.study.jobs import Job
+from standfast.study.plan import Plan
 from standfast.study.store import Store
 from standfast.tensors import Array
 from standfast.value_spec import ValueSpec
 
 #: the largest share of a time limit that is kept for the confirmation
 _MOST_KEPT = 0.5
-
-
-@dataclass(frozen=True)
-class Means:
-    """How jobs are done.
-
-    Attributes:
-        executor: does them.
-        limit: of the time; None for as long as it takes.
-        progress: as of `run_grid`.
-    """
-
-    executor: Executor
-    limit: TimeLimit | None = None
-    progress: Callable[[Progress], None] | None = None
-
-    def find_seconds(self, kept: float = 0.0) -> float:
-        """The seconds that are left, but for a share of the limit that is kept; infinite without a limit."""
-        if self.limit is None:
-            return math.inf
-        return max(self.limit.left - kept * 60 * self.limit.minutes, 0.0)
 
 
 @dataclass(frozen=True)
@@ -97,7 +68,7 @@ class RunningRace:
         terms: what it goes by.
         split: which samples it has.
         means: how jobs are done.
-        kept: the share of the time that is kept for the confirmation.
+        kept: the share of the time that is kept for the confirmation, from the second look on.
     """
 
     plan: Plan
@@ -127,9 +98,43 @@ class RunningRace:
         return self.grid.combinations()[0]
 
     def keep_time(self) -> None:
-        """Keep a part of the time for the confirmation: its part of the budget, at most half."""
-        allowed = max(self.terms.budget * sum_everything(self), 1.0)
-        self.kept = min(foresee_confirmation(self) / allowed, _MOST_KEPT)
+        """Keep a part of the time for the confirmation: its part of all work, at most half.
+
+        The first look may use all of the time, since without a leader there is nothing to confirm.
+        """
+        confirmation = self._foresee_confirmation_work()
+        race = max(self._foresee_first_look(), self._foresee_race())
+        self.kept = min(confirmation / max(confirmation + race, 1.0), _MOST_KEPT)
+
+    def _foresee_confirmation_work(self) -> float:
+        """What the confirmation takes at most: the leader, its twin with scrambled weights, and its checks."""
+        work = find_work(self.plan)
+        checks = max((work.of_checks(name) for name in self.names), default=0.0)
+        return 2 * foresee_confirmation(self) + checks
+
+    def _foresee_first_look(self) -> float:
+        """What the checks and the first look take, if nobody leaves by the checks."""
+        return _sum_checks(self) + self.terms.ladder[0] * sum(self._list_costs())
+
+    def _foresee_race(self) -> float:
+        """What the checks and the race take, if all of the budget is used."""
+        allowed = self.terms.budget * sum_everything(self) - foresee_confirmation(self)
+        return _sum_checks(self) + allowed
+
+    def find_minutes(self, spent: float) -> float | None:
+        """About how many minutes suffice for the first look and the confirmation; None without a limit, or if unknown.
+
+        Args:
+            spent: seconds that the jobs took so far.
+        """
+        limit = self.means.limit
+        done = sum(job.work for job in self.list_done())
+        if limit is None or done <= 0:
+            return None
+        work = self._foresee_first_look() + self._foresee_confirmation_work()
+        jobs_seconds = spent * work / done / self.means.executor.at_once
+        waited = max(60 * limit.minutes - limit.left - spent / self.means.executor.at_once, 0.0)
+        return math.ceil((jobs_seconds + waited) / 6) / 10
 
     def run(self) -> tuple[list[Entrant], Results]:
         """Race until one is left, the budget is spent, all samples are used or the time is up.
@@ -143,19 +148,23 @@ class RunningRace:
 
     def _make_rules(self) -> RaceRules:
         """The confirmation is taken off the budget; the checks are not, as an evaluation would have them all, too."""
-        terms, work = self.terms, find_work(self.plan)
-        raced = dict.fromkeys([terms.label, *terms.stability])
-        costs = tuple(sum(work.per_sample(label, name) for label in raced) for name in self.names)
+        terms = self.terms
         spec = self._spec_of(terms.label)
         return RaceRules(
             terms.ladder,
             len(self.names),
             "lower" if spec.direction == "lower" else "higher",
             self._level_of_ranking,
-            costs,
+            tuple(self._list_costs()),
             terms.budget * sum_everything(self) - foresee_confirmation(self),
             spec.censored_side,
         )
+
+    def _list_costs(self) -> list[float]:
+        """What one sample of each explainer takes by the metrics by which it may leave."""
+        work = find_work(self.plan)
+        raced = dict.fromkeys([self.terms.label, *self.terms.stability])
+        return [sum(work.per_sample(label, name) for label in raced) for name in self.names]
 
     @property
     def _level_of_ranking(self) -> float:
@@ -208,7 +217,8 @@ class RunningRace:
         ]
         self._asked.update(dict.fromkeys(job.identity for job in jobs))
         asked_jobs = [job for job in self.plan.jobs if job.identity in self._asked]
-        ended = do_jobs(self.plan, asked_jobs, self.store, self.means, self.kept)
+        kept = self.kept if self._looks else 0.0
+        ended = do_jobs(self.plan, asked_jobs, self.store, self.means, kept)
         self._out_of_time = self._out_of_time or not ended
         return ended
 
@@ -355,24 +365,6 @@ def _first(rows: Any, count: int) -> Any:
     return rows.filter(rows["sample"] < count) if len(rows) else rows
 
 
-def do_jobs(plan: Plan, jobs: Sequence[Job], store: Store, means: Means, kept: float = 0.0) -> bool:
-    """Do some jobs of a plan, and write a manifest that has these alone.
-
-    Returns:
-        Whether the time was enough.
-    """
-    manifest = {**plan.manifest, "jobs": [job.identity for job in jobs]}
-    summary = run_grid(
-        plan.grid,
-        store,
-        plan=replace(plan, jobs=list(jobs), manifest=manifest),
-        executor=means.executor,
-        progress=means.progress,
-        seconds=means.find_seconds(kept),
-    )
-    return not summary.stopped
-
-
 @dataclass(frozen=True)
 class PlannedWork:
     """What the jobs of a plan take, in forward passes of one row, by label and explainer.
@@ -407,56 +399,10 @@ def find_work(plan: Plan) -> PlannedWork:
     return PlannedWork(work, samples, "" if sanity is None else sanity.name)
 
 
-def confirm(leader: str, plan: Plan, store: Store, means: Means) -> tuple[Confirmation, Results]:
-    """Evaluate the leader on the samples that the race did not use, and say what they show.
-
-    Args:
-        leader: the name of the explainer.
-        plan: of the leader and its controls, on these samples.
-        store: for the results.
-        means: how jobs are done.
-    """
-    ended = do_jobs(plan, plan.jobs, store, means)
-    results = load_results(store)
-    (data, model), *_ = plan.grid.combinations()
-    samples = len(plan.grid.data[data])
-    summaries = results.summary.select(data, model)
-    verdict = results.verdict(data, model)
-    sanity = results.sanity.get((data, model, leader))
-    outcome = "unfinished" if not ended else _find_outcome(leader, verdict)
-    confirmation = Confirmation(
-        leader,
-        outcome,
-        samples,
-        None if sanity is None else sanity.state,
-        tuple(_judge(leader, summary) for summary in summaries),
-        describe_verdict(verdict),
-        leader not in [passing.explainer for passing in verdict.partial],
-    )
-    return confirmation, results
-
-
-def _find_outcome(leader: str, verdict: Verdict) -> Outcome:
-    """What a verdict says of the leader: it may be shown, or passes all that was asked; else it is not confirmed."""
-    if leader in verdict.show or leader in [passing.explainer for passing in verdict.partial]:
-        return "confirmed"
-    if leader in [ground.explainer for ground in verdict.refuse]:
-        return "refused"
-    return "unjudged" if leader in verdict.unjudged else "undecided"
-
-
-def _judge(leader: str, summary: MetricSummary) -> Judgement:
-    row = summary.find_row(leader)
-    if row is None:
-        return Judgement(summary.label, summary.metric.spec.asks, None, None)
-    return Judgement(summary.label, row.spec.asks, Measured.of(row.estimate), row.quality)
-
-
 def make_race(
     running: RunningRace,
     entrants: Sequence[Entrant],
-    confirmation: Confirmation | None,
-    jobs_of_confirmation: Sequence[Job],
+    confirmed: Confirmed,
     seconds: float,
     **further: Any,
 ) -> Race:
@@ -465,17 +411,14 @@ def make_race(
     Args:
         running: the race, which is over.
         entrants: in their order.
-        confirmation: of the leader; None if nobody was left.
-        jobs_of_confirmation: what was done for it.
+        confirmed: what became of the confirmation.
         seconds: that all jobs took.
-        further: `minutes` and `left_out`.
+        further: `minutes`, `minutes_needed` and `left_out`.
     """
     terms, split = running.terms, running.split
     data, model = running.place
     spec = running._spec_of(terms.label)
-    done = sum(job.work for job in running.list_done()) + sum(
-        job.work for job in jobs_of_confirmation
-    )
+    done = sum(job.work for job in running.list_done()) + sum(job.work for job in confirmed.jobs)
     return Race(
         data=data,
         model=model,
@@ -492,7 +435,8 @@ def make_race(
         budget=terms.budget,
         seconds=seconds,
         out_of_time=running.out_of_time,
-        confirmation=confirmation,
+        confirmation=confirmed.confirmation,
+        second=confirmed.second,
         **further,
     )
 
@@ -521,8 +465,3 @@ def _sum_checks(running: RunningRace) -> float:
     """What the checks of all explainers take."""
     work = find_work(running.plan)
     return sum(work.of_checks(name) for name in running.names)
-
-
-def open_confirmation(store: Store) -> Store:
-    """The store of the confirmation, in the folder of the race."""
-    return Store(f"{store.folder.address}/{CONFIRMATION}", lasting=store.lasting)

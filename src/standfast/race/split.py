@@ -94,6 +94,7 @@ def take_rows(samples: Samples, rows: Sequence[int]) -> Samples:
         extras={name: values[at] for name, values in samples.extras.items()},
         tokens=_take(samples.tokens, rows),
         lengths=_take(samples.lengths, rows),
+        sample_names=_take(samples.sample_names, rows),
     )
     return part if samples.targets is None else replace(part, targets=samples.targets[at])
 

@@ -11,7 +11,7 @@ from standfast.errors import check
 from standfast.evaluation import default_folder, executor_of
 from standfast.race.contest import Contest, RaceOptions
 from standfast.race.entry import RaceOutcome, make_outcome, print_left_out
-from standfast.race.running import Means
+from standfast.race.jobs import Means
 from standfast.study.forecast.choice import check_minutes
 from standfast.study.forecast.limited import TimeLimit
 from standfast.study.import_paths import importing_from

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from standfast.data import Dataset
+from standfast.display import format_clock, show_progress
 from standfast.errors import as_number, check, check_integer
 from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
@@ -27,6 +29,7 @@ from standfast.question.arguments import ExplainerLike, ModelLike
 from standfast.question.inputs import Inputs
 from standfast.reason_cards.asked import Asked
 from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
+from standfast.reason_cards.retrained_runs import RetrainedRuns
 from standfast.reason_cards.retraining import Retraining
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
@@ -69,13 +72,14 @@ class ReasonCards:
         cards: one for each decision that could be explained, in the order of the samples.
         skipped: why others could not, by the number of the sample.
         results: of the draws; with models that were trained again those of the given model.
+        retrained: the results of the models that were trained again, one for each look.
         counter_examples: where they were searched, one for each reason of a decision, by the number of the sample.
     """
 
     cards: tuple[Card, ...]
     skipped: Mapping[int, str]
     results: Results
-    retrained: Results | None = field(default=None)
+    retrained: tuple[Results, ...] = ()
     counter_examples: Mapping[int, tuple[CounterExample, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -275,7 +279,8 @@ def reasons(
         retrained: models that were trained again, and would do as well.
         retrain: a function that trains one, of a seed (1, 2, ...). True for clones of an estimator or a pipeline of
             scikit-learn's kind, each fitted on rows of `reference` that are drawn with replacement.
-        models: how many are trained; None for the fewest that can show the demand.
+        models: how many are trained. None for as many as decide: 49 for four reasons and 35 for one, about twice as
+            many where some reason is undecided, and so on, 200 at most.
         labels: with `retrain=True`, what the model learns of each row of `reference`: a class or a number.
         others: further explainers that would do as well.
         speaking: `"for"` to take only features that speak for the answer; `"both"` orders by absolute values.
@@ -302,60 +307,86 @@ def reasons(
     >>> [card.sample for card in found], found.card(0).varied
     ([0, 1], ('measurement',))
     """
-    asked = Asked(model, explainer, inputs, reference, decision, targets)
-    read_inputs = asked.read()
+    began = time.monotonic()
+    question = Asked(model, explainer, inputs, reference, decision, targets)
+    read_inputs = question.read()
+    samples = next(iter(read_inputs.samples.values()))
     neighbourhood = _choose_measurement(measurement, read_inputs)
     configured = Reasons(neighbourhood, top=top, demand=demand, draws=draws, speaking=speaking)
     number_of_reasons = _check_top(top, read_inputs)
     limit = check_minutes(minutes)
     check_counter_examples(counter_examples, neighbourhood, read_inputs)
-    check_units(units, next(iter(read_inputs.samples.values())).features or ())
+    check_units(units, samples.features or ())
     retraining = Retraining(retrained, retrain, models, reference, labels)
-    trained = retraining.make_models(model, demand, number_of_reasons, progress)
-    other_explainers = _list_explainers(others)
+    looks = retraining.plan_looks(model, demand, number_of_reasons)
     options: dict[str, Any] = {
         "reference": reference,
         "decision": decision,
         "seed": as_number(seed),
         "workers": workers,
         # the given model and those that were trained again share the time
-        "minutes": limit / 2 if limit is not None and trained else limit,
+        "minutes": limit / 2 if limit is not None and looks else limit,
         "controls": False,
         "sanity": False,
         "progress": progress,
     }
+    explainers = [explainer, *_list_explainers(others)]
+    evaluation = _Evaluation(inputs, explainers, None if out is None else Path(out), options)
     metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
-    folder = None if out is None else Path(out)
-    given = evaluate(
-        model,
-        [explainer, *other_explainers],
-        inputs,
-        metrics,
-        targets=targets,
-        out=None if folder is None else folder / "given",
-        **options,
-    )
-    again: Results | None = None
-    if trained:
-        few_draws = Reasons(
-            neighbourhood, top=top, demand=demand, draws=_DRAWS_OF_MODEL, speaking=speaking
-        )
-        again = evaluate(
-            trained,
-            [explainer, *other_explainers],
-            inputs,
-            {METRIC: few_draws},
-            targets=_find_targets(given, len(next(iter(read_inputs.samples.values())))),
-            out=None if folder is None else folder / "retrained",
-            **options,
-        )
-    cards = _read_cards(given, again, units or {})
+    results = evaluation.run(model, metrics, "given", targets)
+    few_draws = replace(configured, draws=_DRAWS_OF_MODEL)
+
+    def evaluate_models(models_of_look: Mapping[str, Any], number: int) -> Results:
+        """The results of models that were trained again, with few draws of each."""
+        answers = _find_targets(results, len(samples))
+        folder = _name_folder(number)
+        return evaluation.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
+
+    ends = None if limit is None else began + 60 * limit
+    runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
+    cards = _read_cards(results, runs, units or {}, progress)
+    while runs.goes_on(cards.cards):
+        runs.run_next()
+        cards = _read_cards(results, runs, units or {}, progress)
     if not counter_examples or neighbourhood is None:
         return cards
     search = CounterSearch(
-        asked, neighbourhood, speaking, counter_examples, as_number(seed), units or {}
+        question, neighbourhood, speaking, counter_examples, as_number(seed), units or {}
     )
-    return replace(cards, counter_examples=search.find(cards.cards, given, progress))
+    return replace(cards, counter_examples=search.find(cards.cards, results, progress))
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """What the given model and those that were trained again are evaluated with.
+
+    Attributes:
+        inputs: the decisions.
+        explainers: the one that is asked for, and behind it those that would do as well.
+        folder: of all results; None for that of the cache.
+        options: further arguments of `evaluate`.
+    """
+
+    inputs: Any
+    explainers: list[Any]
+    folder: Path | None
+    options: Mapping[str, Any]
+
+    def run(self, model: Any, metrics: Any, folder: str, targets: Any) -> Results:
+        """The results of a model, or of several by name, in a folder of this name."""
+        out = None if self.folder is None else self.folder / folder
+        return evaluate(
+            model, self.explainers, self.inputs, metrics, targets=targets, out=out, **self.options
+        )
+
+
+def _name_folder(look: int) -> str:
+    """The folder of the models that were trained for a look, from 0.
+
+    >>> _name_folder(0), _name_folder(1)
+    ('retrained', 'retrained 2')
+    """
+    return f"retrained {look + 1}" if look else "retrained"
 
 
 def _choose_measurement(
@@ -434,21 +465,31 @@ def _find_targets(given: Results, count: int) -> Tensor | None:
     return targets
 
 
-def _read_cards(given: Results, again: Results | None, units: Mapping[str, str]) -> ReasonCards:
-    """The cards of all samples that could be explained."""
+def _read_cards(
+    given: Results, runs: RetrainedRuns, units: Mapping[str, str], progress: bool
+) -> ReasonCards:
+    """The cards of all samples that could be explained; it may take long where there are many models."""
     names = [name for name in given.explainers if name not in given.explainers.controls]
     (data, model), *_ = given.pairs
     view = given.metric_results(data, model, METRIC)
     cards: list[Card] = []
     skipped: dict[int, str] = {}
-    for row in view.rows_for(names[0]).iter_rows(named=True):
-        if row["status"] != "ok":
-            skipped[row["sample"]] = row["status"]
-            continue
-        models = [] if again is None else again.models
-        place = Place(data, model, names[0], row["sample"])
-        cards.append(read_card(given, place, again, models, others=names[1:], units=units))
-    return ReasonCards(tuple(cards), skipped, given, again)
+    rows = view.rows_for(names[0])
+
+    def describe(seconds: float) -> tuple[float, str]:
+        """How many cards are made."""
+        count = len(cards) + len(skipped)
+        words = f"card {min(count + 1, len(rows))} of {len(rows)}"
+        return count / max(1, len(rows)), f"{words}, {format_clock(seconds)} elapsed"
+
+    with show_progress(describe, only_if_long=True, show=progress):
+        for row in rows.iter_rows(named=True):
+            if row["status"] != "ok":
+                skipped[row["sample"]] = row["status"]
+                continue
+            case = Place(data, model, names[0], row["sample"])
+            cards.append(read_card(given, case, runs.results, names[1:], units, runs.looks))
+    return ReasonCards(tuple(cards), skipped, given, runs.batches)
 
 
 def _are_stated(card: Card, first: int | None) -> bool:

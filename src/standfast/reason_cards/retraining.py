@@ -12,9 +12,11 @@ import numpy as np
 from standfast.display import format_clock, show_progress
 from standfast.errors import ArgumentError, check, check_integer, warn_user
 from standfast.frames import is_frame
-from standfast.statistics.reasons import MOST_DECIDED, count_least_models
+from standfast.statistics.reasons import MOST_DECIDED, count_least_models, schedule_models
 from standfast.tensors import Array
 
+#: models are trained until the reasons are decided, and at most so many
+MOST_MODELS = 200
 #: so often rows are drawn again of which a class is missing
 _TRIES = 100
 
@@ -26,7 +28,7 @@ class Retraining:
     Attributes:
         retrained: the models themselves.
         retrain: a function of a seed; True for clones of the model that are fitted on resampled rows.
-        models: how many are trained; None for the fewest that can show the demand.
+        models: how many are trained; None for as many as decide, `MOST_MODELS` at most.
         rows: training rows, for clones.
         labels: what the model learns of each of these rows.
     """
@@ -79,43 +81,72 @@ class Retraining:
                 self.models,
             )
 
-    def make_models(
-        self, model: Any, demand: float, reasons: int, progress: bool
-    ) -> dict[str, Any]:
-        """The models, by name; none where nothing is trained again.
+    def plan_looks(self, model: Any, demand: float, reasons: int) -> tuple[int, ...]:
+        """After how many models the reasons are looked at: once, where their number is fixed; none without models.
 
         Args:
             model: that is explained.
             demand: the probability that a reason must have.
             reasons: how many there are.
+
+        Raises:
+            ArgumentError: something does not go together.
+        """
+        self.check(model)
+        decided_reasons = min(reasons, MOST_DECIDED)
+        least = count_least_models(demand, reasons=decided_reasons, look=None)
+        if self.retrained is not None:
+            self._check_models(model, self.retrained, "retrained[{}]")
+            _warn_of_few(len(self.retrained), least, demand)
+            return (len(self.retrained),)
+        if self.retrain in (None, False):
+            return ()
+        if self.models is not None:
+            _warn_of_few(self.models, least, demand)
+            return (self.models,)
+        looks = schedule_models(MOST_MODELS, demand, reasons=decided_reasons)
+        # each of more reasons, such as pixels, is not decided, so nothing is looked for
+        return looks if reasons <= MOST_DECIDED else looks[:1]
+
+    def make_models(
+        self, model: Any, looks: Sequence[int], number: int, progress: bool
+    ) -> dict[str, Any]:
+        """The models from one look to the next one, by name.
+
+        Args:
+            model: that is explained.
+            looks: of `plan_looks`.
+            number: of the look, from 0.
             progress: whether to show how many are trained.
 
         Raises:
             ArgumentError: another kind of model is returned, or a clone cannot be fitted.
         """
-        self.check(model)
-        least = count_least_models(demand, reasons=min(reasons, MOST_DECIDED), look=None)
+        start, stop = (0, *looks)[number], looks[number]
         if self.retrained is not None:
-            _warn_of_few(len(self.retrained), least, demand)
-            again = list(self.retrained)
-        elif self.retrain not in (None, False):
-            count = least if self.models is None else self.models
-            _warn_of_few(count, least, demand)
-            again = _train_each(self._choose_function(model), count, progress)
+            models = list(self.retrained)
         else:
-            return {}
-        for place, trained in enumerate(again):
-            argument = f"retrained[{place}]" if self.retrained is not None else "retrain"
-            check(
-                type(trained) is type(model),
-                argument,
-                f"a {type(model).__name__}, as the model is",
-                repr(trained),
-            )
+            models = _train_each(self._choose_function(model), start, stop, looks[-1], progress)
+            self._check_models(model, models, "retrain")
+        numbers = range(start + 1, stop + 1)
+        return {f"retrained {seed}": trained for seed, trained in zip(numbers, models, strict=True)}
+
+    @staticmethod
+    def _check_models(model: Any, models: Sequence[Any], argument: str) -> None:
+        """Raise `ArgumentError` for models of another kind, or of other classes.
+
+        Args:
+            model: that is explained.
+            models: that were trained again.
+            argument: its name, with a place for the number of the model.
+        """
+        for place, trained in enumerate(models):
+            name = argument.format(place)
+            expected = f"a {type(model).__name__}, as the model is"
+            check(type(trained) is type(model), name, expected, repr(trained))
             _check_classes(
-                _list_classes(model), _list_classes(trained), argument, "a model of the classes"
+                _list_classes(model), _list_classes(trained), name, "a model of the classes"
             )
-        return {f"retrained {number}": trained for number, trained in enumerate(again, start=1)}
 
     def _choose_function(self, model: Any) -> Callable[[int], Any]:
         """The function of a seed that trains a model."""
@@ -124,21 +155,24 @@ class Retraining:
         return lambda seed: fit_clone(model, self.rows, self.labels, seed)
 
 
-def _train_each(train: Callable[[int], Any], count: int, progress: bool) -> list[Any]:
-    """The models of the seeds 1, 2, ...; a line every ten seconds says how many there are."""
-    again: list[Any] = []
+def _train_each(
+    train: Callable[[int], Any], start: int, stop: int, most: int, progress: bool
+) -> list[Any]:
+    """The models of the seeds from `start + 1` to `stop`; a line every ten seconds says how many there are."""
+    models: list[Any] = []
+    further = f" ({most} at most)" if most > stop else ""
 
     def describe(seconds: float) -> tuple[float, str]:
-        number = min(len(again) + 1, count)
-        return len(
-            again
-        ) / count, f"training model {number} of {count} again, {format_clock(seconds)} elapsed"
+        number = min(start + len(models) + 1, stop)
+        share = len(models) / (stop - start)
+        clock = format_clock(seconds)
+        return share, f"training model {number} of {stop} again{further}, {clock} elapsed"
 
     with show_progress(describe, only_if_long=True, show=progress) as refresh:
-        for seed in range(1, count + 1):
-            again.append(train(seed))
+        for seed in range(start + 1, stop + 1):
+            models.append(train(seed))
             refresh(False)
-    return again
+    return models
 
 
 def _warn_of_few(count: int, least: int, demand: float) -> None:

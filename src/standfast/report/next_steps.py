@@ -13,8 +13,11 @@ from standfast.report.wording import describe_changes_of
 from standfast.results import NextStep, StoredResults, Verdict
 from standfast.results.next_steps import MOST_STEPS
 
-#: what to do where no step helps
-PAGE = "docs/how-to/if-none-holds.md"
+#: what to do where no step helps: the command that says it, and the title of its page
+PAGE = "standfast advice (What to do if none holds)"
+_WIDTH = 80
+#: kinds of steps that may evaluate more samples
+_WITH_MORE = ("samples", "race")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,27 @@ class PrintedStep(NextStep):
         return f"{self.why} ({self.cost})\n{self.line}"
 
 
-def describe_steps(results: StoredResults, data: str, model: str) -> list[PrintedStep]:
+class NextSteps(list[PrintedStep]):
+    """Next steps, which `print` shows in sentences: for each why, what it costs, and the line to run."""
+
+    def __init__(self, steps: Sequence[PrintedStep] = (), endings: Sequence[str] = ()) -> None:
+        """Steps, and what stands below them.
+
+        Args:
+            steps: the most useful first.
+            endings: where the names in the lines come from, and where to read more.
+        """
+        super().__init__(steps)
+        self.endings = tuple(endings)
+
+    def __str__(self) -> str:
+        lines = write_steps(self, _WIDTH) or ["No next step: nothing in the results supports one."]
+        for ending in self.endings:
+            lines += _wrap(ending, _WIDTH)
+        return "\n".join(lines).rstrip()
+
+
+def describe_steps(results: StoredResults, data: str, model: str) -> NextSteps:
     """The steps of one data set and model that have a line to run, at most three."""
     printed: list[PrintedStep] = []
     for step in results.find_all_steps(data, model):
@@ -51,16 +74,21 @@ def describe_steps(results: StoredResults, data: str, model: str) -> list[Printe
         changes = [describe_change(change) for change in step.changes]
         why, cost = say("step_why", step, now, changes), say("step_cost", step)
         printed.append(PrintedStep(**vars(step), line=line, why=why, cost=cost))
-    return printed[:MOST_STEPS]
+    printed = printed[:MOST_STEPS]
+    return NextSteps(printed, describe_endings(printed, results.verdict(data, model)))
 
 
 def describe_endings(steps: Sequence[PrintedStep], verdict: Verdict) -> list[str]:
     """What stands below the steps: where the names in the lines come from, and where to read more."""
-    names = list(dict.fromkeys(name for step in steps for name in step.session_names))
-    most = max((step.samples for step in steps if step.kind == "samples"), default=0)
-    sentences = [say("step_names", names, most)] if names else []
     is_open = bool(verdict.refuse or verdict.undecided) and not verdict.show
-    return [*sentences, *([say("step_page", PAGE)] if is_open else [])]
+    return [*say_where_names_come_from(steps), *([say("step_page", PAGE)] if is_open else [])]
+
+
+def say_where_names_come_from(steps: Sequence[PrintedStep]) -> list[str]:
+    """A sentence on the names in the lines; none where there are none."""
+    names = list(dict.fromkeys(name for step in steps for name in step.session_names))
+    most = max((step.samples for step in steps if step.kind in _WITH_MORE), default=0)
+    return [say("step_names", names, most)] if names else []
 
 
 def write_steps(steps: Sequence[PrintedStep], width: int) -> list[str]:
@@ -68,6 +96,10 @@ def write_steps(steps: Sequence[PrintedStep], width: int) -> list[str]:
     written: list[str] = []
     for number, step in enumerate(steps, 1):
         said = f"{number}. {step.why} ({step.cost}):"
-        written += textwrap.wrap(said, width, break_long_words=False, break_on_hyphens=False)
+        written += _wrap(said, width)
         written += ["", *wrap_line(step.line, width), ""]
     return written
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

@@ -3,46 +3,71 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from standfast.report.race_steps import describe_race_steps
 from standfast.results.formatting import format_count, format_number, join_names, to_ascii
-from standfast.results.races import Confirmation, Entrant, Measured, Race
+from standfast.results.races import Confirmation, Entrant, Measured, Outcome, Race
 
 _WIDTH = 80
 _NAME = 44  # characters of a line of an explainer's name
 
 
+#: what an outcome says of an explainer that is not confirmed, beside where that was
+_OUTCOMES: Mapping[Outcome, str] = {
+    "refused": "is refused on {where}",
+    "undecided": "is not confirmed: {where} do not decide it",
+    "unjudged": "is not confirmed: no metric and no check judges it on {where}",
+    "unfinished": "is not confirmed: the time was up. The same call goes on from there",
+}
+
+
 def describe_choice(race: Race) -> str:
     """What was chosen and why, or why nothing, in sentences."""
-    leader, confirmation = race.leader, race.confirmation
+    leader, confirmation, second = race.leader, race.confirmation, race.second
     if leader is None or confirmation is None:
         return f"None is chosen: {_describe_nobody(race)}"
     where = f"{format_count(confirmation.samples, 'sample')} that the race did not use"
-    if race.chosen is not None:
-        judgement = confirmation.find(race.label)
-        value = ""
-        if judgement is not None and judgement.value is not None:
-            value = f" Its {race.label} there is {format_measured(judgement.value, race)}."
+    if race.chosen == leader:
+        value = _describe_value(confirmation, race)
         remark = "" if confirmation.asked_all else f" {confirmation.verdict}"
         return (
             f"{leader} is chosen, and confirmed on {where}.{value}{_describe_rivals(race)}{remark}"
         )
-    reasons = {
-        "refused": f"is refused on {where}",
-        "undecided": f"is not confirmed: {where} do not decide it",
-        "unjudged": f"is not confirmed: no metric and no check judges it on {where}",
-        "unfinished": "is not confirmed: the time was up. The same call goes on from there",
-    }
-    reason = reasons[confirmation.outcome]
-    verdict = f" {confirmation.verdict}" if confirmation.outcome in ("refused", "undecided") else ""
-    return f"None is chosen: {leader} led the race, but {reason}.{verdict}"
+    reason = _OUTCOMES[confirmation.outcome].format(where=where)
+    if second is None:
+        return f"None is chosen: {leader} led the race, but {reason}.{_quote_verdict(confirmation)}"
+    led = f"{leader} led the race, but {reason}."
+    runner_up = f"{second.explainer}, which the race could not tell from it,"
+    if race.chosen == second.explainer:
+        value = _describe_value(second, race)
+        remark = "" if second.asked_all else f" {second.verdict}"
+        chosen = f"{second.explainer} is chosen, and confirmed on {where}"
+        return f"{chosen}.{value} {led} The race could not tell the two apart.{remark}"
+    reason_of_second = _OUTCOMES[second.outcome].format(where="these samples")
+    said = f"{led} {runner_up} {reason_of_second}."
+    return f"None is chosen: {said}{_quote_verdict(second)}"
+
+
+def _describe_value(confirmation: Confirmation, race: Race) -> str:
+    """The value of a confirmed explainer by the metric of the race."""
+    judgement = confirmation.find(race.label)
+    if judgement is None or judgement.value is None:
+        return ""
+    return f" Its {race.label} there is {format_measured(judgement.value, race)}."
+
+
+def _quote_verdict(confirmation: Confirmation) -> str:
+    """The verdict on an explainer that is not confirmed, where there is one."""
+    is_judged = confirmation.outcome in ("refused", "undecided")
+    return f" {confirmation.verdict}" if is_judged else ""
 
 
 def _describe_nobody(race: Race) -> str:
     """Why nobody led."""
     if race.finalists:
-        return "the time was up before the first look. The same call goes on from there."
+        return f"the time was up before the first look.{_describe_minutes(race)}"
     grounds = [
         ("check", "fails the sanity checks", "fail the sanity checks"),
         ("unstable", "is unstable", "are unstable"),
@@ -57,6 +82,14 @@ def _describe_nobody(race: Race) -> str:
         if count:
             parts.append(f"{count} {singular if count == 1 else plural}")
     return f"of {len(race.entrants)} explainers, {join_names(parts, len(parts))}."
+
+
+def _describe_minutes(race: Race) -> str:
+    """How a race goes on whose time was up before its first look."""
+    if race.minutes_needed is None:
+        return " The same call goes on from there."
+    needed = f"{race.minutes_needed:g} minutes"
+    return f" The same call goes on from there; begun anew, it would take some {needed} with a confirmation."
 
 
 def _describe_rivals(race: Race) -> str:
@@ -148,6 +181,15 @@ def describe_confirmation(confirmation: Confirmation, race: Race) -> str:
     return f"Confirmation of {confirmation.explainer} on {samples}: {'; '.join(parts)}."
 
 
+def _list_confirmations(race: Race) -> list[Confirmation]:
+    """That of the leader, and that of the runner-up."""
+    return [
+        confirmation
+        for confirmation in (race.confirmation, race.second)
+        if confirmation is not None
+    ]
+
+
 def tabulate_race(race: Race) -> dict[str, Any]:
     """The race as the page shows it."""
     seconds = {entrant.name: f"{entrant.seconds:.1f}" for entrant in race.entrants}
@@ -157,8 +199,11 @@ def tabulate_race(race: Race) -> dict[str, Any]:
         "cost": describe_cost(race),
         "end": describe_end(race),
         "label": race.label,
+        "steps": describe_race_steps(race),
         "rows": [(*row, seconds[row[0]]) for row in list_rows(race)],
-        "confirmation": race.confirmation and describe_confirmation(race.confirmation, race),
+        "confirmations": [
+            describe_confirmation(confirmation, race) for confirmation in _list_confirmations(race)
+        ],
     }
 
 
@@ -172,8 +217,8 @@ def format_race(race: Race) -> str:
         *_format_table(race),
         "",
     ]
-    if race.confirmation is not None:
-        lines += _wrap(describe_confirmation(race.confirmation, race))
+    for confirmation in _list_confirmations(race):
+        lines += _wrap(describe_confirmation(confirmation, race))
     lines += _wrap(describe_cost(race))
     lines += _wrap(describe_end(race))
     if race.left_out:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from standfast.display import show_activity
 from standfast.errors import check
 from standfast.report.files import write_html
-from standfast.report.next_steps import PrintedStep, describe_steps
+from standfast.report.next_steps import NextSteps, describe_steps
 from standfast.report.plots import plot_results
 from standfast.report.sentences import describe_verdict
 from standfast.report.terminal import format_html, format_text
@@ -60,11 +60,11 @@ class Results(StoredResults):
         """
         return PrintedVerdict(**vars(super().verdict(data, model)))
 
-    def next_steps(self, data: str | None = None, model: str | None = None) -> list[PrintedStep]:
+    def next_steps(self, data: str | None = None, model: str | None = None) -> NextSteps:
         """What to do next where the verdict leaves something open: at most three lines to run, with why and the cost.
 
         Those come first that may decide the most for the time that they take. There is none where nothing in the
-        results supports one.
+        results supports one. `print` shows them in sentences.
 
         Args:
             data, model: where there are several, which of them.

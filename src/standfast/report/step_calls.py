@@ -14,13 +14,17 @@ from standfast.neighbourhoods import Neighbourhood, TableChanges
 from standfast.neighbourhoods.naming import find_first_option
 from standfast.question.spelling import spell
 from standfast.results import NextStep, StoredResults
-from standfast.results.given_call import GivenPart, GivenParts, read_call
+from standfast.results.given_call import GivenCall, GivenPart, GivenParts, read_call
 from standfast.results.next_steps import METRIC_OF
 
 #: how a training of the same network differs; docs/training.md has what it brought
 _SCHEME = "standfast.training.schemes.GradientHessian(gradient_weight=0.0, hessian_weight=0.5)"
 #: arguments of which there is one for each sample
 _OF_SAMPLES = ("targets",)
+#: what changes no number, and no user types for a next step
+_NOT_TYPED = frozenset({"about", "workers", "samples_per_job"})
+#: arguments of `evaluate` that `choose` has, too
+_OF_A_RACE = ("reference", "neighbourhood", "targets", "decision", "seed")
 
 
 def write_call(results: StoredResults, step: NextStep) -> str | None:
@@ -38,6 +42,50 @@ def write_call(results: StoredResults, step: NextStep) -> str | None:
     arguments = ["model", explainers, f"inputs{cut}", metrics]
     arguments += [f"{name}={code}" for name, code in options.items()]
     return f"standfast.evaluate({', '.join(arguments)})"
+
+
+def write_race(results: StoredResults, step: NextStep) -> str | None:
+    """A race of the usual explainers by the user's metrics; None for several models or data sets, or of a study."""
+    call = read_call(results.manifest)
+    metrics = _write_metrics(call.metrics, step)
+    if metrics is None or call.model not in ("model", "module") or len(results.pairs) > 1:
+        return None
+    evaluated = results.summary.samples.get(results.pairs[0][0], 0)
+    cut = f"[:{step.samples}]" if step.samples > evaluated else ""
+    options = _cut_to_samples(call.options, cut)
+    arguments = ["model", f"inputs{cut}", f"metrics={metrics}"]
+    arguments += [f"{name}={options[name]}" for name in _OF_A_RACE if name in options]
+    return f"standfast.choose({', '.join(arguments)})"
+
+
+def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:
+    """The user's call of `choose` with what a step changes.
+
+    Args:
+        call: as it was.
+        changes: the code of arguments; `samples`, the number of inputs; and `explainer`, the text of one more.
+    """
+    further = {name: code for name, code in changes.items() if name not in ("samples", "explainer")}
+    cut = f"[:{changes['samples']}]" if "samples" in changes else ""
+    arguments = ["model", f"inputs{cut}"]
+    for name, parts in (("explainers", call.explainers), ("metrics", call.metrics)):
+        if parts is None or parts.parts:
+            added = changes.get("explainer") if name == "explainers" else None
+            arguments.append(f"{name}={_write_given(parts, name, added)}")
+    options = {**_cut_to_samples(call.options, cut), **further}
+    arguments += [f"{name}={code}" for name, code in options.items()]
+    return f"standfast.choose({', '.join(arguments)})"
+
+
+def _write_given(call_parts: GivenParts | None, name: str, added: str | None) -> str:
+    """The code of explainers or metrics, with one more; their name in the session of the user if one has no code."""
+    codes = [] if call_parts is None else [part.code for part in call_parts.parts]
+    if call_parts is None or None in codes:
+        return name if added is None else f"[*{name}, {added!r}]"
+    parts = [(part.name, str(part.code)) for part in call_parts.parts]
+    if added is not None:
+        parts.append((added, repr(added)))
+    return _write_parts(parts, call_parts.are_named)
 
 
 def write_training(results: StoredResults) -> str | None:
@@ -148,16 +196,22 @@ def _change_options(given: Mapping[str, str], step: NextStep, cut: str) -> dict[
         step: the step.
         cut: what is behind the inputs, and so behind other arguments of which there is one for each sample.
     """
-    options = dict(given)
-    for name in _OF_SAMPLES:
-        if options.get(name) == name:
-            options[name] = name + cut
+    options = _cut_to_samples(given, cut)
     if "checks" in step.missing:
         options.pop("sanity", None)
     if step.changes:
         options["neighbourhood"] = _write_changes(step.changes)
         # another question has a folder of its own
         options.pop("out", None)
+    return options
+
+
+def _cut_to_samples(codes: Mapping[str, str], cut: str) -> dict[str, str]:
+    """The code of arguments that a user would type, for as many samples as the inputs."""
+    options = {name: code for name, code in codes.items() if name not in _NOT_TYPED}
+    for name in _OF_SAMPLES:
+        if options.get(name) == name:
+            options[name] = name + cut
     return options
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from standfast.errors import make_printable
-from standfast.report.step_calls import write_call, write_training
+from standfast.report.step_calls import write_call, write_race, write_training
 from standfast.report.step_commands import write_study_step
 from standfast.results import NextStep, StoredResults
 
@@ -18,6 +18,7 @@ _IMPORTED = ("standfast", "torch")
 #: what a line may be a call of; within it, as for an option, none of these is called
 _OUTERMOST = (
     "standfast.evaluate",
+    "standfast.choose",
     "standfast.run_study",
     "standfast.training.classifier.train_classifier",
 )
@@ -37,6 +38,7 @@ _PLAIN_PARTS = (
     ast.Attribute,
     ast.Subscript,
     ast.Slice,
+    ast.Starred,
     ast.keyword,
     ast.expr_context,
 )
@@ -50,6 +52,8 @@ def write_line(results: StoredResults, step: NextStep) -> str | None:
         line = write_study_step(results, study, step)
     elif step.kind == "training":
         line = write_training(results)
+    elif step.kind == "race":
+        line = write_race(results, step)
     else:
         line = write_call(results, step)
     if line is None or not _is_one_line(line):

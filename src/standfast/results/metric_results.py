@@ -77,6 +77,7 @@ class MetricResults:
         columns: of a data frame, what `Column.plain` says of each; else empty.
         task: what the report calls scores and answers.
         texts: whether the inputs are texts: maps are `(W,)`, with a number for each of `tokens`.
+        sample_names: what the user calls each sample, such as the label of a row; empty where they have none.
     """
 
     label: str
@@ -99,6 +100,7 @@ class MetricResults:
     columns: Sequence[Mapping[str, Any]] = ()
     task: TaskWords = CLASS_WORDS
     texts: bool = False
+    sample_names: Sequence[str] = ()
 
     @property
     def position(self) -> str:

@@ -7,6 +7,7 @@ controls. Last comes what the tests decide for the metric as a whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ from standfast.results.quality import (
     judge_against_controls,
     judge_stability,
 )
-from standfast.results.sanity import Sanity
+from standfast.results.sanity import Sanity, round_up
 from standfast.results.summary import (
     Counts,
     Decision,
@@ -312,11 +313,17 @@ def _count_more(row: SummaryRow, tested: int) -> int | None:
         row: of the explainer.
         tested: how many explainers are tested against controls.
     """
+    more: int | None = None
+    counted = row.counts.counted
     if row.references is not None:
-        return count_more(row.spec, row.estimate, row.references)
-    if row.control_test is not None:
-        return count_more_against_controls(row.control_test, tested)
-    return None
+        more = count_more(row.spec, row.estimate, row.references)
+    elif row.control_test is not None:
+        more = count_more_against_controls(row.control_test, tested)
+        counted = row.control_test.count
+    if more is None or not 0 < counted < row.counts.rows:
+        return more
+    # of further samples no larger share counts than of those that there are
+    return round_up(math.ceil(more * row.counts.rows / counted))
 
 
 def _hold_to_sanity(row: SummaryRow, quality: Quality | None) -> Quality | None:

@@ -8,9 +8,11 @@ A step is proposed only where the results support it:
   asks another question, and is never the same one with a smaller reach: numbers of a table move as far as before where
   categories stay;
 - *explainer*: an explainer does not hold, and a smoother one of its family was not tried;
+- *race*: several explainers were asked, none may be shown, and no better candidate is known: those that are usual for
+  the model race with several settings (`standfast.choose`);
 - *training*: no map of a network holds, so that the network is what has to change.
 
-The last three are proposed only where no explainer may be shown.
+The last four are proposed only where no explainer may be shown.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Kind, Verdict
 from standfast.tensors import is_image
 
-StepKind = Literal["samples", "question", "neighbourhood", "explainer", "training"]
+StepKind = Literal["samples", "question", "neighbourhood", "explainer", "race", "training"]
 #: more than these are no help
 MOST_STEPS = 3
 #: a step whose cost is not known comes after all others, and among them in this order
@@ -54,6 +56,16 @@ _OF_IMAGES: tuple[Neighbourhood, ...] = (Brightness(0.2), JPEG((30, 90)), Gaussi
 _OF_SERIES: tuple[Neighbourhood, ...] = (Amplitude(10), TimeShift(3), TimeStretch(3))
 #: how far a number of a table moves where nobody says what its precision is
 _PRECISION = "2%"
+#: so many times the number that decides half of such cases decides seven of ten (`Ground.needed_range`)
+_MOST_TIMES = 4
+#: about how many explainers race where nobody names them (`standfast.race.candidates`)
+_RACING = 9
+#: with fewer samples a race decides little
+_FEWEST_RACING = 60
+#: what a race looks at at least, as a share of all explainers on all samples by all metrics, with its confirmation
+_SHARE_OF_RACE = 0.4
+#: about how many times as long the usual explainers take as those of a user: some have many gradients
+_TIMES_OF_RACING = 6.0
 #: metrics that ask the kinds of questions
 METRIC_OF: Mapping[Kind, str] = {"stability": "worst_case", "faithfulness": "aopc"}
 
@@ -111,6 +123,7 @@ class NextStep:
         changes: the neighbourhoods that are nearer to what the inputs undergo.
         labels: of the metrics that it is about.
         instead: the text of the explainer to try.
+        minutes: the limit of time that the line has, of a step of a race; None for none.
     """
 
     kind: StepKind
@@ -123,6 +136,7 @@ class NextStep:
     changes: tuple[Neighbourhood, ...] = ()
     labels: tuple[str, ...] = ()
     instead: str = ""
+    minutes: int | None = None
 
     @property
     def is_another_question(self) -> bool:
@@ -131,8 +145,11 @@ class NextStep:
 
     @property
     def worth(self) -> float:
-        """How many explainers it may decide in a second; 0 if the seconds are not known."""
-        return 0.0 if self.seconds is None else len(self.explainers) / max(self.seconds, 1.0)
+        """How many explainers it may decide in a second; 0 if the seconds are not known. A race chooses one."""
+        if self.seconds is None:
+            return 0.0
+        decided = 1 if self.kind == "race" else len(self.explainers)
+        return decided / max(self.seconds, 1.0)
 
 
 @dataclass(frozen=True)
@@ -272,12 +289,12 @@ def _find_samples(situation: Situation) -> NextStep | None:
 
     def count_decided(needed: int) -> float:
         """How many explainers are decided for each sample that is evaluated."""
-        return sum(other <= needed for other in needed_of.values()) / (done + 2 * needed)
+        decided = [name for name, other in needed_of.items() if other <= needed]
+        return len(decided) / (done + _MOST_TIMES * needed)
 
     chosen = max(needed_of.values(), key=count_decided)
     decided = [name for name in situation.candidates if needed_of.get(name, chosen + 1) <= chosen]
-    # a number that is needed is known to a factor of two (`Ground.needed_range`)
-    least, most = max(1, min(needed_of[name] for name in decided) // 2), 2 * chosen
+    least, most = min(needed_of[name] for name in decided), _MOST_TIMES * chosen
     evaluated = tuple(name for name in situation.candidates if name not in situation.refused)
     timed = [*evaluated, *situation.summary.controls]
     return NextStep(
@@ -440,6 +457,31 @@ def _time_relative(situation: Situation, explainer: str, relative: Relative) -> 
     return relative.times * explained + predicted + beside
 
 
+def _find_race(situation: Situation) -> NextStep | None:
+    """A race of the usual explainers, where several were asked, none may be shown, and no better one is known."""
+    verdict = situation.verdict
+    grounds = (*verdict.refuse, *verdict.undecided)
+    is_chance = any(ground.question == "accuracy" for ground in grounds)
+    passes_any = bool(verdict.show or verdict.partial)
+    if len(situation.candidates) < 2 or not grounds or passes_any or is_chance:
+        return None
+    has_ranking_metric = any(metric.metric.spec.direction for metric in situation.metrics)
+    if not has_ranking_metric or _find_explainer(situation) is not None:
+        return None
+    samples = max(situation.samples, _FEWEST_RACING)
+    names = tuple(ground.explainer for ground in grounds)
+    return NextStep("race", names, seconds=_time_race(situation, samples), samples=samples)
+
+
+def _time_race(situation: Situation, samples: int) -> float | None:
+    """The seconds of a race on so many samples, from what the explainers took here."""
+    seconds = situation.time(situation.candidates, samples)
+    if seconds is None:
+        return None
+    of_one = seconds / len(situation.candidates)
+    return _TIMES_OF_RACING * _RACING * _SHARE_OF_RACE * of_one
+
+
 def _find_training(situation: Situation) -> NextStep | None:
     """Another training of a network of images, where it is certain of every explainer that maps do not hold."""
     verdict, about = situation.verdict, situation.about_model
@@ -453,11 +495,12 @@ def _find_training(situation: Situation) -> NextStep | None:
     return NextStep("training", names, samples=situation.samples, labels=labels)
 
 
-#: each finds one step, or none. A race over explainers and their dials is one more of these
+#: each finds one step, or none
 _FINDERS: tuple[FindStep, ...] = (
     _find_samples,
     _find_question,
     _find_neighbourhood,
     _find_explainer,
+    _find_race,
     _find_training,
 )

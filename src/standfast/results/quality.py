@@ -30,6 +30,8 @@ RARE = 0.01
 #: the least confidence of an interval that judges, and that is shown without a word; five samples or fewer have less
 CONFIDENT = 0.945
 _FEWEST = 6
+#: the smallest number of further samples that is proposed, as a share of those that there are
+_LEAST_MORE = 0.25
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,9 @@ def count_more(spec: ValueSpec, estimate: Interval | None, references: Reference
         return None
     # the width of an interval falls with the square root of the number of samples
     needed = max(_FEWEST, math.ceil(estimate.count * (width / distance) ** 2))
-    return round_up(max(1, needed - estimate.count))
+    # the ends of an interval of a median are values of samples, so that a few more samples may move none of them
+    fewest = math.ceil(_LEAST_MORE * estimate.count)
+    return round_up(max(fewest, needed - estimate.count))
 
 
 def find_weak_classes(

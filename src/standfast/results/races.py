@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 import polars as pl
@@ -111,6 +111,7 @@ class Confirmation:
         judgements: one for each metric.
         verdict: in words.
         asked_all: whether all kinds of questions were asked without which no explanation may be shown.
+        needed: with about how many more samples half of such cases are decided; None if it is decided, or not known.
     """
 
     explainer: str
@@ -120,6 +121,7 @@ class Confirmation:
     judgements: tuple[Judgement, ...]
     verdict: str
     asked_all: bool = True
+    needed: int | None = None
 
     def find(self, label: str) -> Judgement | None:
         """What the metric of a label says; None if it says nothing."""
@@ -146,8 +148,13 @@ class Race:
         seconds: that all jobs took together.
         out_of_time: whether the time was up before the race was over.
         confirmation: of the leader; None if nobody was left.
+        second: of the runner-up, which the race could not tell from a leader that was not confirmed; None if it was not
+            asked.
         minutes: of the time limit; None without one.
+        minutes_needed: where the time was up before the first look: about how many suffice for it and a confirmation,
+            of a call that begins anew; None if that is not known.
         left_out: what the time limit has left out, in a few words for each part.
+        call: how `choose` was called, as code (`standfast.results.given_call`); empty if that is not known.
     """
 
     data: str
@@ -166,8 +173,11 @@ class Race:
     seconds: float
     out_of_time: bool = False
     confirmation: Confirmation | None = None
+    second: Confirmation | None = None
     minutes: float | None = None
+    minutes_needed: float | None = None
     left_out: tuple[str, ...] = ()
+    call: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def finalists(self) -> tuple[Entrant, ...]:
@@ -182,9 +192,11 @@ class Race:
 
     @property
     def chosen(self) -> str | None:
-        """The name of the leader, if other samples confirm it; else None."""
-        is_confirmed = self.confirmation is not None and self.confirmation.outcome == "confirmed"
-        return self.leader if is_confirmed else None
+        """The name of the leader, or else of the runner-up, that other samples confirm; None if they confirm none."""
+        for confirmation in (self.confirmation, self.second):
+            if confirmation is not None and confirmation.outcome == "confirmed":
+                return confirmation.explainer
+        return None
 
     def find(self, name: str) -> Entrant:
         """An explainer by name.
@@ -224,7 +236,7 @@ class Race:
         Raises:
             ArgumentError: they are none of a race.
         """
-        names = {field.name for field in fields(Race)}
+        names = {declared.name for declared in fields(Race)}
         needed = {
             "data",
             "model",
@@ -245,8 +257,9 @@ class Race:
         for name in ("ladder", "rows", "confirmation_rows", "left_out"):
             values[name] = tuple(values.get(name) or ())
         values["entrants"] = tuple(_read_entrant(entrant) for entrant in values["entrants"])
-        if values.get("confirmation") is not None:
-            values["confirmation"] = _read_confirmation(values["confirmation"])
+        for name in ("confirmation", "second"):
+            if values.get(name) is not None:
+                values[name] = _read_confirmation(values[name])
         return cls(**values)
 
 

@@ -383,6 +383,7 @@ class StoredResults:
             self._list_texts(data, "columns"),
             self.task_words,
             bool(self._describe_data(data).get("texts")),
+            [str(name) for name in self._list_texts(data, "sample_names")],
         )
 
     def _select_jobs_with_arrays(self, key: Key) -> pl.DataFrame:
@@ -710,7 +711,7 @@ class StoredResults:
         _check_names("retrained", retrained, self.models)
         place_of_sample = Place(*pairs[0], chosen, sample)
         check_units(units, self._list_texts(place_of_sample.data, "features"))
-        return read_card(self, place_of_sample, models=retrained, others=others, units=units)
+        return read_card(self, place_of_sample, dict.fromkeys(retrained, self), others, units)
 
     def _find_seed_agreement(self) -> tuple[str, int]:
         """The label of the metric whose maps are stored, and how many first features it looks at."""

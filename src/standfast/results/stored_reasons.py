@@ -16,6 +16,7 @@ from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_ca
 from standfast.results.reasons.answers import Answer, name_answer, read_tolerance
 from standfast.results.reasons.digests import read_digests
 from standfast.results.reasons.feature_names import name_features
+from standfast.results.reasons.measured import describe_measurement, name_unit, read_measures
 from standfast.statistics.reasons import schedule_looks
 from standfast.tensors import Array
 
@@ -62,20 +63,21 @@ class Place:
 def read_card(
     results: Opened,
     place: Place,
-    retrained: Opened | None = None,
-    models: Sequence[str] = (),
+    retrained: Mapping[str, Opened] | None = None,
     others: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
+    model_looks: Sequence[int] = (),
 ) -> Card:
     """The card of a sample, from all jobs that belong to it.
 
     Args:
         results: with the metric `reasons` of all sources (the first such metric), and perhaps of each source alone.
         place: which decision.
-        retrained: results of the same samples by models that were trained again; None for those of `results`.
-        models: the names of these models.
+        retrained: of models that were trained again, by name: the results of the same samples that have this model.
         others: names of other explainers.
-        units: of columns, by name, for the words of their values.
+        units: of columns, by name, for the words of their values; before those that a study file has.
+        model_looks: after how many of `retrained` it was decided whether to train further models; empty where their
+            number was fixed.
 
     Raises:
         ArgumentError: no reasons are stored, or none of this sample.
@@ -89,32 +91,61 @@ def read_card(
         raise ArgumentError(
             "sample", expected, _describe_missing(view, place.explainer, place.sample)
         )
-    by_models = results if retrained is None else retrained
+    by_models = retrained or {}
     wanted = _read_wanted(view, stored)
     reader = _OtherDraws(results, by_models, place, _read_draws(view, stored), wanted)
-    of_models = reader.read_models(models)
+    of_models = reader.read_models()
     if stored.row.get("few_samples"):
         reader.notes.append(
             f"{place.explainer} draws fewer samples than its features need, so its values are drawn towards equal"
             " ones. More draws do not mend that; more samples of the explainer do."
         )
     of_explainers = reader.read_explainers(others, list(of_models))
-    names = name_features(view, stored, units or {})
+    about_data = (results.manifest.get("data") or {}).get(place.data) or {}
+    names = name_features(view, stored, {**(about_data.get("units") or {}), **(units or {})})
+    measures, scale = read_measures(results.manifest, place.explainer)
+    is_changed = "measurement" in reader.given.varied
     parts = {"model": place.model, "data": place.data, "explainer": place.explainer}
+    clean_input = stored.arrays["origin_input"]
     about = {
         "data": place.data,
         "sample": place.sample,
         **vars(name_answer(view, stored)),
         "unused": _list_unused(view, reader.given),
         "columns": names.columns or {},
-        "input": stored.arrays.get("origin_input"),
+        "input": clean_input,
         "notes": tuple(reader.notes),
-        "digests": read_digests(results.manifest, parts, by_models.manifest, models),
+        "digests": read_digests(
+            results.manifest, parts, {name: opened.manifest for name, opened in by_models.items()}
+        ),
         "has_signs": read_signs(results.manifest, place.explainer),
+        "name": _read_name(view, place.sample),
+        "changes": describe_measurement(view, clean_input.shape) if is_changed else "",
+        "measures": measures,
+        "unit": name_unit(measures, scale, view.task),
     }
     alone = _read_alone(results, place, labels[1:])
-    again = list(of_models.values())
-    return make_card(about, reader.given, wanted, again, of_explainers, alone, names.features)
+    names_of_models = list(by_models)
+    looks = tuple(_count_listed(names_of_models[:trained], of_models) for trained in model_looks)
+    return make_card(
+        about,
+        reader.given,
+        replace(wanted, model_looks=looks),
+        list(of_models.values()),
+        of_explainers,
+        alone,
+        names.features,
+    )
+
+
+def _read_name(view: MetricResults, sample: int) -> str:
+    """What the user calls a sample; empty where it has no name."""
+    return view.sample_names[sample] if sample < len(view.sample_names) else ""
+
+
+def _count_listed(names: Sequence[str], of_models: Mapping[str, StoredDraws | None]) -> int:
+    """How many of these models could be explained."""
+    return sum(name in of_models for name in names)
 
 
 def read_signs(manifest: Mapping[str, Any], explainer: str) -> bool | None:
@@ -132,32 +163,32 @@ class _OtherDraws:
     """
 
     def __init__(
-        self, results: Opened, by_models: Opened, place: Place, given: StoredDraws, wanted: Wanted
+        self,
+        results: Opened,
+        by_models: Mapping[str, Opened],
+        place: Place,
+        given: StoredDraws,
+        wanted: Wanted,
     ) -> None:
-        self._results, self._by_models, self._place, self._wanted = (
-            results,
-            by_models,
-            place,
-            wanted,
-        )
+        self._results, self._by_models = results, by_models
+        self._place, self._wanted = place, wanted
         self._answer = _find_answer(results, place)
         self.given = given
         self.notes: list[str] = []
 
-    def read_models(self, models: Sequence[str]) -> dict[str, StoredDraws | None]:
+    def read_models(self) -> dict[str, StoredDraws | None]:
         """The draws of each retrained model that counts, by name; None of one that answers otherwise."""
         missing: Counter[str] = Counter()
         counted: dict[str, StoredDraws | None] = {}
-        for name in models:
+        for name in self._by_models:
             draws = self._read_model(name, self._place.explainer)
             if isinstance(draws, str):
                 missing[draws] += 1
             else:
                 counted[name] = draws
         for status, count in missing.items():
-            self.notes.append(
-                f"{count} of {len(models)} retrained models could not be explained ({status}), and did not count."
-            )
+            models = f"{count} of {len(self._by_models)} retrained models"
+            self.notes.append(f"{models} could not be explained ({status}), and did not count.")
         return counted
 
     def read_explainers(
@@ -206,10 +237,12 @@ class _OtherDraws:
     def _read_model(self, name: str, explainer: str) -> StoredDraws | str | None:
         """The draws of a retrained model that count; None if it answers otherwise, else why there are none."""
         place = replace(self._place, model=name, explainer=explainer)
-        draws = self._read(self._by_models, place)
+        results = self._by_models[name]
+        draws = self._read(results, place)
         if not isinstance(draws, StoredDraws):
             return draws
-        return _take_first_look(draws, _find_view(self._by_models, place), self._wanted)
+        looks = _schedule_draws(_find_view(results, place), self._wanted.top)
+        return _take_first_look(draws, looks, self._wanted)
 
     def _read(self, results: Opened, place: Place) -> StoredDraws | str | None:
         """The draws of another model or explainer; None of a model that answers otherwise, else why there are none.
@@ -316,7 +349,7 @@ def _read_draws(view: MetricResults, stored: StoredSample) -> StoredDraws:
     )
 
 
-def _take_first_look(draws: StoredDraws, view: MetricResults, wanted: Wanted) -> StoredDraws:
+def _take_first_look(draws: StoredDraws, looks: Sequence[int], wanted: Wanted) -> StoredDraws:
     """The draws of a retrained model up to its first look.
 
     Further draws are made where reasons are not decided before. So their number depends on what the draws show, and the
@@ -324,7 +357,7 @@ def _take_first_look(draws: StoredDraws, view: MetricResults, wanted: Wanted) ->
     """
     if draws.maps is None or not wanted.decides_each:
         return draws
-    first, *_ = schedule_looks(int(view.options["draws"]), wanted.demand, reasons=wanted.top)
+    first = looks[0]
     if draws.drawn <= first:
         return draws
     maps = draws.maps[:first]
@@ -346,7 +379,14 @@ def _read_wanted(view: MetricResults, stored: StoredSample) -> Wanted:
         demand=float(view.options.get("demand") or 0.9),
         speaking=str(view.options.get("speaking") or "both"),
         shares_places=bool(stored.arrays["origin_input"].ndim > 1),
+        looks=_schedule_draws(view, top),
     )
+
+
+def _schedule_draws(view: MetricResults, top: int) -> tuple[int, ...]:
+    """After how many draws of a job its reasons were looked at."""
+    demand = float(view.options.get("demand") or 0.9)
+    return schedule_looks(int(view.options["draws"]), demand, reasons=top)
 
 
 def _list_unused(view: MetricResults, given: StoredDraws) -> tuple[Source, ...]:

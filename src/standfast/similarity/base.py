@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -48,8 +48,6 @@ class Similarity(metaclass=ConfigurationType):
     symmetric: ClassVar[bool] = True
     ordinal: ClassVar[bool] = False
     range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
-    #: see `ConfigurationType`
-    gone: ClassVar[Mapping[str, str]] = {"function": "compare", "compare_seen": "compare_part"}
 
     def __post_init__(self) -> None:
         values_of_options = {option.name: getattr(self, option.name) for option in fields(self)}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,6 +36,9 @@ ROUNDING = 1e-6
 
 State = Literal["holds", "falls", "undecided"]
 
+#: a number of draws is foreseen up to so many times those that there are: farther off it is noise
+MOST_TIMES = 10
+
 _SAME = 1e-3  # a share this near to the demand will not be decided
 _RANGE_LEVEL = 0.5  # of the interval of shares for which `Foresight` has a range
 
@@ -44,14 +47,16 @@ _RANGE_LEVEL = 0.5  # of the interval of shares for which `Foresight` has a rang
 class Foresight:
     """About how many draws, or models, are needed in all to decide, each rounded up to one digit.
 
+    None is more than ten times as many as there are, of which the share says nothing reliable.
+
     Attributes:
         count: if the share stays as it is.
-        least, most: for the ends of the interval of the share at 50%; `most` is None where the demand lies in this
+        least, most: for the ends of the interval of the share at 50%; `most` is None also where the demand lies in this
             interval, since a share at the demand is never decided.
     """
 
-    count: int
-    least: int
+    count: int | None
+    least: int | None
     most: int | None
 
 
@@ -174,6 +179,40 @@ def find_holding(hits: Array, draws: int, demand: float = 0.9, error: float = MA
     return np.asarray(tails <= limits[are_below[-1]])
 
 
+def decide_at_looks(
+    counts: Sequence[tuple[Array, Array | int]],
+    demand: float = 0.9,
+    level: float = 0.95,
+) -> tuple[ReasonDecision, ...]:
+    """Decide on each reason at several looks, each of which has all draws of the look before.
+
+    How many draws or models a look has must be planned, and may not depend on which reasons they name. So models that
+    decide otherwise, and are left out, do no harm.
+
+    Args:
+        counts: hits and draws of each look, as for `decide_reasons`; of a look without any draw the draws are 0, or
+            `(0,)` of models.
+        demand, level: as for `decide_reasons`.
+
+    Returns:
+        The decisions at the last look with draws, within the limits of the looks before; none without draws.
+
+    >>> looks = [(np.array([31]), 31), (np.array([58]), 61)]
+    >>> [decision.state for decision in decide_at_looks(looks)]
+    ['holds']
+    """
+    decisions: tuple[ReasonDecision, ...] = ()
+    earlier: tuple[Array, Array] | None = None
+    for look, (hits, draws) in enumerate(counts, start=1):
+        if not np.sum(draws):
+            continue
+        decisions = decide_reasons(hits, draws, demand, level, look=look, earlier=earlier)
+        lows = np.array([decision.low for decision in decisions])
+        highs = np.array([decision.high for decision in decisions])
+        earlier = lows, highs
+    return decisions
+
+
 def count_least_models(
     demand: float = 0.9, level: float = 0.95, reasons: int = 1, look: int | None = 1
 ) -> int:
@@ -214,7 +253,31 @@ def schedule_looks(
     ((44, 92, 192, 400), (20,))
     """
     check_integer(most, "most")
-    first = count_least_models(demand, level, reasons)
+    return _double(count_least_models(demand, level, reasons), most)
+
+
+def schedule_models(
+    most: int, demand: float = 0.9, level: float = 0.95, reasons: int = 1
+) -> tuple[int, ...]:
+    """After how many retrained models to look, with a margin for those that decide otherwise and are left out.
+
+    If more than `1 - demand` of all models decide otherwise, the decision itself is not shown to stand. So the first
+    look has as many more models as this allows.
+
+    Args:
+        most: the last look, at least 1. Below the first one, that one is the only look.
+        demand, level, reasons: as for `decide_reasons`.
+
+    >>> schedule_models(200, reasons=4), schedule_models(200), schedule_models(10)
+    ((49, 99, 200), (35, 63, 112, 200), (35,))
+    """
+    check_integer(most, "most")
+    first = math.ceil(count_least_models(demand, level, reasons) / demand)
+    return _double(first, max(first, most))
+
+
+def _double(first: int, most: int) -> tuple[int, ...]:
+    """Looks that begin at `first`, end at `most`, and about double."""
     if most <= first:
         return (most,)
     steps = max(1, round(math.log2(most / first)))
@@ -341,7 +404,9 @@ def _foresee(
     if (near - demand) * (far - demand) > 0:
         most = _count_needed(limits, near, size, demand, level)
     return Foresight(
-        _round_up(count), _round_up(min(least, count)), None if most is None else _round_up(most)
+        _round_foreseen(count, size),
+        _round_foreseen(min(least, count), size),
+        _round_foreseen(most, size),
     )
 
 
@@ -354,6 +419,13 @@ def _count_needed(
     return count_until(
         lambda count: _decide(*limits(share, count, level), demand) != "undecided", size
     )
+
+
+def _round_foreseen(count: int | None, size: int) -> int | None:
+    """To one digit; None for far more than the `size` draws that there are."""
+    if count is None or count > MOST_TIMES * size:
+        return None
+    return _round_up(count)
 
 
 def _round_up(count: int) -> int:

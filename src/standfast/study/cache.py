@@ -26,7 +26,8 @@ from standfast.study.run import RunSummary
 from standfast.study.store import MANIFEST, Store, digest
 
 #: folders that were not used for so many days are deleted, and the oldest if all have more bytes than this
-MOST_DAYS, MOST_BYTES = 30, 2 * 10**9
+MOST_DAYS = 30
+MOST_BYTES = 2 * 10**9
 #: but none that was used within so many seconds: its results may still be in use
 _RECENT = 86400.0
 #: the value of the variable with which nothing is kept
@@ -34,7 +35,7 @@ OFF = "off"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """The results of one grid.
 
     Attributes:
@@ -116,27 +117,28 @@ def _make_private(root: Path) -> None:
     """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name == "posix":
-        found = root.lstat()
-        own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-        if not own or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        folder_stat = root.lstat()
+        is_own = stat.S_ISDIR(folder_stat.st_mode) and folder_stat.st_uid == os.geteuid()
+        if not is_own or folder_stat.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError("it is not the user's own folder, or others can write in it")
         root.chmod(0o700)
 
 
-def list_entries(root: Path) -> list[Entry]:
+def list_entries(root: Path) -> list[CacheEntry]:
     """All results in the folder, those that were used last at the end. Each run writes its manifest."""
     entries = []
     for manifest in root.glob(f"*/{MANIFEST}"):
         with contextlib.suppress(FileNotFoundError):  # another process is writing or deleting it
             size = sum(file.stat().st_size for file in manifest.parent.rglob("*"))
-            entries.append(Entry(manifest.parent, size, manifest.stat().st_mtime))
+            entries.append(CacheEntry(manifest.parent, size, manifest.stat().st_mtime))
     return sorted(entries, key=lambda entry: entry.used)
 
 
 def _sweep(root: Path, but: Path) -> None:
     """Delete what is old, and the oldest of what is too much, but not one of them."""
     entries = [entry for entry in list_entries(root) if entry.path != but]
-    size, now = sum(entry.size for entry in entries), time.time()
+    size = sum(entry.size for entry in entries)
+    now = time.time()
     for entry in entries:
         age = now - entry.used
         if age > MOST_DAYS * 86400 or (size > MOST_BYTES and age > _RECENT):

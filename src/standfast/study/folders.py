@@ -150,11 +150,9 @@ class RemoteFolder(Folder):
 
     def write(self, name: str, content: bytes, lasting: bool = True) -> None:
         path = self._path(name)
-        beside = (
-            f"{path}.{os.getpid()}-{threading.get_ident()}.part"
-            if self.protocols & _GRADUAL
-            else path
-        )
+        beside = path
+        if self.protocols & _GRADUAL:
+            beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
         try:
             self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.system.pipe_file(beside, content)
@@ -170,10 +168,10 @@ class RemoteFolder(Folder):
     def names(self, part: str) -> list[str]:
         self.system.invalidate_cache()  # other processes write here as well
         try:
-            found: list[str] = self.system.ls(self._path(part), detail=False)
+            paths: list[str] = self.system.ls(self._path(part), detail=False)
         except FileNotFoundError:
             return []
-        names = (entry.rstrip("/").rpartition("/")[2] for entry in found)
+        names = (entry.rstrip("/").rpartition("/")[2] for entry in paths)
         return [name for name in names if not name.endswith(".part")]
 
     def delete(self, name: str) -> None:
@@ -192,6 +190,6 @@ def open_folder(address: str | Path) -> Folder:
     text = str(address)
     if text.startswith("file://"):
         return LocalFolder(text.removeprefix("file://"))
-    return (
-        RemoteFolder(text) if "://" in text and not isinstance(address, Path) else LocalFolder(text)
-    )
+    if "://" in text and not isinstance(address, Path):
+        return RemoteFolder(text)
+    return LocalFolder(text)

@@ -60,33 +60,33 @@ class TorchFunctions:
         classes: set[type] = {*layers, torch.Tensor, torch.autograd.Function}
         for part in module.modules():
             classes.update(type(part).__mro__[:-1])  # all but `object`
-        places = [
+        namespaces = [
             torch,
             nn.functional,
             torch.autograd,
             *sorted(classes, key=lambda kind: kind.__qualname__),
         ]
         #: for each module or class what it had by name
-        self.before = [(place, dict(vars(place))) for place in places]
+        self.before = [(namespace, dict(vars(namespace))) for namespace in namespaces]
         self.hooks = {name: _copy(getattr(nn.modules.module, name)) for name in _GLOBAL_HOOKS}
 
     def restore(self) -> list[str]:
         """Put everything back, and say what was not as before."""
         changed: dict[str, None] = {}
-        for place, entries in self.before:
-            now = vars(place)
+        for namespace, entries in self.before:
+            now = vars(namespace)
             for name, entry in entries.items():
                 new = now.get(name)
                 if (
                     new is not entry
-                    and _concerns_code(place, new, entry)
+                    and _concerns_code(namespace, new, entry)
                     and not _wraps_by_torch(new, entry)
                 ):
-                    setattr(place, name, entry)
-                    changed[_name_entry(place, name)] = None
-            for name in _list_hiding(place, entries):
-                delattr(place, name)
-                changed[_name_entry(place, name)] = None
+                    setattr(namespace, name, entry)
+                    changed[_name_entry(namespace, name)] = None
+            for name in _list_hiding(namespace, entries):
+                delattr(namespace, name)
+                changed[_name_entry(namespace, name)] = None
         if self._restore_hooks():
             changed["the hooks of all modules"] = None
         return list(changed)
@@ -201,6 +201,7 @@ class Guard:
         On a card derivatives differ from call to call, so there it is the answer alone.
         """
         has_slope = self.model.differentiable and self.sample.device.type == "cpu"
+        # a model that fails does so in its jobs, which say why
         with contextlib.suppress(Exception), self.model.session():
             if has_slope:
                 # a function without derivatives is no fault here
@@ -234,30 +235,34 @@ def _is_code(entry: object) -> bool:
     return not is_class and (callable(entry) or isinstance(entry, staticmethod | classmethod))
 
 
-def _concerns_code(place: object, new: object, old: object) -> bool:
+def _concerns_code(namespace: object, new: object, old: object) -> bool:
     """Whether code was replaced, or stands now in a class where something else was."""
-    return _is_code(old) or (isinstance(place, type) and _is_code(new))
+    return _is_code(old) or (isinstance(namespace, type) and _is_code(new))
 
 
 def _copy(entry: Any) -> Any:
-    return dict(entry) if isinstance(entry, dict) else entry
+    if isinstance(entry, dict):
+        return dict(entry)
+    return entry
 
 
-def _list_hiding(place: Any, entries: Mapping[str, Any]) -> list[str]:
+def _list_hiding(namespace: Any, entries: Mapping[str, Any]) -> list[str]:
     """What a class has got since then that stands before a method of a class below it."""
-    if not isinstance(place, type):
+    if not isinstance(namespace, type):
         return []
     added = [
-        name for name in sorted(vars(place).keys() - entries.keys()) if _is_code(vars(place)[name])
+        name
+        for name in sorted(vars(namespace).keys() - entries.keys())
+        if _is_code(vars(namespace)[name])
     ]
-    return [name for name in added if any(name in vars(base) for base in place.__mro__[1:])]
+    return [name for name in added if any(name in vars(base) for base in namespace.__mro__[1:])]
 
 
-def _name_entry(place: Any, name: str) -> str:
+def _name_entry(namespace: Any, name: str) -> str:
     """As a user would write it."""
-    if not isinstance(place, type):
-        return f"{place.__name__}.{name}"
-    return f"{place.__module__.partition('.modules')[0]}.{place.__qualname__}.{name}"
+    if not isinstance(namespace, type):
+        return f"{namespace.__name__}.{name}"
+    return f"{namespace.__module__.partition('.modules')[0]}.{namespace.__qualname__}.{name}"
 
 
 def _hold_the_same(first: Tensor, second: Tensor) -> bool:

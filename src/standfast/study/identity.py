@@ -58,18 +58,23 @@ from standfast.tensors import seed_generators
 
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
-#: how many noisy copies and gradients a model is asked for, and how many maps an explainer of the user's
-_NOISY, _GRADIENTS, _MAPS = 64, 4, 2
-#: how many rows with other cells a model of data frames is asked for, and how many maps an explainer that reads trees
-_CELLS, _READ = 10_000, 16
+#: how many noisy copies a model is asked for, and how many gradients
+_NOISY_COPIES = 64
+_GRADIENTS = 4
+#: how many rows with other cells a model of data frames is asked for
+_ROWS_WITH_OTHER_CELLS = 10_000
+#: how many maps an explainer of the user's is asked for, and one that reads trees
+_MAPS = 2
+_MAPS_OF_READERS = 16
 #: numbers of answers are the same if they differ by less than this share of their root mean square
 TOLERANCE = 1e-3
 #: the same for models that compute with 16 bits
 _COARSE = 5e-2
 #: how long an explainer may take for its maps, and how much memory
-_SECONDS, _BYTES = 30.0, 4 * 10**9
+_SECONDS = 30.0
+_BYTES = 4 * 10**9
 #: the share of the range of the inputs that noise covers
-_NOISE = 0.1
+_SHARE_OF_NOISE = 0.1
 #: packages of which bundled explainers consist: ours, those beneath it, and those with an adapter
 _BUNDLED = frozenset({"standfast", "numpy", "torch", "captum", "lime", "quantus", "shap"})
 
@@ -107,9 +112,9 @@ class Description:
         if not self.own:
             return digest([self.content, None])
         modules = read_own_modules(self.reach.modules)
-        return digest(
-            [self.content, modules, *([self.reach.content] if self.reach.content else [])]
-        )
+        if self.reach.content:
+            return digest([self.content, modules, self.reach.content])
+        return digest([self.content, modules])
 
     @property
     def bundled(self) -> bool:
@@ -158,38 +163,42 @@ class Description:
         name = getattr(kind, "name", None)
         title = name if isinstance(name, str) else kind.__name__
         package = getattr(kind, "package", "")  # of a metric of another package: its version
-        code, state = self._describe_code(kind), self._describe_state(value)
-        version = (
-            value.revision
-            if isinstance(value, Metric | Neighbourhood)
-            else getattr(kind, "version", 1)
-        )
+        code = self._describe_code(kind)
+        state = self._describe_state(value)
+        version = getattr(kind, "version", 1)
+        if isinstance(value, Metric | Neighbourhood):
+            version = value.revision
         return [title, version, code, package, state]
 
     def _describe_state(self, value: object) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
             # equal metrics have one identity; fields of the user's count even if they do not when two are compared
             skipped = _NOT_COMPARED if isinstance(value, Metric) else frozenset()
-            described = {
-                field.name: (self._describe(getattr(value, field.name)), field)
+            counted = [
+                field
                 for field in fields(value)
                 if field.name not in skipped and field.metadata.get("identity", True)
-            }
-            return {
-                name: content
-                for name, (content, field) in described.items()
-                if content != self._default(field)
-            }
-        state = getattr(value, "__dict__", None)
-        return self._describe(state) if state else re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+            ]
+            # all values before all defaults: what is reached is a part of identities in the order in which it is met
+            contents = [self._describe(getattr(value, field.name)) for field in counted]
+            defaults = [self._default(field) for field in counted]
+            state: dict[str, Any] = {}
+            for field, content, default in zip(counted, contents, defaults, strict=True):
+                if content != default:
+                    state[field.name] = content
+            return state
+        attributes = getattr(value, "__dict__", None)
+        if attributes:
+            return self._describe(attributes)
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
     def _default(self, field: Field[Any]) -> Any:
         """The description of an option's default; of none for an option that has none."""
         if field.default is not MISSING:
             return self._describe(field.default)
-        return (
-            MISSING if field.default_factory is MISSING else self._describe(field.default_factory())
-        )
+        if field.default_factory is MISSING:
+            return MISSING
+        return self._describe(field.default_factory())
 
     def _describe_code(self, thing: Any) -> str:
         """The version of a distribution, or the text of the user's own function or class."""
@@ -236,6 +245,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
     has_own_code = any(_is_own_part(part) for part in parts if part is not None)
     plain = model.task == Classification() and model.output is None and not model.extras
     task = Description([] if plain else [model.task, model.output, model.extras])
+    task_reach = [task.reach.content] if task.reach.content else []
     reach = Reach(holds_state=False)
     consists_of: list[Any] = []
     later = set(task.reach.modules)  # modules that are imported when code is called
@@ -253,7 +263,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
         read_own_modules(later) if has_own_code else {},
         task.content,
-        *([task.reach.content] if task.reach.content else []),
+        *task_reach,
         *consists_of,
         [find_version(), torch.__version__],
     ]
@@ -261,11 +271,16 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
 
 def find_composition(model: Model) -> Composition | None:
     """What a model of arrays, data frames or texts says that it consists of; None for a model of tensors."""
-    return None if model.black_box is None else model.black_box.composition
+    if model.black_box is None:
+        return None
+    return model.black_box.composition
 
 
 def _is_own_part(part: object) -> bool:
-    kind = part if hasattr(part, "__module__") and hasattr(part, "__qualname__") else type(part)
+    if hasattr(part, "__module__") and hasattr(part, "__qualname__"):
+        kind = part
+    else:
+        kind = type(part)
     return is_own(name_module(kind))
 
 
@@ -345,11 +360,11 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
         rows["inputs"] = first_inputs
     else:
         numbers["inputs"] = _combine(outputs)
-    rows["noisy copies"] = _add_noise(model, first_inputs[:_NOISY])
+    rows["noisy copies"] = _add_noise(model, first_inputs[:_NOISY_COPIES])
     ask = _ask_each
     composition = find_composition(model)
     if composition is not None and composition.rows is not None and len(composition.rows) > 0:
-        rows["cells"] = composition.rows[:_CELLS].to(first_inputs)
+        rows["cells"] = composition.rows[:_ROWS_WITH_OTHER_CELLS].to(first_inputs)
         ask = _ask_together
     paces = [math.inf]
 
@@ -360,10 +375,12 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
         paces.append((time.perf_counter() - began) / max(len(part), 2 * ROW_ALIGNMENT))
         return answers
 
+    # a model that fails has no answers here, and its jobs say why
     with contextlib.suppress(Exception), model.session():
         with torch.no_grad():
             numbers |= ask(answer, rows)
         if model.differentiable:
+            # a layer may have no derivative, or none of its own
             with contextlib.suppress(Exception):
                 numbers["gradients"] = _ask_gradients(model, first_inputs[:_GRADIENTS])
         if math.isinf(min(paces)):  # it refuses all but inputs, whose outputs were known
@@ -405,6 +422,7 @@ def _ask_gradients(model: Model, inputs: Tensor) -> tuple[float, ...]:
 
 def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
     """The outputs for the first of the inputs `(N, ...)`; None where the model fails."""
+    # its jobs say why
     with contextlib.suppress(Exception), model.session(), torch.no_grad():
         return _answer(model, inputs[:MOST_ANSWERS].to(model.device))
     return None
@@ -423,9 +441,10 @@ def _answer(model: Model, x: Tensor) -> Tensor:
 
 def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> Answers:
     """The answers to some copies of the first inputs `(N, ...)` that a neighbourhood makes; none where this fails."""
-    first_inputs = inputs[:_NOISY].to(model.device)
-    count = max(1, _NOISY // len(first_inputs))
+    first_inputs = inputs[:_NOISY_COPIES].to(model.device)
+    count = max(1, _NOISY_COPIES // len(first_inputs))
     answers: dict[str, tuple[float, ...]] = {}
+    # the neighbourhood may not fit the inputs, or the model refuse the copies, as their jobs will say
     with contextlib.suppress(Exception), model.session(), torch.no_grad():
         region = neighbourhood.around(first_inputs, model.bounds)
         points = region.sample(count, region.streams(0)).flatten(0, 1)
@@ -438,17 +457,18 @@ def ask_reader(
     explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None
 ) -> Answers:
     """The maps of an explainer that reads the inside of a model (`reads_inside`); no numbers where it fails."""
-    first_rows = slice(0, _READ)
+    first_rows = slice(0, _MAPS_OF_READERS)
+    first_targets = None if targets is None else targets[first_rows]
     answers: dict[str, tuple[float, ...]] = {}
+    # its jobs say why it fails
     with (
         contextlib.suppress(Exception),
         warnings.catch_warnings(),
         seed_generators(0, model.device),
     ):
         warnings.simplefilter("ignore")  # its jobs warn
-        answers["maps"] = _combine(
-            explainer(model, inputs[first_rows], None if targets is None else targets[first_rows])
-        )
+        maps = explainer(model, inputs[first_rows], first_targets)
+        answers["maps"] = _combine(maps)
     return Answers(answers)
 
 
@@ -506,9 +526,11 @@ def _limit_memory(more: int) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        held = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        used_bytes = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
         resource.setrlimit(
-            resource.RLIMIT_DATA, (held + more, resource.getrlimit(resource.RLIMIT_DATA)[1])
+            resource.RLIMIT_DATA, (used_bytes + more, resource.getrlimit(resource.RLIMIT_DATA)[1])
         )
 
 
@@ -521,7 +543,7 @@ def _add_noise(model: Model, x: Tensor) -> Tensor:
         torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
         - 0.5
     )
-    return torch.minimum(torch.maximum(x + _NOISE * spread * noise, lower), upper)
+    return torch.minimum(torch.maximum(x + _SHARE_OF_NOISE * spread * noise, lower), upper)
 
 
 def _combine(values: Tensor) -> tuple[float, ...]:

@@ -31,7 +31,8 @@ except ImportError:  # on Windows only the file counts
 
 _FILE = "running.json"
 #: how often the file is renewed, and for how long a run that was not heard of may be at work
-_RENEWED, _WATCHED = 15.0, 45.0
+_RENEWED = 15.0
+_WATCHED = 45.0
 _log = logging.getLogger(__name__)
 
 
@@ -53,18 +54,18 @@ def hold_lease(folder: Folder) -> Iterator[None]:
     Raises:
         RunningError: another run holds it.
     """
-    own = {"token": secrets.token_hex(8), "host": socket.gethostname(), "system": _system()}
+    own_record = {"token": secrets.token_hex(8), "host": socket.gethostname(), "system": _system()}
     ended = threading.Event()
 
     def describe(renewals: int = 0) -> bytes:
-        return json.dumps({**own, "renewals": renewals}).encode()
+        return json.dumps({**own_record, "renewals": renewals}).encode()
 
     def renew() -> None:
         for renewals in itertools.count(1):
             if ended.wait(_RENEWED):
                 return
             with contextlib.suppress(Exception):  # the next time will do
-                if _read(folder)[1].get("token", own["token"]) != own["token"]:
+                if _read(folder)[1].get("token", own_record["token"]) != own_record["token"]:
                     _log.warning(
                         "another run has taken over %s, because this one was not heard of",
                         folder.address,
@@ -74,10 +75,10 @@ def hold_lease(folder: Folder) -> Iterator[None]:
 
     with _locked(folder) as locked:
         if not folder.create(_FILE, describe()):
-            found, other = _read(folder)
+            lease, other = _read(folder)
             # the lock reaches all processes of one system, so a run that was alive there would have it
-            gone = locked and other.get("system") == own["system"] != ""
-            if not gone and _is_renewed(folder, found):
+            gone = locked and other.get("system") == own_record["system"] != ""
+            if not gone and _is_renewed(folder, lease):
                 raise RunningError(folder)
             if gone:
                 folder.write(_FILE, describe())
@@ -90,7 +91,7 @@ def hold_lease(folder: Folder) -> Iterator[None]:
         finally:
             ended.set()
             thread.join()
-            if _read(folder)[1].get("token") == own["token"]:
+            if _read(folder)[1].get("token") == own_record["token"]:
                 folder.delete(_FILE)
 
 
@@ -126,7 +127,7 @@ def _locked(folder: Folder) -> Iterator[bool]:
         os.close(handle)
 
 
-def _is_renewed(folder: Folder, found: bytes) -> bool:
+def _is_renewed(folder: Folder, lease: bytes) -> bool:
     """Whether another run is heard of, which has written what was found."""
     _log.warning(
         "%s: waiting %g s for a sign of life of a run that has not ended", folder.address, _WATCHED
@@ -134,7 +135,7 @@ def _is_renewed(folder: Folder, found: bytes) -> bool:
     end = time.monotonic() + _WATCHED
     while time.monotonic() < end:
         time.sleep(min(1.0, _WATCHED / 10))
-        if _read(folder)[0] not in (found, b""):
+        if _read(folder)[0] not in (lease, b""):
             return True
     return False
 

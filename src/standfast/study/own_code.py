@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import textwrap
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, partial
 from importlib.machinery import PathFinder
@@ -82,11 +82,9 @@ def name_module(thing: object) -> str:
 @cache
 def _is_own_file(file: str) -> bool:
     path = Path(file)
-    return not (
-        _is_installed(os.path.realpath(path))
-        if path.is_symlink()
-        else _is_in_installed_folder(path.parent)
-    )
+    if path.is_symlink():
+        return not _is_installed(os.path.realpath(path))
+    return not _is_in_installed_folder(path.parent)
 
 
 @cache
@@ -102,15 +100,11 @@ def _is_installed(path: str) -> bool:
 @cache
 def _installed() -> tuple[str, ...]:
     """The folders of the standard library, of installed packages, and of this package."""
-    installed_folders = [
-        sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
-    ]
-    installed_folders += [
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-        str(Path(__file__).parents[1]),
-    ]
-    return tuple({os.path.realpath(folder) for folder in installed_folders})
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [sysconfig.get_path(kind) for kind in kinds]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    this_package = str(Path(__file__).parents[1])
+    return tuple({os.path.realpath(folder) for folder in [*folders, this_package]})
 
 
 def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
@@ -169,7 +163,9 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
 @cache
 def _find_folder(file: str) -> str:
     """The folder of a file; empty where there is no file."""
-    return str(Path(file).parent) if file else ""
+    if file:
+        return str(Path(file).parent)
+    return ""
 
 
 def _digest_file(file: str) -> str:
@@ -187,15 +183,17 @@ def _find_file(name: str, folder: str, path: _SearchPath) -> str | None:
     if name.endswith(".py"):
         return _find_path(name, folder)
     file = path.find_beside(name, folder) if folder else path.find(name)
-    return file if file is not None and file.endswith(".py") and _is_own_file(file) else None
+    if file is not None and file.endswith(".py") and _is_own_file(file):
+        return file
+    return None
 
 
 def _find_path(name: str, folder: str) -> str | None:
     """The user's source file at a path, from the folder of the file that names it or the current one."""
-    candidates = [Path(folder or ".", name), Path(name)]
-    return next(
-        (str(path) for path in candidates if path.is_file() and _is_own_file(str(path))), None
-    )
+    for path in (Path(folder or ".", name), Path(name)):
+        if path.is_file() and _is_own_file(str(path)):
+            return str(path)
+    return None
 
 
 def _is_of_installed(name: str) -> bool:
@@ -231,9 +229,11 @@ class _SearchPath:
         return self._search(name, folder)
 
     def _search(self, name: str, before: str | None = None) -> str | None:
-        top = name.partition(".")[0]
-        folders = [*([] if before is None else [before]), *self._list_places(top)]
-        outer, spec = "", None
+        folders = self._list_places(name.partition(".")[0])
+        if before is not None:
+            folders = [before, *folders]
+        outer = ""
+        spec = None
         for part in name.split("."):
             outer = f"{outer}.{part}" if outer else part
             if spec is not None:
@@ -245,7 +245,9 @@ class _SearchPath:
                 return None
             if spec is None:
                 return None
-        return None if spec is None else spec.origin
+        if spec is None:
+            return None
+        return spec.origin
 
     def _list_places(self, module: str) -> list[str]:
         """The folders of the path that can have a module."""
@@ -280,21 +282,21 @@ def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
 
 
 @cache
-def _read_file(file: str, digest: str) -> Names:
+def _read_file(file: str, digest: str) -> CodeNames:
     """What the code of a file names, as it is now: `digest` only tells versions apart."""
     if not file.endswith(".py"):
-        return Names()
+        return CodeNames()
     try:
         return read_code(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True))
     except (OSError, SyntaxError, ValueError):
-        return Names()
+        return CodeNames()
 
 
 # Code objects
 
 
 @dataclass(frozen=True)
-class Names:
+class CodeNames:
     """What code names.
 
     Attributes:
@@ -319,12 +321,13 @@ class Names:
             names |= {start, *(f"{start}.{part}" for part in parts if part != "*")}
         loaded_names = {name for pair in self.loaded for name in pair}
         if loaded_names.intersection(_IMPORTERS):
-            names |= {
-                text
-                for text in self.texts
-                if text and all(part.isidentifier() for part in text.split("."))
-            }
+            names |= set(filter(_may_be_module, self.texts))
         return tuple(sorted(names - {""}))
+
+
+def _may_be_module(text: str) -> bool:
+    """Whether a text can be the name of a module."""
+    return all(part.isidentifier() for part in text.split("."))
 
 
 def _resolve(level: int, module: str, package: str) -> str:
@@ -337,7 +340,7 @@ def _resolve(level: int, module: str, package: str) -> str:
 
 
 @cache
-def read_code(code: CodeType) -> Names:
+def read_code(code: CodeType) -> CodeNames:
     """What a code object names, with those of the functions and classes inside of it."""
     loaded: set[tuple[str, str]] = set()
     imported: set[tuple[int, str, tuple[str, ...]]] = set()
@@ -349,44 +352,42 @@ def read_code(code: CodeType) -> Names:
             attribute = after.argval if after.opname in ("LOAD_ATTR", "LOAD_METHOD") else ""
             loaded.add((step.argval, attribute))
         elif step.opname == "IMPORT_NAME":  # after the number of dots and what is taken
-            level, parts = steps[number - 2].argval, steps[number - 1].argval
+            level = steps[number - 2].argval
+            parts = steps[number - 1].argval
             imported.add((level or 0, step.argval, tuple(parts or ())))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             inner = read_code(constant)
-            loaded, imported, texts = (
-                loaded | inner.loaded,
-                imported | inner.imported,
-                texts | inner.texts,
-            )
+            loaded |= inner.loaded
+            imported |= inner.imported
+            texts |= inner.texts
         elif isinstance(constant, str):
             texts.add(constant)
-    return Names(frozenset(loaded), frozenset(imported), frozenset(texts))
+    return CodeNames(frozenset(loaded), frozenset(imported), frozenset(texts))
 
 
-def _read_class(kind: type) -> Names:
+def _read_class(kind: type) -> CodeNames:
     """What the text of a class names, with bases, decorators and defaults; or, without text, what its methods name."""
     with contextlib.suppress(OSError, TypeError, SyntaxError, ValueError):
-        return read_code(
-            compile(textwrap.dedent(inspect.getsource(kind)), "<class>", "exec", dont_inherit=True)
-        )
+        text = textwrap.dedent(inspect.getsource(kind))
+        return read_code(compile(text, "<class>", "exec", dont_inherit=True))
     named = [read_code(function.__code__) for function in _list_methods(kind)]
-    return Names(
-        *(
-            frozenset().union(*(getattr(each, part.name) for each in named))
-            for part in fields(Names)
-        )
-    )
+    unions: dict[str, frozenset[Any]] = {}
+    for part in fields(CodeNames):
+        sets = [getattr(names_of_function, part.name) for names_of_function in named]
+        unions[part.name] = frozenset().union(*sets)
+    return CodeNames(**unions)
 
 
 def _list_methods(kind: type) -> Iterator[FunctionType]:
     for value in vars(kind).values():
-        wrapped = (
-            getattr(value, "__func__", None)
-            or getattr(value, "fget", None)
-            or getattr(value, "func", None)
-        )
-        function = value if wrapped is None else wrapped
+        function = value
+        # of a class method or a static one, a property, and a cached property
+        for attribute in ("__func__", "fget", "func"):
+            wrapped = getattr(value, attribute, None)
+            if wrapped:
+                function = wrapped
+                break
         if isinstance(function, FunctionType):
             yield function
 
@@ -397,7 +398,9 @@ def _find_globals(kind: type) -> dict[str, Any]:
     if function is not None:
         return function.__globals__
     module = sys.modules.get(kind.__module__)
-    return {} if module is None else vars(module)
+    if module is None:
+        return {}
+    return vars(module)
 
 
 # What is reached
@@ -443,15 +446,8 @@ class Reach:
         if id(thing) in self._met or len(self._met) > _MOST_PARTS:
             return
         self._met[id(thing)] = thing
-        if isinstance(thing, Mapping):
-            for key, value in list(thing.items()):
-                self.add(value, f"{name}[{key!r}]" if _is_plain(key) else name)
-        elif isinstance(thing, list | tuple):
-            for number, value in enumerate(thing):
-                self.add(value, f"{name}[{number}]")
-        elif isinstance(thing, set | frozenset):
-            for value in sorted(thing, key=repr):
-                self.add(value, name)
+        if isinstance(thing, Mapping | list | tuple | set | frozenset):
+            self._add_entries(thing, name)
         elif isinstance(thing, partial):
             self.add([thing.func, thing.args, thing.keywords], name)
         elif isinstance(thing, MethodType):
@@ -465,14 +461,27 @@ class Reach:
         else:
             self._add_object(thing, name)
 
+    def _add_entries(self, thing: Collection[Any], name: str) -> None:
+        if isinstance(thing, Mapping):
+            for key, value in list(thing.items()):
+                self.add(value, f"{name}[{key!r}]" if _is_plain(key) else name)
+        elif isinstance(thing, list | tuple):
+            for number, value in enumerate(thing):
+                self.add(value, f"{name}[{number}]")
+        else:  # a set, whose order differs from process to process
+            for value in sorted(thing, key=repr):
+                self.add(value, name)
+
     def add_names_of(self, thing: FunctionType | type) -> None:
         """What a function or a class of the user's names, without its own text."""
         self._met[id(thing)] = thing
         if isinstance(thing, FunctionType):
-            names, outer = read_code(thing.__code__), thing.__globals__
+            names = read_code(thing.__code__)
+            outer = thing.__globals__
             file = thing.__code__.co_filename
         else:
-            names, outer = _read_class(thing), _find_globals(thing)
+            names = _read_class(thing)
+            outer = _find_globals(thing)
             file = str(outer.get("__file__") or "")
             for inner in [*thing.__bases__, *_list_enclosed(thing)]:
                 self.add(inner)
@@ -491,7 +500,7 @@ class Reach:
                 self.add(getattr(value, attribute, None), f"{name}.{attribute}")
             self.add(value, name)
 
-    def _add_imports(self, names: Names, package: str, file: str) -> None:
+    def _add_imports(self, names: CodeNames, package: str, file: str) -> None:
         for name in names.find_imports(package):
             path = _find_path(name, str(Path(file).parent)) if name.endswith(".py") else None
             if path is None:
@@ -552,13 +561,15 @@ class Reach:
 
     def _add_state(self, thing: Any, name: str) -> None:
         """What an object of the user's holds: all of it, or what it was made with, and the code in the rest."""
-        held = _read_attributes(thing)
+        attributes = _read_attributes(thing)
         if self._holds_state:
-            self.add(held, name)
+            self.add(attributes, name)
             return
-        made_with = [argument for argument in _list_arguments(type(thing)) if argument in held]
+        made_with = [
+            argument for argument in _list_arguments(type(thing)) if argument in attributes
+        ]
         for argument in made_with:
-            self.add(held[argument], f"{name}.{argument}")
+            self.add(attributes[argument], f"{name}.{argument}")
         self._add_parts(thing)
 
     def _add_parts(self, thing: object) -> None:
@@ -597,7 +608,10 @@ def _find_text(thing: FunctionType | type) -> str:
 
 def _describe_code(thing: FunctionType | type) -> list[Any]:
     """What the interpreter knows of a function or a class without a text."""
-    functions = [thing] if isinstance(thing, FunctionType) else list(_list_methods(thing))
+    if isinstance(thing, FunctionType):
+        functions = [thing]
+    else:
+        functions = list(_list_methods(thing))
     return [_describe_code_object(function.__code__) for function in functions]
 
 

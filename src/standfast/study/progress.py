@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from standfast.display import format_clock, show_progress
-from standfast.study.plan import Job
+from standfast.display import format_clock, hear_steps, show_progress
+from standfast.study.jobs import Job
 
 #: the time left is said after this share of the work, or after so many seconds; before, workers only start
-_ENOUGH, _LONG_ENOUGH = 0.05, 20.0
+_ENOUGH = 0.05
+_LONG_ENOUGH = 20.0
 #: a job tells the pace of its kind from this share on; before, it may still prepare what all of it needs
 _TELLING = 0.5
 #: of the seconds that are left, so large a part may be of metrics of which no job is done
@@ -50,7 +51,9 @@ class Progress:
         if self.done == 0:
             return text + (f" ({self.earlier} were done before)" if self.earlier else "")
         rate = self.done / max(seconds, 1e-9)
-        return f"{text}, {rate:.3g}/s" if rate >= 1 else f"{text}, {60 * rate:.3g}/min"
+        if rate >= 1:
+            return f"{text}, {rate:.3g}/s"
+        return f"{text}, {60 * rate:.3g}/min"
 
     def describe(self, elapsed: float, running: float) -> str:
         """All of it in words.
@@ -65,11 +68,9 @@ class Progress:
         count = self.describe_count(running)
         if self.total == 0:
             return count
-        left = (
-            "time left not known yet"
-            if self.left is None
-            else f"about {format_clock(self.left)} left"
-        )
+        left = "time left not known yet"
+        if self.left is not None:
+            left = f"about {format_clock(self.left)} left"
         done = f"{self.share:.0%} {count}"
         facts = [done, f"{format_clock(elapsed)} elapsed"]
         if self.done < self.total:
@@ -140,7 +141,9 @@ class EtaEstimator:
         """The share of all work that is done."""
         total = sum(self.total.values())
         done = _add_up(self.finished.values()).work + _add_up(self.running.values()).work
-        return done / total if total else 0.0
+        if total:
+            return done / total
+        return 0.0
 
     def estimate_left(self) -> float | None:
         """The seconds left; None unless most of them are for metrics whose pace is known."""
@@ -161,11 +164,9 @@ class EtaEstimator:
                 known_seconds += rest * same_metric.pace
             else:
                 unknown_seconds += rest * overall.pace
-        return (
-            known_seconds + unknown_seconds
-            if unknown_seconds <= _UNKNOWN_PART * (known_seconds + unknown_seconds)
-            else None
-        )
+        if unknown_seconds <= _UNKNOWN_PART * (known_seconds + unknown_seconds):
+            return known_seconds + unknown_seconds
+        return None
 
     def _list_telling(self) -> dict[_Kind, _Spent]:
         """What jobs have taken that tell the pace of their kind: finished ones, or else those that are half done."""
@@ -204,14 +205,18 @@ class _Run:
     def __init__(self) -> None:
         self.progress: Progress | None = None
         self.began = 0.0
+        self.step = ""
+
+    def note_step(self, words: str) -> None:
+        """Note what is prepared."""
+        self.step = words
 
     def describe(self, seconds: float) -> tuple[float, str]:
         """The share that is done, and words, so many seconds after the beginning."""
         if self.progress is None:
-            return (
-                0.0,
-                f"preparing: models and explainers are asked, {format_clock(seconds)} elapsed",
-            )
+            step = f" ({self.step})" if self.step else ""
+            words = f"preparing: models and explainers are asked{step}"
+            return 0.0, f"{words}, {format_clock(seconds)} elapsed"
         nothing_to_do = self.progress.total == 0
         share = 1.0 if nothing_to_do else self.progress.share
         return share, self.progress.describe(seconds, seconds - self.began)
@@ -223,8 +228,9 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
 
     Inside the block, nothing else shows its progress.
     """
-    run, began = _Run(), time.monotonic()
-    with show_progress(run.describe, show=show) as refresh:
+    run = _Run()
+    began = time.monotonic()
+    with hear_steps(run.note_step), show_progress(run.describe, show=show) as refresh:
 
         def update(progress: Progress) -> None:
             if run.progress is None:

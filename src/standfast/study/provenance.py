@@ -21,18 +21,17 @@ _PACKAGES = (
 def environment(folder: Path | None = None) -> dict[str, Any]:
     """Versions, hardware, and the git revision of `folder` (by default, the current folder)."""
     cuda = torch.cuda.is_available()
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
         "standfast": find_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "packages": {name: found for name in _PACKAGES if (found := find_version(name))},
+        "packages": {name: version for name in _PACKAGES if (version := find_version(name))},
         "platform": platform.platform(),
         "machine": platform.machine(),
         "cpu": _processor(),
         "cores": available_cpus(),
-        "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        if cuda
-        else None,
+        "gpu": gpus if cuda else None,
         "cuda": torch.version.cuda if cuda else None,
         "git": git_revision(folder or Path()),
     }

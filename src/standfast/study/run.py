@@ -18,8 +18,9 @@ from standfast.study.deadline import run_within
 from standfast.study.executors import Executor, InProcess, JobOutcome
 from standfast.study.folders import LocalFolder
 from standfast.study.import_paths import importing_from
+from standfast.study.jobs import Job
 from standfast.study.lease import hold_lease
-from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import EtaEstimator, Progress
 from standfast.study.provenance import environment
 from standfast.study.store import Store
@@ -106,10 +107,9 @@ def run_grid(
         if math.isinf(seconds):
             pending = _put_isolated_last(pending, plan.grid)
         isolated = _record_isolation(plan, executor, pending, store.earlier_manifest())
-        about_machine = {
-            **environment(origin.folder),
-            **({"isolated": isolated} if isolated else {}),
-        }
+        about_machine = environment(origin.folder)
+        if isolated:
+            about_machine["isolated"] = isolated
         about_run = {
             "study": dict(origin.study),
             "origin": origin.file,
@@ -147,12 +147,10 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
     )
     if damaged:
         many = len(damaged) > 1
-        found = (
-            f"{len(damaged)} stored jobs are damaged and are"
-            if many
-            else "a stored job is damaged and is"
-        )
-        warn_user(f"{found} done again{'; the first' * many}: {next(iter(damaged.values()))}")
+        warning = "a stored job is damaged and is"
+        if many:
+            warning = f"{len(damaged)} stored jobs are damaged and are"
+        warn_user(f"{warning} done again{'; the first' * many}: {next(iter(damaged.values()))}")
     pending = [
         job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged
     ]
@@ -176,7 +174,10 @@ def _record_isolation(
 ) -> dict[str, bool]:
     """For each isolated explainer whether all its jobs, now and in earlier runs, have workers of its own."""
     environment_then = earlier.get("environment")
-    recorded = environment_then.get("isolated") if isinstance(environment_then, Mapping) else None
+    if isinstance(environment_then, Mapping):
+        recorded = environment_then.get("isolated")
+    else:
+        recorded = None
     earlier_runs = recorded if isinstance(recorded, Mapping) else {}
     waiting = Counter(job.explainer for job in pending)
     planned = Counter(job.explainer for job in plan.jobs)
@@ -248,9 +249,9 @@ class _Tally:
         if outcome.failed:
             self.failed.append(job)
         word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
-        place = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
+        coordinates = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
         text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
-        logger.log(level, text, self.ended, len(self.pending), word, *place)
+        logger.log(level, text, self.ended, len(self.pending), word, *coordinates)
         self.tell(job, 1.0)
 
 

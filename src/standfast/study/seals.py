@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 
-_PREFIX, _DIGITS = b"standfast-sha256-", 64
+_PREFIX = b"standfast-sha256-"
+_DIGITS = 64
 #: what a writer puts where the seal will be
 EMPTY_SEAL = (_PREFIX + b"0" * _DIGITS).decode()
 
@@ -38,5 +39,10 @@ def is_intact(content: bytes) -> bool:
 
 def _find(content: bytes) -> int | None:
     """Where the digits of the seal begin. In a Parquet file the metadata come last, in other files first."""
-    prefix_start = content.rfind(_PREFIX) if content[:4] == b"PAR1" else content.find(_PREFIX)
-    return None if prefix_start < 0 else prefix_start + len(_PREFIX)
+    if content[:4] == b"PAR1":
+        prefix_start = content.rfind(_PREFIX)
+    else:
+        prefix_start = content.find(_PREFIX)
+    if prefix_start < 0:
+        return None
+    return prefix_start + len(_PREFIX)

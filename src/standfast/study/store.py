@@ -42,11 +42,15 @@ from standfast.study.seals import EMPTY_SEAL, fill_seal, is_intact
 SCHEMA = 2
 #: what every row of results and every record of a job begins with
 COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
-MANIFEST, LOOKS, SIZES = "manifest.json", "looks.json", "sizes.json"
+MANIFEST = "manifest.json"
+LOOKS = "looks.json"
+SIZES = "sizes.json"
 #: the parts of a manifest by which jobs are found again: they follow from measured times, and from bits of a machine
 _REMEMBERED = ("sizes", "answers")
-_KEY, _COMPACT = "standfast", "compact/jobs.parquet"
-_DONE, _FAILED = ".parquet", ".failed.parquet"
+_KEY = "standfast"
+_COMPACT = "compact/jobs.parquet"
+_DONE = ".parquet"
+_FAILED = ".failed.parquet"
 _ENDINGS = {"jobs": (_DONE, _FAILED), "artefacts": (".safetensors",), "compact": (_DONE,)}
 #: the record of a failure that cannot be read
 _UNKNOWN = {"status": "failed", "artefacts": False, "traceback": ""}
@@ -61,18 +65,19 @@ def digest(description: object) -> str:
 def tensor_digest(tensor: Tensor) -> str:
     """A hash of a tensor's values, shape and type, as 16 hexadecimal digits."""
     # NumPy has no bfloat16
-    tensor = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.view(torch.int16)
     array = np.ascontiguousarray(tensor.detach().cpu().numpy())
-    return hashlib.sha256(
-        array.tobytes() + str((array.shape, array.dtype.str)).encode()
-    ).hexdigest()[:16]
+    form = str((array.shape, array.dtype.str))
+    return hashlib.sha256(array.tobytes() + form.encode()).hexdigest()[:16]
 
 
 class DamagedFileError(StandfastError):
     """A file of results cannot be read; `where` it is, and the `reason`."""
 
     def __init__(self, reason: str, where: str = "", advice: str = "") -> None:
-        self.reason, self.where = reason, where
+        self.reason = reason
+        self.where = where
         super().__init__(f"{where} is damaged ({reason}). {advice}" if where else reason)
 
 
@@ -88,7 +93,10 @@ class JobFiles:
 
 def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]) -> JobFiles:
     """A finished job; `record["job"]` is its identity."""
-    arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
+    arrays = {
+        name: np.ascontiguousarray(tensor.detach().cpu().numpy())
+        for name, tensor in tensors.items()
+    }
     about = {"job": record["job"], "seal": EMPTY_SEAL}
     packed = fill_seal(save_arrays(arrays, about)) if arrays else None
     record = {**record, "status": "done", "artefacts": bool(arrays)}
@@ -104,8 +112,8 @@ def pack_failure(record: dict[str, Any], error: str, traceback: str) -> JobFiles
         "error": error,
         "traceback": traceback,
     }
-    row = pl.DataFrame([{k: v for k, v in record.items() if isinstance(v, str | int | float)}])
-    return JobFiles(record["job"], True, _write_parquet(row, record))
+    cells = {key: cell for key, cell in record.items() if isinstance(cell, str | int | float)}
+    return JobFiles(record["job"], True, _write_parquet(pl.DataFrame([cells]), record))
 
 
 class Store:
@@ -122,22 +130,21 @@ class Store:
 
     def statuses(self) -> dict[str, str]:
         """`"done"` or `"failed"` for every job that was run, from the names of the files."""
-        names = self.folder.names("jobs")
-        failed = {name.removesuffix(_FAILED): "failed" for name in names if name.endswith(_FAILED)}
-        done = (
-            name.removesuffix(_DONE)
-            for name in names
-            if name.endswith(_DONE) and not name.endswith(_FAILED)
-        )
-        return failed | dict.fromkeys(done, "done")
+        failed: dict[str, str] = {}
+        done: dict[str, str] = {}
+        for name in self.folder.names("jobs"):
+            if name.endswith(_FAILED):  # which ends with _DONE, too
+                failed[name.removesuffix(_FAILED)] = "failed"
+            elif name.endswith(_DONE):
+                done[name.removesuffix(_DONE)] = "done"
+        return failed | done
 
     def put(self, packed: JobFiles) -> None:
         """Store a job. Its table is written last, and makes it count as done."""
         if packed.arrays is not None:
             self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays, self.lasting)
-        self.folder.write(
-            f"jobs/{packed.job}{_FAILED if packed.failed else _DONE}", packed.table, self.lasting
-        )
+        ending = _FAILED if packed.failed else _DONE
+        self.folder.write(f"jobs/{packed.job}{ending}", packed.table, self.lasting)
 
     def forget(self, job: str) -> None:
         """Remove the table or the failure of a job, which is then as if it was never run."""
@@ -151,11 +158,7 @@ class Store:
         found without the manifest, and after the study was another one for a while.
         """
         if any(manifest.get(part) for part in _REMEMBERED):
-            earlier = self._read_remembered()
-            self.write_json(
-                SIZES,
-                {part: {**earlier[part], **(manifest.get(part) or {})} for part in _REMEMBERED},
-            )
+            self.write_json(SIZES, self._merge_remembered(manifest))
         self.write_json(MANIFEST, manifest)
 
     def manifest(self) -> dict[str, Any]:
@@ -212,11 +215,12 @@ class Store:
         Without a manifest it has these alone; in a folder without results they are empty.
         """
         manifest = self.manifest() if self.folder.exists(MANIFEST) else {}
-        remembered = self._read_remembered()
-        return {
-            **manifest,
-            **{part: {**remembered[part], **(manifest.get(part) or {})} for part in _REMEMBERED},
-        }
+        return {**manifest, **self._merge_remembered(manifest)}
+
+    def _merge_remembered(self, manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """The sizes and answers that are stored here, with those of a manifest, which count where both have one."""
+        stored = self._read_remembered()
+        return {part: {**stored[part], **(manifest.get(part) or {})} for part in _REMEMBERED}
 
     def _read_remembered(self) -> dict[str, dict[str, Any]]:
         """The sizes of jobs and the answers of models; empty where their file is missing or damaged."""
@@ -240,7 +244,8 @@ class Store:
             FileNotFoundError: there is none.
             DamagedFileError: the file is damaged, or it is that of another job, or of a job that ended otherwise.
         """
-        name, status = f"jobs/{job}{_FAILED if failed else _DONE}", "failed" if failed else "done"
+        ending, status = (_FAILED, "failed") if failed else (_DONE, "done")
+        name = f"jobs/{job}{ending}"
         with self._name_damage(name):
             record, frame = _read_parquet(self.folder.read(name))
             if (record["job"], record["status"]) != (job, status):
@@ -293,8 +298,8 @@ class Store:
 
         with self._open_pool() as pool:
             listed = list(jobs)
-            found = zip(listed, pool.map(look, listed), strict=True)
-            return {job: problem for job, problem in found if problem}
+            problems = zip(listed, pool.map(look, listed), strict=True)
+            return {job: problem for job, problem in problems if problem}
 
     def _open_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16)
@@ -317,11 +322,9 @@ class Store:
             for name in sorted(self.folder.names(part)):
                 job, dot, ending = name.partition(".")
                 is_expected = dot + ending in _ENDINGS[part]
-                problem = (
-                    _find_problem(partial(read, job, dot + ending))
-                    if is_expected
-                    else "it is no file of results"
-                )
+                problem = "it is no file of results"
+                if is_expected:
+                    problem = _find_problem(partial(read, job, dot + ending))
                 problems[f"{part}/{name}"] = problem
         return problems
 
@@ -336,12 +339,8 @@ class Store:
         compacted_jobs = {record["job"] for record in records}
         with self._open_pool() as pool:
             uncompacted_jobs = [job for job in wanted_statuses if job not in compacted_jobs]
-            fresh = list(
-                pool.map(
-                    lambda job: self._read_now(job, wanted_statuses[job] == "failed"),
-                    uncompacted_jobs,
-                )
-            )
+            are_failed = [wanted_statuses[job] == "failed" for job in uncompacted_jobs]
+            fresh = list(pool.map(self._read_now, uncompacted_jobs, are_failed))
         # those with equal columns together, because one wide concat is slow
         frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
         for record, frame in fresh:
@@ -370,9 +369,9 @@ class Store:
             return [], pl.DataFrame()
         # failures are read from their own files: a later run may have failed with another error
         current = [
-            each
-            for each in about["records"]
-            if each["status"] == "done" == wanted_statuses.get(each["job"])
+            stored_record
+            for stored_record in about["records"]
+            if stored_record["status"] == "done" == wanted_statuses.get(stored_record["job"])
         ]
         if len(current) < len(about["records"]):
             samples = samples.filter(pl.col("job").is_in([record["job"] for record in current]))

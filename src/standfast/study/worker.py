@@ -21,8 +21,10 @@ from standfast.model import Model
 from standfast.question.grid import Grid, Part, Tried
 from standfast.study.guard import Guard
 from standfast.study.identity import Answers, ask_model
+from standfast.study.jobs import Job, job_seed
+from standfast.study.meeting import inputs_for
 from standfast.study.own_code import read_own_modules
-from standfast.study.plan import Job, PlannedGrid, inputs_for, job_seed
+from standfast.study.plan import PlannedGrid
 from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
 from standfast.tensors import seed_generators
 
@@ -36,8 +38,10 @@ _ALMOST = 0.99
 def record_of(grid: Grid, job: Job) -> dict[str, Any]:
     """The beginning of a job's record: its identity and its coordinates."""
     metric = grid.measured[job.label].name
-    own = {name: getattr(job, name) for name in (*COORDINATES, "start", "stop") if name != "metric"}
-    return {"job": job.identity, **own, "metric": metric, "seconds": 0.0}
+    coordinates = {
+        name: getattr(job, name) for name in (*COORDINATES, "start", "stop") if name != "metric"
+    }
+    return {"job": job.identity, **coordinates, "metric": metric, "seconds": 0.0}
 
 
 class _Share:
@@ -53,7 +57,9 @@ class _Share:
     def __init__(
         self, expect: Callable[[], int], rows_per_input: int, tell: Callable[[float], None] | None
     ) -> None:
-        self._expect, self._rows_per_input, self._tell = expect, rows_per_input, tell
+        self._expect = expect
+        self._rows_per_input = rows_per_input
+        self._tell = tell
         self._inputs = self._rows_since = 0
         self._last, self._highest = time.monotonic(), 0.0
 
@@ -87,7 +93,8 @@ def describe_failure(error: BaseException) -> tuple[str, str]:
     'ValueError: no such layer'
     """
     try:
-        line, whole = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+        line = f"{type(error).__name__}: {error}"
+        whole = "".join(traceback.format_exception(error))
     except Exception as second:  # its own __str__ fails
         line = f"{type(error).__name__} (its message cannot be shown: {type(second).__name__})"
         whole = "".join([*traceback.format_tb(error.__traceback__), line])
@@ -115,15 +122,25 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
     """
     if len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(list(parts))
-    widest = [max(sides) for sides in zip(*(part.shape[1:] for part in parts), strict=True)]
+    shapes = [part.shape[1:] for part in parts]
+    widest = [max(sides) for sides in zip(*shapes, strict=True)]
     fill = torch.nan if parts[0].is_floating_point() else 0
     whole = parts[0].new_full((sum(map(len, parts)), *widest), fill)
-    first = 0
+    start = 0
     for part in parts:
-        whole[
-            (slice(first, first := first + len(part)), *(slice(side) for side in part.shape[1:]))
-        ] = part
+        stop = start + len(part)
+        corner = [slice(side) for side in part.shape[1:]]
+        whole[(slice(start, stop), *corner)] = part
+        start = stop
     return whole
+
+
+def _join_tensors(results: Sequence[Result]) -> dict[str, Tensor]:
+    """The arrays of all parts of a job, by name."""
+    tensors_of_parts = [result.tensors() for result in results]
+    return {
+        name: _join([tensors[name] for tensors in tensors_of_parts]) for name in tensors_of_parts[0]
+    }
 
 
 class Worker:
@@ -152,44 +169,42 @@ class Worker:
             job: of the grid.
             tell: called now and then with the share of the job that is done, about. Its exceptions are ignored.
         """
-        record, began = record_of(self.grid, job), time.perf_counter()
+        record = record_of(self.grid, job)
+        began = time.perf_counter()
         try:
             ready = self._prepare(job)
             record["device"] = str(ready.model.device)
-            where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
-            found: list[Result] = []
+            coordinates = [pl.lit(record[name]).alias(name) for name in COORDINATES]
+            results: list[Result] = []
             frames: list[pl.DataFrame] = []
             for part in self._split(job, ready.model):
                 result = self._evaluate(job, replace(ready, model=part.model), part, tell)
-                found.append(result)
-                frames.append(
-                    result.frame().select(
-                        *where, pl.col("sample") + part.rows.start, pl.exclude("sample")
-                    )
-                )
-            tensors = [result.tensors() for result in found]
-            joined = {name: _join([each[name] for each in tensors]) for name in tensors[0]}
+                results.append(result)
+                # samples are numbered within the data set, and not within the part
+                number = pl.col("sample") + part.rows.start
+                frames.append(result.frame().select(*coordinates, number, pl.exclude("sample")))
+            tensors = _join_tensors(results)
             record["seconds"] = time.perf_counter() - began
+            choices = results[0].choices.items()
             record["choices"] = (
-                "; ".join(f"{option} {chosen}" for option, chosen in found[0].choices.items())
-                or None
+                "; ".join(f"{option} {chosen}" for option, chosen in choices) or None
             )
             # where no sample of a part was evaluated, a column may be missing
-            return pack(record, pl.concat(frames, how="diagonal_relaxed"), joined)
+            return pack(record, pl.concat(frames, how="diagonal_relaxed"), tensors)
         except (Exception, SystemExit) as error:  # a model or explainer may call sys.exit
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, *describe_failure(error))
         finally:
             self._is_fresh = False
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
-                self._ready = self._passes = (
-                    None  # it is built again, and has to prove that it is the planned model
-                )
+                # it is built again, and has to prove that it is the planned model
+                self._ready = self._passes = None
                 self._suspect = job.explainer
 
     def _split(self, job: Job, model: Model) -> list[Part]:
         """The samples of a job that are evaluated together."""
-        samples, rows = self.grid.data[job.data], slice(job.start, job.stop)
+        samples = self.grid.data[job.data]
+        rows = slice(job.start, job.stop)
         compares_samples = self.grid.measured[job.label].samples_together is not None
         if samples.lengths is not None and compares_samples and not model.extras:
             return [Part(model, rows)]
@@ -201,10 +216,10 @@ class Worker:
         """The result of the metric for some samples of the job."""
         rows = part.rows
         extras = self.grid.data[job.data].extras
-        metric = (
-            self.grid.measured[job.label].bind(extras=extras).bind(inputs=ready.inputs, rows=rows)
-        )
-        explainer, inputs = self.grid.explainers[job.explainer], part.take(ready.inputs)
+        metric = self.grid.measured[job.label].bind(extras=extras)
+        metric = metric.bind(inputs=ready.inputs, rows=rows)
+        explainer = self.grid.explainers[job.explainer]
+        inputs = part.take(ready.inputs)
         share = _Share(
             expect=lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start),
             rows_per_input=explainer.count_rows_of(inputs),
@@ -230,12 +245,12 @@ class Worker:
             self.grid.explainers[name]
             for name in self.grid.explainers_of(self.grid.measured[job.label])
         ]
-        own = self.grid.explainers[job.explainer].shared_pass
-        if own is None or sum(each.shared_pass == own for each in same) < 2:
+        shared_pass = self.grid.explainers[job.explainer].shared_pass
+        if shared_pass is None or sum(other.shared_pass == shared_pass for other in same) < 2:
             return None
-        place = (job.data, job.model, job.label, job.repeat, job.start, job.stop)
-        if self._passes is None or self._passes[0] != place:
-            self._passes = place, PassMemory()
+        coordinates = (job.data, job.model, job.label, job.repeat, job.start, job.stop)
+        if self._passes is None or self._passes[0] != coordinates:
+            self._passes = coordinates, PassMemory()
         return self._passes[1]
 
     def _prepare(self, job: Job) -> _Ready:
@@ -264,14 +279,20 @@ class Worker:
     def _find_tried(self, job: Job, model: Model) -> Tried | None:
         """What is known of a model that was asked in this process; None for other ones."""
         tried = self.grid.tried.get((job.data, job.model))
-        return tried if tried is not None and tried.model is model else None
+        if tried is not None and tried.model is model:
+            return tried
+        return None
 
     def _prove_code(self) -> None:
         """Compare the user's modules with those of the plan."""
         if not isinstance(self.grid, PlannedGrid):
             return
-        here = read_own_modules() if self.grid.code else {}  # which takes long where there are many
-        changed = [name for name, code in self.grid.code.items() if here.get(name, code) != code]
+        planned_code = self.grid.code
+        # to read the modules takes long where there are many
+        current_code = read_own_modules() if planned_code else {}
+        changed = [
+            name for name, code in planned_code.items() if current_code.get(name, code) != code
+        ]
         if changed:
             raise ModelError(
                 f"{', '.join(changed)}: changed since the jobs were planned; run the study again in a new process"
@@ -284,8 +305,8 @@ class Worker:
         if planned is None or not planned.numbers:
             return
         parts = self.grid.data[job.data].split(model, slice(0, _PROVED))
-        asked = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
-        different = planned.find_difference(asked, model.precision)
+        answers = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
+        different = planned.find_difference(answers, model.precision)
         if different:
             raise ModelError(
                 f"model {job.model!r}: its answers ({different}) are not those of the model that the jobs were planned"

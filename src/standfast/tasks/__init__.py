@@ -56,10 +56,10 @@ def get(task: str | Task) -> Task:
     >>> get("regression:tolerance=2.5")
     Regression(tolerance=2.5)
     """
-    made = (
-        f"the class {task.__name__}: make one, {task.__name__}(...)"
-        if isinstance(task, type)
-        else repr(task)
-    )
-    check(isinstance(task, str | Task), "task", "a task, or its name", made)
-    return build(tasks, task) if isinstance(task, str) else task
+    got = repr(task)
+    if isinstance(task, type):
+        got = f"the class {task.__name__}: make one, {task.__name__}(...)"
+    check(isinstance(task, str | Task), "task", "a task, or its name", got)
+    if isinstance(task, str):
+        return build(tasks, task)
+    return task

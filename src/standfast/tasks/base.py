@@ -72,7 +72,9 @@ class TaskWords:
     @property
     def kinds(self) -> str:
         """Several kinds of answers."""
-        return f"{self.kind}es" if self.kind == "class" else f"{self.kind or 'input'}s"
+        if self.kind == "class":
+            return f"{self.kind}es"
+        return f"{self.kind or 'input'}s"
 
 
 #: the words of classes, and of results that were stored without words
@@ -98,7 +100,9 @@ def read_common_words(models: Iterable[Mapping[str, Any]]) -> TaskWords:
         return CLASS_WORDS
     if len(different) > 1:  # such as decisions at several cut-offs, whose answers have other words
         different = {replace(words, answers=(), rule="") for words in different}
-    return different.pop() if len(different) == 1 else Task.words
+    if len(different) == 1:
+        return different.pop()
+    return Task.words
 
 
 @dataclass(frozen=True)
@@ -253,7 +257,9 @@ class Task(metaclass=ConfigurationType):
 
     def describe(self, answer: Tensor) -> Tensor:
         """What is explained of each input, as a whole number `(N,)`: a class, a label, an output."""
-        return answer if answer.ndim == 1 else answer[:, 0].round().to(torch.int64)
+        if answer.ndim == 1:
+            return answer
+        return answer[:, 0].round().to(torch.int64)
 
 
 tasks: Registry[type[Task]] = Registry(
@@ -289,11 +295,9 @@ def find_log_odds(task: Task, scores: Tensor) -> Tensor:
 
 def count_parts(task: Task, outputs: Tensor) -> Tensor:
     """Of how many parts each score is the sum, such as tokens, `(N,)`: by default of one."""
-    return (
-        outputs.new_ones(len(outputs))
-        if task.parts_column is None
-        else outputs[:, task.parts_column]
-    )
+    if task.parts_column is None:
+        return outputs.new_ones(len(outputs))
+    return outputs[:, task.parts_column]
 
 
 def make_mask(finite: Tensor, values: Tensor) -> Tensor:
@@ -360,19 +364,19 @@ def expand_targets(targets: object, rows: int) -> Tensor:
     expected = f"whole numbers of shape ({rows},) or one number"
     vectors = f"a vector for each of {rows} inputs, or one"
     try:
-        found = torch.as_tensor(targets)
+        values = torch.as_tensor(targets)
     except (TypeError, ValueError, RuntimeError):
         raise ArgumentError("targets", expected, repr(targets)) from None
-    got = f"{found.dtype} of shape {tuple(found.shape)}"
-    if found.is_floating_point() and found.ndim in (1, 2):
-        check(found.ndim == 1 or len(found) in (1, rows), "targets", vectors, got)
-        return found.expand(rows, -1)
-    whole = found.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(found.shape) in (
+    got = f"{values.dtype} of shape {tuple(values.shape)}"
+    if values.is_floating_point() and values.ndim in (1, 2):
+        check(values.ndim == 1 or len(values) in (1, rows), "targets", vectors, got)
+        return values.expand(rows, -1)
+    whole = values.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(values.shape) in (
         (),
         (rows,),
     )
     check(whole, "targets", expected, got)
-    return found.to(torch.int64).expand(rows)
+    return values.to(torch.int64).expand(rows)
 
 
 def check_range(targets: Tensor, count: int, what: str) -> Tensor:

@@ -126,7 +126,9 @@ def of_labels(source: Source) -> Source:
 def read_catboost_loss(booster: Any) -> str:
     """The name of a loss, without its options; that of the class where nothing was fitted, which is said elsewhere."""
     if not booster.is_fitted():
-        return "Logloss" if "Classifier" in type(booster).__name__ else "RMSE"
+        if "Classifier" in type(booster).__name__:
+            return "Logloss"
+        return "RMSE"
     return str(booster.get_all_params().get("loss_function", "")).partition(":")[0]
 
 

@@ -50,11 +50,9 @@ class Classification(Task):
         return expect_tensor(output, count, shape, fits)
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
-        return (
-            outputs.argmax(1)
-            if targets is None
-            else check_range(targets, outputs.shape[1], "classes")
-        )
+        if targets is None:
+            return outputs.argmax(1)
+        return check_range(targets, outputs.shape[1], "classes")
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         return pick(outputs if scale == "logit" else outputs.softmax(1), answer)
@@ -104,49 +102,55 @@ class ZeroShot(Classification):
                 repr(self.vectors),
             )
             return
-        found = self.vectors.tensor if isinstance(self.vectors, TensorOption) else self.vectors
+        if isinstance(self.vectors, TensorOption):
+            vectors = self.vectors.tensor
+        else:
+            vectors = self.vectors
         fits = (
-            isinstance(found, Tensor)
-            and found.ndim == 2
-            and len(found) >= 2
-            and found.is_floating_point()
+            isinstance(vectors, Tensor)
+            and vectors.ndim == 2
+            and len(vectors) >= 2
+            and vectors.is_floating_point()
         )
-        got = (
-            f"{found.dtype} of shape {tuple(found.shape)}"
-            if isinstance(found, Tensor)
-            else type(found).__name__
-        )
+        got = type(vectors).__name__
+        if isinstance(vectors, Tensor):
+            got = f"{vectors.dtype} of shape {tuple(vectors.shape)}"
         check(fits, "vectors", "a vector for each of at least two classes, (classes, D)", got)
         check(
-            bool((found.norm(dim=1) > 0).all()), "vectors", "vectors that are not 0", "one that is"
+            bool((vectors.norm(dim=1) > 0).all()),
+            "vectors",
+            "vectors that are not 0",
+            "one that is",
         )
-        object.__setattr__(self, "vectors", TensorOption(found / found.norm(dim=1, keepdim=True)))
+        object.__setattr__(
+            self, "vectors", TensorOption(vectors / vectors.norm(dim=1, keepdim=True))
+        )
 
     def load_files(self, folder: Path) -> ZeroShot:
         if not isinstance(self.vectors, str):
             return self
         try:
-            found = np.load(folder / self.vectors, allow_pickle=False)
+            vectors = np.load(folder / self.vectors, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise ArgumentError(
                 "vectors", "a .npy file of numbers", f"{self.vectors}: {error}"
             ) from error
-        numbers = isinstance(found, np.ndarray) and found.dtype.kind == "f"
+        numbers = isinstance(vectors, np.ndarray) and vectors.dtype.kind == "f"
         check(
             numbers,
             "vectors",
             "a .npy file of floating-point numbers",
             f"{self.vectors} with something else",
         )
-        return replace(self, vectors=torch.from_numpy(found.astype(np.float32)))
+        return replace(self, vectors=torch.from_numpy(vectors.astype(np.float32)))
 
     def read(self, output: Any, count: int) -> Tensor:
         assert isinstance(self.vectors, TensorOption)
         width = self.vectors.shape[1]
         fits = isinstance(output, Tensor) and output.ndim == 2 and output.shape[1] == width
-        found = expect_tensor(output, count, f"embeddings of shape (N, {width})", fits)
-        vectors = self.vectors.tensor.to(found)
-        return self.temperature * torch.nn.functional.normalize(found, dim=1) @ vectors.T
+        embeddings = expect_tensor(output, count, f"embeddings of shape (N, {width})", fits)
+        vectors = self.vectors.tensor.to(embeddings)
+        return self.temperature * torch.nn.functional.normalize(embeddings, dim=1) @ vectors.T
 
 
 def zero_shot(vectors: Tensor, temperature: float = 100.0) -> ZeroShot:

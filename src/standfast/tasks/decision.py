@@ -116,9 +116,11 @@ def _hold_rule(rule: object, option: str) -> str:
         raise ArgumentError("decision", _GRAMMAR, repr(rule))
     named = _split_names(rule)
     parts = _parse(named.rule)
-    held = f"P({parts.name}) {parts.sign} {parts.cut_off!r}"
+    spelled = f"P({parts.name}) {parts.sign} {parts.cut_off!r}"
+    if not named.made:
+        return spelled
     sides = [named.made, f"else {named.otherwise}"] if named.otherwise else [named.made]
-    return f"{', '.join(sides)}: {held}" if named.made else held
+    return f"{', '.join(sides)}: {spelled}"
 
 
 def _hold_below(task: object, option: str) -> Task | None:
@@ -177,22 +179,16 @@ class Decision(Task):
         if self.of == Classification():
             set_fields(self, of=None)  # two ways to say the same have one identity
         named = _split_names(self.rule)
-        made, otherwise = self.made or named.made, self.otherwise or named.otherwise
-        for option, called in (("made", made), ("otherwise", otherwise)):
-            check(
-                isinstance(called, str),
-                option,
-                "what a side is called, such as 'declined'",
-                repr(called),
-            )
-        check(
-            bool(made) or not otherwise,
-            "made",
-            f"what the side is called that is not {otherwise!r}",
-            "nothing",
-        )
-        check(made != otherwise or not made, "otherwise", f"another word than {made!r}", "the same")
-        set_fields(self, rule=named.rule, made=made, otherwise=otherwise)
+        word = self.made or named.made
+        other_word = self.otherwise or named.otherwise
+        expected = "what a side is called, such as 'declined'"
+        for option, called in (("made", word), ("otherwise", other_word)):
+            check(isinstance(called, str), option, expected, repr(called))
+        has_word = bool(word) or not other_word
+        check(has_word, "made", f"what the side is called that is not {other_word!r}", "nothing")
+        differ = word != other_word or not word
+        check(differ, "otherwise", f"another word than {word!r}", "the same")
+        set_fields(self, rule=named.rule, made=word, otherwise=other_word)
 
     @cached_property
     def _parts(self) -> _Parts:
@@ -212,9 +208,9 @@ class Decision(Task):
     @property
     def words(self) -> TaskWords:  # type: ignore[override]
         """The words of two sides: what these are called, or else the rule, and that it does not hold."""
-        made = self.made or self.rule
+        name = self.made or self.rule
         return replace(
-            Binary.words, answers=(self.otherwise or f"not {made}", made), rule=self.rule
+            Binary.words, answers=(self.otherwise or f"not {name}", name), rule=self.rule
         )
 
     @property
@@ -231,7 +227,9 @@ class Decision(Task):
         return self.below.reads_logits
 
     def load_files(self, folder: Path) -> Decision:
-        return self if self.of is None else replace(self, of=self.below.load_files(folder))
+        if self.of is None:
+            return self
+        return replace(self, of=self.below.load_files(folder))
 
     def name_classes(self, names: Sequence[str]) -> Decision:
         """The decision with the number of its class, where names of the classes are known.
@@ -273,7 +271,8 @@ class Decision(Task):
 
     def _find_number(self, count: int) -> int:
         """The number of the class, one of `count`."""
-        number, own_name = self.number, self._parts.name
+        number = self.number
+        own_name = self._parts.name
         if number is None and own_name.isdigit():
             number = int(own_name)
         expected = f"P of one of the classes or labels by its number, from 0 to {count - 1}"

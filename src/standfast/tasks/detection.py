@@ -112,7 +112,8 @@ class Detection(Task):
 
     def find_fault(self, outputs: Tensor) -> str:
         """Scores that are no probabilities, and sides in another order; NaN is no fault."""
-        scores, sides = outputs[..., 5], outputs[..., :4]
+        scores = outputs[..., 5]
+        sides = outputs[..., :4]
         if bool(((scores < -1e-4) | (scores > 1 + 1e-4)).any()):
             return "scores below 0 or above 1"
         if bool((sides[..., :2] > sides[..., 2:]).any()):
@@ -135,7 +136,8 @@ class Detection(Task):
                 "targets", f"boxes from 0 to {self.most - 1}, by score", int(numbers.max())
             )
         rows = outputs[torch.arange(len(outputs), device=outputs.device), numbers.long()].detach()
-        label, sides = rows[:, 4:5], rows[:, :4]
+        label = rows[:, 4:5]
+        sides = rows[:, :4]
         return torch.cat([label, sides], 1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
@@ -162,7 +164,8 @@ class Detection(Task):
 
         The overlap is largest at the clean input, with a kink there: its gradient would be that of rounding errors.
         """
-        boxes, answer_box = outputs[:, :, :4].detach(), answer[:, None, 1:].to(outputs)
+        boxes = outputs[:, :, :4].detach()
+        answer_box = answer[:, None, 1:].to(outputs)
         left_top = torch.maximum(boxes[..., :2], answer_box[..., :2])
         right_bottom = torch.minimum(boxes[..., 2:], answer_box[..., 2:])
         intersection = _find_area(left_top, right_bottom)

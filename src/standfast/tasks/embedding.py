@@ -78,14 +78,14 @@ class Embedding(Task):
             f"vectors of shape {tuple(outputs.shape)}",
             got,
         )
-        own = torch.full(
+        is_reference = torch.full(
             (len(outputs), 1), float(targets is None), dtype=outputs.dtype, device=outputs.device
         )
-        return torch.cat([own, normalize(vectors, dim=1)], 1)
+        return torch.cat([is_reference, normalize(vectors, dim=1)], 1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        own = answer[:, :1].to(outputs) if scale == "logit" else 0.0
-        vectors = own * outputs + (1 - own) * normalize(outputs, dim=1)
+        is_reference = answer[:, :1].to(outputs) if scale == "logit" else 0.0
+        vectors = is_reference * outputs + (1 - is_reference) * normalize(outputs, dim=1)
         return (vectors * answer[:, 1:].to(outputs)).sum(1)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:

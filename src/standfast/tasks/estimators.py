@@ -109,12 +109,16 @@ class Reading:
     @property
     def output(self) -> Literal["probability", "logit"]:
         """What the result is for a classification, as `Model.from_callable` has to know; no other task asks."""
-        return "logit" if self.meaning == "scores of classes" else "probability"
+        if self.meaning == "scores of classes":
+            return "logit"
+        return "probability"
 
     @property
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes, by their numbers; empty where there are none, as of labels."""
-        return () if self.source.kind.endswith("labels") else name_classes(self.estimator)
+        if self.source.kind.endswith("labels"):
+            return ()
+        return name_classes(self.estimator)
 
     @property
     def __self__(self) -> Any:
@@ -169,13 +173,17 @@ class Reading:
             return self._change_scores(answer)
         if self.meaning in ("probabilities of labels", "log-odds of labels"):
             labels = _stack_labels(answer, read_classes(self.estimator))
-            return labels if self.meaning == "probabilities of labels" else _find_log_odds(labels)
+            if self.meaning == "probabilities of labels":
+                return labels
+            return _find_log_odds(labels)
         if self.meaning == "scores of labels":
             return np.asarray(answer, dtype=np.float64)
         if self.meaning == "margin of class 1":
             return _take_class_1(self._change_scores(answer), self.__name__, scores=True)
         share = _take_class_1(np.asarray(answer, dtype=np.float64), self.__name__)
-        return share if self.meaning == "probability of class 1" else _find_log_odds(share)
+        if self.meaning == "probability of class 1":
+            return share
+        return _find_log_odds(share)
 
     def _change_scores(self, answer: Any) -> Array:
         scores = np.asarray(answer, dtype=np.float64)
@@ -283,7 +291,8 @@ def fit_method(
     Raises:
         ArgumentError: the method does not say what the task reads, such as `predict` of a classifier.
     """
-    estimator, method = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    estimator = getattr(function, "__self__", None)
+    method = getattr(function, "__name__", "")
     is_method = (
         has_method(estimator, "predict")
         and method in _METHODS
@@ -323,7 +332,9 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
     several = has_labels(estimator, predicted)
     boosted = list_of_booster(final)
     if boosted is not None:
-        return [of_labels(source) for source in boosted] if several else boosted
+        if several:
+            return [of_labels(source) for source in boosted]
+        return boosted
     kind = find_type(estimator)
     if is_kind(final, _NEAREST_CENTRE):
         return [Source("scores of classes", "transform", sign=-1.0)]
@@ -351,7 +362,9 @@ def _list_of_kinds(estimator: Any, kind: str, several: bool) -> list[Source]:
         "scores of labels" if several else "scores of classes", "decision_function", shift=shift
     )
     predicts_by_scores = shift != 0.0 or is_kind(find_final(estimator), _BY_DECISION)
-    return [scores, *sources] if predicts_by_scores else [*sources, scores]
+    if predicts_by_scores:
+        return [scores, *sources]
+    return [*sources, scores]
 
 
 def name_classes(estimator: Any) -> tuple[str, ...]:
@@ -390,11 +403,16 @@ def number_predictions(estimator: Any, predicted: Any) -> Array | None:
     classes = read_classes(estimator)
     if are_of_labels(classes):
         answers = answers.reshape(len(answers), -1)
-        columns = [_number_label(answers[:, label], list(own)) for label, own in enumerate(classes)]
+        columns = [
+            _number_label(answers[:, label], list(label_classes))
+            for label, label_classes in enumerate(classes)
+        ]
         return None if any(column is None for column in columns) else np.stack(columns, axis=1)  # type: ignore[arg-type]
     if answers.ndim == 1 and len(classes):
         return _number(answers, classes)
-    return answers.astype(np.int64) if answers.dtype.kind in "iub" else None
+    if answers.dtype.kind in "iub":
+        return answers.astype(np.int64)
+    return None
 
 
 def are_numbers(predicted: Any) -> bool:
@@ -409,7 +427,7 @@ def _refuse_classes(estimator: Any) -> None:
     """Raise `ArgumentError` for a classifier of one class, and for labels that are more than a yes and a no."""
     classes = read_classes(estimator)
     if are_of_labels(classes):
-        most = max(len(own) for own in classes)
+        most = max(len(label_classes) for label_classes in classes)
         expected = (
             "labels of two classes each (a model for each output, of several with more classes)"
         )
@@ -453,7 +471,8 @@ def _refuse_pairs(estimator: Any, source: Source) -> None:
 
 def _describe_silence(estimator: Any) -> tuple[str, str]:
     """What is expected, and what came, of an estimator that tells nothing."""
-    name, kind = name_estimator(estimator), find_type(estimator)
+    name = name_estimator(estimator)
+    kind = find_type(estimator)
     if not has_method(estimator, "predict"):
         return _ESTIMATOR, f"{name}, which predicts nothing for new rows"
     if kind == "clusterer":
@@ -500,7 +519,9 @@ def _find_meaning(kind: Kind, task: Task) -> Meaning | None:
     form = _name_form(task)
     if form in {name for _, name in READINGS}:
         return READINGS.get((kind, form))
-    return "numbers" if kind in ("numbers", "probabilities of classes") else None
+    if kind in ("numbers", "probabilities of classes"):
+        return "numbers"
+    return None
 
 
 def _name_form(task: Task | None) -> str:
@@ -526,7 +547,9 @@ def _take_class_1(values: Array, method: str, scores: bool = False) -> Array:
         raise ModelError(
             f"model: expected two classes from {method} for a binary task, got {values.shape[1]}"
         )
-    return values[:, 1] - values[:, 0] if scores else values[:, 1]
+    if scores:
+        return values[:, 1] - values[:, 0]
+    return values[:, 1]
 
 
 def _find_log_odds(shares: Array) -> Array:
@@ -555,7 +578,9 @@ def _number(answers: Array, classes: Sequence[Any]) -> Array | None:
     by_value: dict[Any, int] = {value: number for number, value in enumerate(classes)}
     by_text = {str(value): number for number, value in enumerate(classes)}
     numbers = [by_value.get(value, by_text.get(str(value))) for value in answers.tolist()]
-    return None if None in numbers else np.array(numbers)
+    if None in numbers:
+        return None
+    return np.array(numbers)
 
 
 def _number_label(answers: Array, classes: list[Any]) -> Array | None:

@@ -78,7 +78,9 @@ class GeneratedAnswer(Task):
     @property
     def allowed_fall(self) -> float:
         """By how much the mean log-probability may fall, in nats a token."""
-        return USUAL_TOLERANCE if self.tolerance is None else float(self.tolerance)
+        if self.tolerance is None:
+            return USUAL_TOLERANCE
+        return float(self.tolerance)
 
     @property
     def kept(self) -> str:  # type: ignore[override]

@@ -47,20 +47,22 @@ class _Thresholds(Task):
         return _find_limit(self.threshold)
 
     def _as_logits(self, values: Tensor) -> Tensor:
-        return values if self.output == "logit" else _find_logits(values)
+        if self.output == "logit":
+            return values
+        return _find_logits(values)
 
     def find_fault(self, outputs: Tensor) -> str:
         """Numbers outside of [0, 1], which `_as_logits` puts beyond the logits of all probabilities."""
         beyond = outputs.abs().nan_to_num().amax() > -math.log(LEAST_PROBABILITY) + 1e-4
-        return (
-            "values below 0 or above 1, where output='probability'"
-            if self.output != "logit" and beyond
-            else ""
-        )
+        if self.output != "logit" and beyond:
+            return "values below 0 or above 1, where output='probability'"
+        return ""
 
     def _excess(self, outputs: Tensor, scale: Scale) -> Tensor:
         """By how much each output is above the threshold."""
-        return outputs - self.limit if scale == "logit" else outputs.sigmoid() - self.threshold
+        if scale == "logit":
+            return outputs - self.limit
+        return outputs.sigmoid() - self.threshold
 
 
 def _find_logits(shares: Tensor) -> Tensor:
@@ -98,21 +100,21 @@ class Binary(_Thresholds):
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.shape in ((count,), (count, 1))
-        found = expect_tensor(
+        logits = expect_tensor(
             output, count, f"one {self.output} for each input, (N,) or (N, 1)", fits
         )
-        return self._as_logits(found.reshape(count, 1))
+        return self._as_logits(logits.reshape(count, 1))
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
-        return (
-            (outputs[:, 0] >= self.limit).long()
-            if targets is None
-            else check_range(targets, 2, "sides")
-        )
+        if targets is None:
+            return (outputs[:, 0] >= self.limit).long()
+        return check_range(targets, 2, "sides")
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         signed = outputs[:, 0] * (2 * answer - 1)
-        return signed if scale == "logit" else signed.sigmoid()
+        if scale == "logit":
+            return signed
+        return signed.sigmoid()
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         return -(2 * answer[:, None] - 1) * self._excess(outputs, scale)
@@ -148,7 +150,9 @@ class MultiLabel(_Thresholds):
     @property
     def kept(self) -> str:  # type: ignore[override]
         """What it means that the answer is kept."""
-        return "the same label on" if self.labels == "own" else "the same labels on"
+        if self.labels == "own":
+            return "the same label on"
+        return "the same labels on"
 
     def read(self, output: Any, count: int) -> Tensor:
         fits = isinstance(output, Tensor) and output.ndim == 2
@@ -158,25 +162,24 @@ class MultiLabel(_Thresholds):
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The label explained, and for each label whether it is on, `(N, 1 + L)`."""
-        label = (
-            outputs.argmax(1)
-            if targets is None
-            else check_range(targets, outputs.shape[1], "labels")
-        )
+        if targets is None:
+            label = outputs.argmax(1)
+        else:
+            label = check_range(targets, outputs.shape[1], "labels")
         return torch.cat([label[:, None].to(outputs), (outputs >= self.limit).to(outputs)], 1)
 
     def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:
         return pick(answer[:, 1:], self.describe(answer)) == 1
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        own = pick(outputs, self.describe(answer))
-        return own if scale == "logit" else own.sigmoid()
+        logits = pick(outputs, self.describe(answer))
+        if scale == "logit":
+            return logits
+        return logits.sigmoid()
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """Minus the distance of each label from the threshold on its own side; of the explained one alone if `own`."""
         distances = (1 - 2 * answer[:, 1:]).to(outputs) * self._excess(outputs, scale)
-        return (
-            distances
-            if self.labels == "all"
-            else distances.gather(1, self.describe(answer)[:, None])
-        )
+        if self.labels == "all":
+            return distances
+        return distances.gather(1, self.describe(answer)[:, None])

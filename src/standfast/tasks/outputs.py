@@ -13,7 +13,9 @@ from standfast.tensors import describe_rows
 #: where the answer is: a key, an index, the name of an attribute, or a function of the output
 Where = str | int | Callable[[Any], Any] | None
 #: names of the answer in outputs of Hugging Face, torchvision and timm, by precedence
-_KNOWN = ("logits", "out")
+_USUAL_NAMES = ("logits", "out")
+#: so many parts of an output are described in an error
+_MOST_DESCRIBED = 8
 
 
 def check_where(where: Where) -> None:
@@ -50,51 +52,75 @@ def find_output(output: Any, where: Where = None, rows: int = -1) -> Any:
     if callable(where):
         return where(output)
     if where is not None:
-        try:
-            if isinstance(where, str) and not isinstance(output, Mapping):
-                return getattr(output, where)
-            return output[where]
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            returned = f"a part of what the module returns, {_describe(output, rows)}"
-            raise ArgumentError("output", returned, repr(where)) from error
+        return _take_part(output, where, rows)
     if isinstance(output, Tensor) or is_list_of_boxes(output):
         return output
-    for name in _KNOWN:
-        if isinstance(output, Mapping) and isinstance(output.get(name), Tensor):
-            return output[name]
-        if isinstance(getattr(output, name, None), Tensor):
-            return getattr(output, name)
+    answer = _find_usual_name(output)
+    if answer is None:
+        answer = _find_only_tensor(output)
+    if answer is None:
+        advice = "say which part is the answer: Model(..., output=KEY), or a function of the output"
+        raise ModelError(f"module: expected a tensor, got {_describe(output, rows)}; {advice}")
+    return answer
+
+
+def _take_part(output: Any, where: str | int, rows: int) -> Any:
+    """The part of an output that the user names."""
+    try:
+        if isinstance(where, str) and not isinstance(output, Mapping):
+            return getattr(output, where)
+        return output[where]
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        expected = f"a part of what the module returns, {_describe(output, rows)}"
+        raise ArgumentError("output", expected, repr(where)) from error
+
+
+def _find_usual_name(output: Any) -> Tensor | None:
+    """The part that has one of the names that libraries use."""
+    for name in _USUAL_NAMES:
+        entry = output.get(name) if isinstance(output, Mapping) else None
+        for part in (entry, getattr(output, name, None)):
+            if isinstance(part, Tensor):
+                return part
+    return None
+
+
+def _find_only_tensor(output: Any) -> Tensor | None:
+    """The tensor of a list, a tuple or a dictionary with one tensor."""
     parts = list(output.values()) if isinstance(output, Mapping) else output
-    tensors = (
-        [each for each in parts if isinstance(each, Tensor)]
-        if isinstance(parts, list | tuple)
-        else []
-    )
+    if not isinstance(parts, list | tuple):
+        return None
+    tensors = [part for part in parts if isinstance(part, Tensor)]
     if len(tensors) == 1:
         return tensors[0]
-    advice = "say which part is the answer: Model(..., output=KEY), or a function of the output"
-    raise ModelError(f"module: expected a tensor, got {_describe(output, rows)}; {advice}")
+    return None
 
 
 def is_list_of_boxes(output: Any) -> bool:
     """Whether it is a list of dictionaries, as detectors of torchvision return it."""
-    return (
-        isinstance(output, list)
-        and bool(output)
-        and all(isinstance(each, Mapping) for each in output)
-    )
+    if not isinstance(output, list) or not output:
+        return False
+    return all(isinstance(boxes, Mapping) for boxes in output)
 
 
 def _describe(output: Any, rows: int) -> str:
     """What a module returned for a batch of so many rows, with the shapes of its parts."""
     if isinstance(output, Tensor):
-        return f"a tensor of shape {describe_rows(output) if output.shape[:1] == (rows,) else tuple(output.shape)}"
+        has_rows = output.shape[:1] == (rows,)
+        return f"a tensor of shape {describe_rows(output) if has_rows else tuple(output.shape)}"
     kind = f"a {type(output).__name__}"
     if isinstance(output, list | tuple):
-        return f"{kind} of {', '.join(_describe(each, rows) for each in output[:8]) or 'nothing'}"
-    parts = output
-    if not isinstance(output, Mapping):
-        every = {**vars(type(output)), **getattr(output, "__dict__", {})}
-        parts = {key: each for key, each in every.items() if isinstance(each, Tensor)}
-    known = ", ".join(f"{key}: {_describe(each, rows)}" for key, each in list(parts.items())[:8])
-    return f"{kind} with {known or 'nothing'}" if known or isinstance(output, Mapping) else kind
+        parts = ", ".join(_describe(part, rows) for part in output[:_MOST_DESCRIBED])
+        return f"{kind} of {parts or 'nothing'}"
+    if isinstance(output, Mapping):
+        return f"{kind} with {_describe_parts(output, rows) or 'nothing'}"
+    attributes = {**vars(type(output)), **getattr(output, "__dict__", {})}
+    tensors = {name: value for name, value in attributes.items() if isinstance(value, Tensor)}
+    if tensors:
+        return f"{kind} with {_describe_parts(tensors, rows)}"
+    return kind
+
+
+def _describe_parts(parts: Mapping[Any, Any], rows: int) -> str:
+    first_parts = list(parts.items())[:_MOST_DESCRIBED]
+    return ", ".join(f"{key}: {_describe(part, rows)}" for key, part in first_parts)

@@ -65,7 +65,10 @@ class Regression(Task):
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The number of the output, and its value, `(N, 2)`."""
         zeros = torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
-        which = zeros if targets is None else check_range(targets, outputs.shape[1], "outputs")
+        if targets is None:
+            which = zeros
+        else:
+            which = check_range(targets, outputs.shape[1], "outputs")
         return torch.stack([which.to(outputs), pick(outputs, which)], 1).detach()
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:

@@ -63,25 +63,28 @@ class Segmentation(Task):
         fits = isinstance(output, Tensor) and output.ndim >= 3 and output.shape[1] >= 1
         shape = "logits of classes for each pixel, (N, C, H, W), or of one class, (N, 1, H, W)"
         logits = expect_tensor(output, count, shape, fits)
-        return torch.cat([torch.zeros_like(logits), logits], 1) if logits.shape[1] == 1 else logits
+        if logits.shape[1] == 1:
+            return torch.cat([torch.zeros_like(logits), logits], 1)
+        return logits
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         """The class, and 1 or 0 for each pixel, `(N, 1 + pixels)`; by default the class of the largest region."""
         labels, count = outputs.max(1).indices.flatten(1), outputs.shape[1]  # faster than argmax
-        areas = torch.stack([(labels == each).sum(1) for each in range(count)], 1)
+        areas = torch.stack([(labels == number).sum(1) for number in range(count)], 1)
         if self.background is not None and self.background < count:
             areas[:, self.background] = -1
-        own = areas.argmax(1) if targets is None else check_range(targets, count, "classes")
-        return torch.cat([own[:, None], labels == own[:, None]], 1).to(outputs.dtype)
+        if targets is None:
+            classes = areas.argmax(1)
+        else:
+            classes = check_range(targets, count, "classes")
+        return torch.cat([classes[:, None], labels == classes[:, None]], 1).to(outputs.dtype)
 
     def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:
         return (answer[:, 1:] > 0).any(1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
-        values, mask = (
-            self._own(outputs if scale == "logit" else outputs.softmax(1), answer),
-            answer[:, 1:].to(outputs),
-        )
+        values = self._own(outputs if scale == "logit" else outputs.softmax(1), answer)
+        mask = answer[:, 1:].to(outputs)
         return (values * mask).sum(1) / mask.sum(1).clamp(min=1)
 
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
@@ -104,8 +107,8 @@ class Segmentation(Task):
     def _own(self, values: Tensor, answer: Tensor) -> Tensor:
         """The values of the class of each row, `(N, pixels)`."""
         flat = values.flatten(2)
-        own = self.describe(answer)[:, None, None].expand(-1, 1, flat.shape[2])
-        return flat.gather(1, own)[:, 0]
+        classes = self.describe(answer)[:, None, None].expand(-1, 1, flat.shape[2])
+        return flat.gather(1, classes)[:, 0]
 
 
 def _overlap(first: Tensor, second: Tensor) -> Tensor:

@@ -63,6 +63,7 @@ def find_type(estimator: Any) -> str:
     with contextlib.suppress(Exception):
         kind = estimator.__sklearn_tags__().estimator_type
     if kind is None:
+        # the attribute may be a property of the user's, which raises anything
         with contextlib.suppress(Exception):
             kind = getattr(estimator, "_estimator_type", None)
     if kind is None and len(read_classes(estimator)) > 0:
@@ -81,12 +82,16 @@ def read_classes(estimator: Any) -> Sequence[Any]:
     if isinstance(classes, list):
         return classes
     is_row = isinstance(classes, np.ndarray | tuple) or hasattr(classes, "__array__")
-    return list(np.ravel(np.asarray(classes)).tolist()) if is_row else ()
+    if is_row:
+        return list(np.ravel(np.asarray(classes)).tolist())
+    return ()
 
 
 def are_of_labels(classes: Sequence[Any]) -> TypeGuard[list[Any]]:
     """Whether these are the classes of each of several labels."""
-    return len(classes) > 0 and all(isinstance(own, list | np.ndarray) for own in classes)
+    return len(classes) > 0 and all(
+        isinstance(label_classes, list | np.ndarray) for label_classes in classes
+    )
 
 
 def is_kind(estimator: Any, names: Sequence[str]) -> bool:

@@ -41,13 +41,18 @@ def describe_probabilities(task: Task, outputs: Tensor, differentiable: bool) ->
     'its outputs look like probabilities (all rows are non-negative and sum to 1)'
     """
     if isinstance(task, Binary | MultiLabel):
-        return "" if differentiable or not _are_many_shares(outputs) else _advise(task)
+        if differentiable or not _are_many_shares(outputs):
+            return ""
+        return _advise(task)
     if not are_probabilities(outputs):
         return ""
     if isinstance(task, Segmentation):
         return _advise(task)
     what = "probabilities (all rows are non-negative and sum to 1)"
-    advice = "return logits, without softmax" if differentiable else 'say output="probability"'
+    if differentiable:
+        advice = "return logits, without softmax"
+    else:
+        advice = 'say output="probability"'
     return f"its outputs look like {what}; {advice}: margins are those of the outputs"
 
 
@@ -64,7 +69,10 @@ def describe_graph(task: Task, outputs: Tensor) -> str:
     if not task.classes:
         return _advise(task)
     one = is_one_number(outputs)
-    what = "-p and p, where class 1 always wins" if one else "probabilities of several labels"
+    if one:
+        what = "-p and p, where class 1 always wins"
+    else:
+        what = "probabilities of several labels"
     return f"its outputs look like {what}. {OTHER_TASKS}"
 
 
@@ -104,7 +112,8 @@ def are_probabilities(outputs: Tensor) -> bool:
 
 def comes_from_probabilities(node: Any) -> bool:
     """Whether all values of a node of autograd's graph are results of sigmoids or softmaxes, moved or scaled."""
-    waiting, visited = [node], set[Any]()
+    waiting = [node]
+    visited = set[Any]()
     while waiting:
         node = waiting.pop()
         name = type(node).__name__.partition("Backward")[0]

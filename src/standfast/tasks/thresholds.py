@@ -26,7 +26,9 @@ def find_threshold(estimator: Any) -> float | None:
         threshold = float(final.get_probability_threshold() or 0.5)
     else:
         return None
-    return None if threshold == 0.5 else threshold
+    if threshold == 0.5:
+        return None
+    return threshold
 
 
 def _decides_by(final: Any) -> str:
@@ -34,7 +36,9 @@ def _decides_by(final: Any) -> str:
     inner = getattr(final, "estimator_", final.estimator)
     if final.response_method != "auto":
         return str(final.response_method)
-    return "predict_proba" if has_method(inner, "predict_proba") else "decision_function"
+    if has_method(inner, "predict_proba"):
+        return "predict_proba"
+    return "decision_function"
 
 
 def _read_threshold(final: Any, usual: float) -> tuple[float, bool]:
@@ -58,7 +62,9 @@ def find_shift(estimator: Any) -> float:
     if not is_kind(final, _AT_A_THRESHOLD) or _decides_by(final) != "decision_function":
         return 0.0
     threshold, of_class_1 = _read_threshold(final, 0.0)
-    return -threshold if of_class_1 else threshold
+    if of_class_1:
+        return -threshold
+    return threshold
 
 
 def check_threshold(threshold: float) -> None:

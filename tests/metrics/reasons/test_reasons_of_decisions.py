@@ -19,7 +19,10 @@ from torch import nn
 import standfast
 from standfast.neighbourhoods import LinfBall
 from standfast.reason_cards import ReasonCards, cards, counter_examples
+from standfast.reason_cards.retraining import MOST_MODELS
+from standfast.report.cards import describe_card
 from standfast.results.reasons.answers import read_tolerance
+from standfast.statistics.reasons import decide_at_looks, schedule_models
 from standfast.tasks import Regression
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -440,3 +443,161 @@ def test_a_counter_example_of_a_text_is_explained_by_hand() -> None:
     ((*explained,),) = standfast.explain(reader, "occlusion", [" ".join(words)])
     sizes = {word: abs(value) for word, value in explained}
     assert "good" not in sorted(sizes, key=sizes.__getitem__)[-2:]
+
+
+def explain_applicants(index: list[Any], explainer: Any = None, **options: Any) -> ReasonCards:
+    """A logistic rule of two columns, of rows with these labels."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    generator = np.random.default_rng(0)
+    train = pd.DataFrame(generator.normal(size=(80, 2)), columns=["income", "debt"])
+    labels = np.where(train["income"] > train["debt"], "repaid", "default")
+    model = linear_model.LogisticRegression().fit(train, labels)
+    rows = train.iloc[: len(index)].set_axis(index)
+    return standfast.reasons(
+        model,
+        explainer or "kernel_shap:samples=16",
+        rows,
+        reference=train,
+        top=1,
+        draws=4,
+        alone=False,
+        progress=False,
+        **options,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+def test_a_card_is_named_by_the_label_of_its_row_and_says_unit_and_changes(tmp_path: Path) -> None:
+    changes = standfast.neighbourhoods.TableChanges({"income": "2%", "debt": "2%"})
+    rule = "declined: P(default) > 0.35"
+    found = explain_applicants(["C-7", "C-9"], measurement=changes, decision=rule)
+    card = found.card(1)
+    assert (card.name, card.unit) == ("C-9", "log-odds")
+    assert card.changes == "income and debt by up to 2% of their value"
+    text = " ".join(found.to_text(1).split())
+    assert ", row C-9, model" in text
+    assert "the input (income and debt by up to 2% of their value)" in text
+    content = json.loads(found.to_json(tmp_path / "card.json", 1).read_text())
+    assert (content["name"], content["unit"], content["changes"]) == (
+        "C-9",
+        "log-odds",
+        card.changes,
+    )
+    # a part of a frame keeps its numbers; those from 0 are the numbers of the samples already
+    assert ", row 17, model" in explain_applicants([17]).to_text()
+    # names are no part of what is stored
+    explain_applicants([17], out=tmp_path / "stored")
+    renamed = explain_applicants(["C-7"], out=tmp_path / "stored")
+    assert renamed.results.run is not None
+    assert renamed.results.run.done == 0
+    assert renamed.card().name == "C-7"
+    numbered = explain_applicants([0])
+    assert numbered.card().name == ""
+    assert ", row 0, model" in numbered.to_text()
+
+
+def test_units_are_those_of_what_is_explained() -> None:
+    units = {
+        explainer: ask(explainer=explainer, measurement=False).card(0).unit
+        for explainer in (
+            "input_x_gradient",
+            "occlusion",
+            "saliency",
+            "guided_backprop",
+            "lrp",
+        )
+    }
+    assert units == {
+        "input_x_gradient": "logit",
+        "occlusion": "probability",
+        "saliency": "logit for each unit of the feature",
+        "guided_backprop": "",
+        "lrp": "",
+    }
+
+
+def test_the_sign_of_a_gradient_says_what_raising_the_feature_does() -> None:
+    model, inputs = make_data()
+    found = ask(explainer="saliency:absolute=False", measurement=LinfBall(0.05), top=3)
+    text = " ".join(found.to_text(0).split())
+    card = found.card(0)
+    words = describe_card(card)
+    for feature, reason in enumerate(words.holding):
+        raised = inputs[:1].clone()
+        number = card.reasons[feature].feature
+        raised[0, number] += 0.1
+        effect = (
+            "raises" if model.logits(raised)[0, 1] > model.logits(inputs[:1])[0, 1] else "lowers"
+        )
+        assert reason.speaks == f"raising feature {number} {effect} the score of class 1"
+    assert len(words.holding) == 3
+    assert "gives gradients" in text
+
+
+def test_an_image_is_named_by_its_file(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    digits = standfast.data.bundled("digits")[:3]
+    for number, name in enumerate(["no/a.png", "yes/b.png", "no/c.png"]):
+        path = tmp_path / "photos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = (255 * digits.inputs[number, 0]).round().byte().numpy()
+        image.fromarray(pixels).save(path)
+    photos = standfast.data.from_file(tmp_path / "photos")
+    assert photos.sample_names == ("no/a.png", "yes/b.png", "no/c.png")
+    assert photos[1:].sample_names == ("yes/b.png", "no/c.png")
+    assert photos.take([2, 0]).sample_names == ("no/c.png", "no/a.png")
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    found = standfast.reasons(
+        model,
+        "saliency",
+        photos[1:2],
+        measurement=LinfBall(4 / 255),
+        top=3,
+        draws=2,
+        progress=False,
+    )
+    card = found.card()
+    assert card.name == "yes/b.png"
+    assert card.changes == "each pixel by up to 4/255 of its range"
+    assert "photos, yes/b.png, model" in found.to_text()
+
+
+def test_models_are_trained_until_the_reason_is_decided(tmp_path: Path) -> None:
+    trained: list[int] = []
+
+    def retrain(seed: int) -> standfast.Model:
+        """Two of the first 15 models name another feature first, and one decides otherwise."""
+        trained.append(seed)
+        weights = [1.0, -2.0, 9.0] if seed in (3, 5) else [3.0, -2.0, 1.0]
+        layer = nn.Linear(3, 2).double()
+        with torch.no_grad():
+            layer.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], weights]))
+            layer.bias.copy_(torch.tensor([0.0, -9.0 if seed == 4 else 9.0]))
+        return standfast.Model(layer, (0.0, 1.0), device="cpu")
+
+    model, inputs = make_data()
+    options: dict[str, Any] = {
+        "inputs": inputs[:1],
+        "top": 1,
+        "demand": 0.7,
+        "measurement": False,
+        "retrain": retrain,
+        "progress": False,
+        "out": tmp_path,
+    }
+    found = standfast.reasons(model, "saliency", **options)
+    first, second, *further = schedule_models(MOST_MODELS, 0.7)
+    assert first < second
+    assert further
+    assert trained == list(range(1, second + 1))
+    card = found.card()
+    assert (card.models, card.deciding_otherwise) == (second, 1)
+    assert [reason.state for reason in card.reasons] == ["holds"]
+    hits = np.array([seed not in (3, 5) for seed in trained if seed != 4], dtype=int)
+    ones = np.ones_like(hits)
+    counts = [(hits[None, : first - 1], ones[: first - 1]), (hits[None], ones)]
+    assert card.reasons[0].probability_low == decide_at_looks(counts, 0.7)[0].low
+    assert len(found.retrained) == 2
+    again = standfast.reasons(model, "saliency", **options)
+    assert [batch.run.done for batch in again.retrained if batch.run is not None] == [0, 0]
+    assert again.frame().equals(found.frame())

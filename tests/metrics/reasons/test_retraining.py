@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from torch import nn
 import standfast
 from standfast import display
 from standfast.errors import ArgumentError
-from standfast.reason_cards import retraining
+from standfast.reason_cards import retrained_runs, retraining
+from standfast.reason_cards.retrained_runs import RetrainedRuns
 from standfast.reason_cards.retraining import Retraining, fit_clone
+from standfast.statistics.reasons import Foresight
 
 pd = pytest.importorskip("pandas")
 linear_model = pytest.importorskip("sklearn.linear_model")
@@ -128,7 +131,7 @@ def test_what_cannot_be_cloned_is_said_before_anything_is_trained(
     if "reference" in fields:
         fields["rows"] = fields.pop("reference")
     with pytest.raises(standfast.ArgumentError, match=words) as error:
-        Retraining(**fields).make_models(model, 0.9, 2, progress=False)
+        Retraining(**fields).plan_looks(model, 0.9, 2)
     assert error.value.argument == argument
 
 
@@ -150,14 +153,91 @@ def test_training_is_never_mute(
         time.sleep(0.3)
         return nn.Linear(3, 2)
 
-    with pytest.warns(UserWarning, match="can never show"):
-        Retraining(retrain=train, models=2).make_models(model, 0.9, 1, progress=True)
+    asked = Retraining(retrain=train)
+    asked.make_models(model, (2,), 0, progress=True)
     said = capsys.readouterr().err
-    assert "training model 1 of 2 again" in said
-    assert "training model 2 of 2 again" in said
-    with pytest.warns(UserWarning, match="can never show"):
-        Retraining(retrain=train, models=2).make_models(model, 0.9, 1, progress=False)
+    assert "training model 1 of 2 again, 0:00 elapsed" in said
+    assert "training model 2 of 2 again, 0:00 elapsed" in said
+    asked.make_models(model, (2, 3, 5), 1, progress=True)
+    assert "training model 3 of 3 again (5 at most), 0:00 elapsed" in capsys.readouterr().err
+    asked.make_models(model, (2,), 0, progress=False)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "reasons", "looks"),
+    [
+        ({"retrain": make_pipeline}, 4, (49, 99, 200)),
+        ({"retrain": make_pipeline}, 1, (35, 63, 112, 200)),
+        # of pixels none is decided alone, so there is nothing to look for
+        ({"retrain": make_pipeline}, 78, (66,)),
+        ({"retrain": make_pipeline, "models": 60}, 4, (60,)),
+        ({"retrained": [nn.Linear(3, 2)] * 45}, 4, (45,)),
+        ({}, 4, ()),
+    ],
+)
+def test_models_are_looked_at_where_their_number_is_open(
+    options: dict[str, Any], reasons: int, looks: tuple[int, ...]
+) -> None:
+    model = nn.Linear(3, 2)
+    assert Retraining(**options).plan_looks(model, 0.9, reasons) == looks
+
+
+def make_cards(*states: str, least: int | None = 60) -> list[Any]:
+    """Cards of one reason each."""
+    foreseen = {"undecided": Foresight(None, least, None)}
+    return [
+        SimpleNamespace(reasons=[SimpleNamespace(state=state, foreseen=foreseen.get(state))])
+        for state in states
+    ]
+
+
+def run_models(looks: tuple[int, ...], **options: Any) -> tuple[RetrainedRuns, list[list[str]]]:
+    """Runs of models that cost nothing, and the names of the models of each look."""
+    evaluated: list[list[str]] = []
+
+    def evaluate(models: Any, number: int) -> Any:
+        assert number == len(evaluated)
+        evaluated.append(list(models))
+        return f"results {number}"
+
+    model = nn.Linear(3, 2)
+    retraining = Retraining(retrain=lambda seed: nn.Linear(3, 2))
+    return RetrainedRuns(retraining, model, looks, evaluate, progress=False, **options), evaluated
+
+
+def test_models_are_trained_until_all_reasons_are_decided() -> None:
+    runs, evaluated = run_models((2, 3, 5))
+    assert runs.goes_on(make_cards(""))  # the first look asks no card
+    runs.run_next()
+    assert runs.looks == (2,)
+    assert not runs.goes_on(make_cards("holds", "falls"))
+    assert runs.goes_on(make_cards("holds", "undecided", least=4))
+    assert not runs.goes_on(make_cards("undecided", least=6))  # 5 models do not decide it
+    assert not runs.goes_on(make_cards("undecided", least=None))
+    runs.run_next()
+    runs.run_next()
+    assert not runs.goes_on(make_cards("undecided", least=4))
+    assert runs.looks == (2, 3, 5)
+    numbers = [[f"retrained {seed}" for seed in seeds] for seeds in ((1, 2), (3,), (4, 5))]
+    assert evaluated == numbers
+    assert [runs.results[f"retrained {seed}"] for seed in (2, 3, 4)] == list(runs.batches)
+
+
+def test_a_fixed_number_of_models_is_no_look_of_several() -> None:
+    runs, _ = run_models((4,))
+    runs.run_next()
+    assert runs.looks == ()
+    assert not runs.goes_on(make_cards("undecided", least=4))
+
+
+def test_no_look_begins_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 20.0, 29.0, 31.0])
+    monkeypatch.setattr(retrained_runs.time, "monotonic", lambda: next(clock))
+    runs, _ = run_models((2, 3, 5), ends=40.0)
+    runs.run_next()  # 20 seconds for two models
+    assert runs.goes_on(make_cards("undecided", least=4))  # at 29, one model takes 10
+    assert not runs.goes_on(make_cards("undecided", least=4))  # at 31
 
 
 def test_a_search_of_counter_examples_is_never_mute(
@@ -195,7 +275,7 @@ def test_models_of_other_classes_are_refused(given: str) -> None:
     asked = Retraining(**options, models=None if given == "retrained" else 30, rows=FRAME)
     words = f"{given}.*classes.* closed, default, repaid, got default, repaid"
     with pytest.raises(ArgumentError, match=words):
-        asked.make_models(model, 0.9, 1, progress=False)
+        asked.make_models(model, asked.plan_looks(model, 0.9, 1), 0, progress=False)
 
 
 def test_classes_may_have_other_types() -> None:
@@ -204,7 +284,8 @@ def test_classes_may_have_other_types() -> None:
     asked = Retraining(
         retrain=True, models=30, rows=FRAME, labels=(LABELS == "default").astype(int).tolist()
     )
-    assert len(asked.make_models(model, 0.9, 1, progress=False)) == 30
+    looks = asked.plan_looks(model, 0.9, 1)
+    assert len(asked.make_models(model, looks, 0, progress=False)) == 30
 
 
 def test_rows_that_are_drawn_twice_have_names_of_their_own() -> None:

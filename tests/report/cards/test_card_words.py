@@ -20,7 +20,7 @@ from card_samples import (
     name_columns,
 )
 
-from standfast.report.cards import describe_card, render_card
+from standfast.report.cards import card_to_json, describe_card, format_card, render_card
 from standfast.report.cards.facts import (
     describe_score,
     format_share,
@@ -131,7 +131,8 @@ def test_where_no_draw_keeps_the_decision_nothing_is_said_of_reasons() -> None:
         (Foresight(120, 60, 400), ("120", "60 to 400")),
         (Foresight(3000, 60, None), ("3,000", "at least 60")),
         (Foresight(40, 40, None), ("at least 40",)),
-        (None, ("cannot be said",)),
+        (Foresight(None, 500, None), ("more than 10 times as many", "at least 500")),
+        (Foresight(None, None, None), ("more than 10 times as many variations would be needed",)),
     ],
 )
 def test_what_would_decide_is_a_range(foreseen: Foresight | None, facts: tuple[str, ...]) -> None:
@@ -142,7 +143,20 @@ def test_what_would_decide_is_a_range(foreseen: Foresight | None, facts: tuple[s
     words = describe_card(replace(card, reasons=reasons))
     assert len(words.undecided) == 3
     assert all(fact in words.undecided[0].needs for fact in facts)
-    assert "variations in all" in words.undecided[0].needs or foreseen is None
+
+
+def test_where_no_number_decides_none_is_said() -> None:
+    card = make_customer()
+    reasons = tuple(replace(reason, state="undecided", foreseen=None) for reason in card.reasons)
+    at_the_demand = replace(card, reasons=reasons)
+    words = describe_card(at_the_demand)
+    assert [reason.needs for reason in words.undecided] == ["", "", ""]
+    far = tuple(replace(reason, foreseen=Foresight(None, 500, None)) for reason in reasons)
+    for one in (at_the_demand, replace(card, reasons=far)):
+        assert not any("would decide" in note for note in describe_card(one).notes)
+        assert "would decide" not in format_card(one)
+    plain = card_to_json(replace(card, reasons=far))
+    assert plain["reasons"][0]["foreseen"] == {"count": None, "least": 500, "most": None}
 
 
 def test_a_card_says_how_to_make_the_variations_that_would_decide() -> None:
@@ -366,3 +380,58 @@ def test_a_card_says_what_was_not_tried() -> None:
     assert "retrained models" in notes
     again = " ".join(describe_card(make_retrained()).notes)
     assert "retrained models and" not in again
+
+
+def test_what_was_changed_and_the_unit_of_values_are_said_everywhere() -> None:
+    changes, unit = "income and debt by up to 2% of their value", "log-odds"
+    card = replace(make_customer(), changes=changes, unit=unit)
+    for said in (format_card(card), render_card(card)):
+        one_line = " ".join(said.split())
+        assert f"the input ({changes})" in one_line
+        assert f"Unit of the values: {unit}." in one_line
+    plain = card_to_json(card)
+    assert (plain["changes"], plain["unit"]) == (changes, unit)
+    assert "(log-odds)</b>" in render_card(card)  # above the bars
+    unknown = make_customer()
+    assert "the input (slightly changed)" in describe_card(unknown).varied
+    assert "Unit of the values" not in format_card(unknown)
+
+
+def test_the_case_has_the_name_that_the_user_knows() -> None:
+    card = make_customer()
+    named = replace(card, name="C-1041")
+    for say in (format_card, render_card):
+        assert "credit, row 17" in say(card)
+        assert "credit, row C-1041" in say(named)
+    image = make_image()
+    assert "credit, sample 17" in format_card(image)
+    assert "credit, cat/1.png" in render_card(replace(image, name="cat/1.png"))
+    assert card_to_json(named)["name"] == "C-1041"
+
+
+@pytest.mark.parametrize("measures", ["slope", "direction"])
+def test_a_sign_of_a_gradient_is_about_raising_the_feature(measures: str) -> None:
+    card = replace(make_customer(), has_signs=True, measures=measures)
+    words = describe_card(card)
+    said = {reason.name: reason.speaks for reason in (*words.holding, *words.falling)}
+    assert said["debt"] == "raising debt raises the score of P(default) > 0.35"
+    assert said["income"] == "raising income lowers the score of P(default) > 0.35"
+    assert any("what raising a feature does" in note for note in words.notes)
+    page = render_card(card)
+    assert "to the right: raising it raises the score of P(default)" in page.replace("&gt;", ">")
+    assert "what speaks for" not in page
+    for said_of_card in (format_card(card), page.replace("&gt;", ">")):
+        assert "raising income lowers the score of P(default) > 0.35" in said_of_card
+    assert card_to_json(card)["words"]["holding"][0]["raising"] == words.holding[0].speaks
+    contributions = replace(card, measures="contribution")
+    assert "speaks for" in describe_card(contributions).holding[0].speaks
+    # sizes say nothing of raising
+    assert not replace(card, has_signs=False).says_what_raising_does
+
+
+def test_of_gradients_alone_that_speak_for_the_answer_the_rise_is_meant() -> None:
+    card = replace(make_customer(), speaking="for", has_signs=True, measures="slope")
+    for said in (format_card(card), render_card(card)):
+        one_line = " ".join(said.split())
+        assert "among the first 3 whose rise speaks for P(default)" in one_line.replace("&gt;", ">")
+        assert "that speak for" not in one_line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from standfast.report.cards.words import describe_card
 from standfast.results.reasons import Card, StoredDraws, Wanted, make_card
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import decide_reasons
+from standfast.statistics.reasons import decide_at_looks, decide_reasons
 from standfast.tensors import Array
 
 ABOUT: dict[str, Any] = {"data": "d", "sample": 0, "answer": "yes", "score": 0.8}
@@ -45,8 +46,10 @@ def make_draws(
     )
 
 
-def make(given: StoredDraws, top: int = 2, **options: Any) -> Card:
-    return make_card(ABOUT, given, Wanted(top, 0.9), **options)
+def make(
+    given: StoredDraws, top: int = 2, model_looks: tuple[int, ...] = (), **options: Any
+) -> Card:
+    return make_card(ABOUT, given, Wanted(top, 0.9, model_looks=model_looks), **options)
 
 
 def test_a_reason_is_counted_with_its_sign() -> None:
@@ -213,6 +216,68 @@ def test_the_first_end_of_several_explainers_says_which_look_decides() -> None:
     assert reason.probability_low == pytest.approx(
         decide_reasons(np.array([50, 50]), 50, look=1)[0].low
     )
+
+
+def make_models(named: Sequence[bool | None]) -> list[StoredDraws | None]:
+    """Models that name the second reason or another one; None for one that decides otherwise."""
+    origins = {True: ORIGIN, False: [3.0, 0.5, 1.0, -0.2]}
+    return [
+        None if is_named is None else make_draws(origin=origins[is_named], model=f"m{number}")
+        for number, is_named in enumerate(named)
+    ]
+
+
+def test_models_that_were_looked_at_are_decided_at_each_look() -> None:
+    # all 44 that decide alike name it at the first look; of the 50 that follow one in five does not
+    named = [None] * 5 + [True] * 44 + [number % 5 > 0 for number in range(50)]
+    again = make_models(named)
+    card = make(make_draws(), retrained=again, model_looks=(49, 99))
+    hits, ones = (
+        np.array([is_named for is_named in named if is_named is not None]),
+        np.ones(94, int),
+    )
+    both = np.stack([ones, hits.astype(int)])
+    expected = decide_at_looks([(both[:, :44], ones[:44]), (both, ones)])
+    for reason, decision in zip(card.reasons, expected, strict=True):
+        limits = reason.probability_low, reason.probability_high
+        assert (reason.state, *limits) == (decision.state, decision.low, decision.high)
+    assert [reason.state for reason in card.reasons] == ["holds", "holds"]
+    # with one look at all models, whose number was fixed, it is not shown
+    once = make(make_draws(), retrained=again)
+    assert once.reasons[1].state == "undecided"
+    assert once.reasons[1].probability == card.reasons[1].probability == hits.mean()
+
+
+def test_a_first_look_without_models_that_decide_alike_is_a_look() -> None:
+    again = make_models([None] * 3 + [True] * 50)
+    card = make(make_draws(), retrained=again, model_looks=(3, 53))
+    ones = np.ones(50, dtype=int)
+    assert (
+        card.reasons[1].probability_low
+        == decide_reasons(ones[None], ones, look=2, reasons=2)[0].low
+    )
+
+
+def test_draws_of_several_explainers_are_decided_at_each_look() -> None:
+    maps = np.tile(ORIGIN, (192, 1))
+    maps[50:80, 1] = 0.5  # no reason in these
+    maps[2] = np.nan  # another answer
+    given = dataclasses.replace(make_draws(maps), kept=191, looks=3)
+    other = dataclasses.replace(make_draws(3 * maps, explainer="o"), kept=191, looks=4)
+    wanted = Wanted(2, 0.9, looks=(44, 92, 192, 400))
+    card = make_card(ABOUT, given, wanted, others={"o": [other]})
+    is_named = maps[:, 1] == -2.0
+    is_kept = np.isfinite(maps).all(1)
+    counts = [
+        (np.array([is_kept[:made].sum(), is_named[:made].sum()]), int(is_kept[:made].sum()))
+        for made in (44, 92, 192)
+    ]
+    expected = decide_at_looks(counts)
+    for reason, decision in zip(card.reasons, expected, strict=True):
+        limits = reason.probability_low, reason.probability_high
+        assert (reason.state, *limits) == (decision.state, decision.low, decision.high)
+    last = decide_reasons(*counts[-1], look=3)
+    assert last[1].low != expected[1].low or last[1].high != expected[1].high
 
 
 def test_only_reasons_have_a_state() -> None:

@@ -22,7 +22,7 @@ from standfast.study.forecast.costs import ENOUGH
 from standfast.study.forecast.estimate import Estimate, Line
 from standfast.study.forecast.first_jobs import learn, sort_jobs
 from standfast.study.forecast.left_out import MEASURED
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 LADDER = ({"samples": 10}, {"samples": 100})
 

@@ -19,7 +19,7 @@ from standfast.explainers.adapters.base import (
     shape_like_inputs,
     silence_warnings,
 )
-from standfast.explainers.base import join_preprocessing
+from standfast.explainers.base import Measure, join_preprocessing
 from standfast.explainers.cam.gradcam import choose_layers, find_layer
 from standfast.model import Model
 from standfast.needs import Needs
@@ -36,6 +36,10 @@ _ADDITIVE = (
     "ShapleyValues",
     "KernelShap",
 )
+#: further methods whose attributions have the unit of the logit
+_CONTRIBUTIONS = ("FeatureAblation", "GradientShap", "InputXGradient", "Lime", "Occlusion")
+#: methods whose signs say what raising a feature does
+_DIRECTIONS = ("Deconvolution", "GuidedBackprop", "GuidedGradCam")
 #: methods whose numbers speak for the answer or against it by their signs; those of neurons, and activations, do not
 _SIGNED = frozenset(
     {
@@ -149,6 +153,11 @@ class CaptumExplainer(ForeignExplainer):
         """As the method says; a class of its own, which Captum does not have, says nothing."""
         return _find_signs(self.method, {**self.constructor_options, **self.call_options})
 
+    @property
+    def measures(self) -> Measure:  # type: ignore[override]
+        """As the method says; of a class of its own nothing is known."""
+        return _find_measure(self.method, {**self.constructor_options, **self.call_options})
+
     def find_references(self, model: Model, x: Tensor) -> Tensor | None:
         options = {**self.constructor_options, **self.call_options}
         name = get_class(self.method).__name__
@@ -198,6 +207,23 @@ def _find_signs(method: Any, options: Mapping[str, Any]) -> bool | None:
     if name == "Saliency":
         return not options.get("abs", True)
     return True if name in _SIGNED else None
+
+
+def _find_measure(method: Any, options: Mapping[str, Any]) -> Measure:
+    """What the maps of a method measure; of one that is not known relevance."""
+    inner = getattr(method, "attribution_method", None)
+    if inner is not None:  # a NoiseTunnel, whose squares and variances have another unit
+        is_mean = options.get("nt_type", "smoothgrad") == "smoothgrad"
+        return _find_measure(inner, options) if is_mean else "relevance"
+    name = get_class(method).__name__
+    if name == "Saliency":
+        return "slope"
+    if name in _DIRECTIONS:
+        return "direction"
+    multiplies = options.get("multiply_by_inputs", True)
+    multiplies = multiplies and getattr(method, "_multiply_by_inputs", True)
+    is_contribution = name in (*_ADDITIVE, *_CONTRIBUTIONS) and multiplies
+    return "contribution" if is_contribution else "relevance"
 
 
 def from_captum(

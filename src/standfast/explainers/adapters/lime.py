@@ -15,6 +15,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.adapters.base import ForeignExplainer, find_class, make_array_function
+from standfast.explainers.base import Measure
 from standfast.model import Model, Output
 
 _CLASSES = {"image": "LimeImageExplainer", "tabular": "LimeTabularExplainer"}
@@ -29,6 +30,7 @@ class LimePackageExplainer(ForeignExplainer):
     output: Output = "probability"
     name: ClassVar[str] = "lime_package"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     package: ClassVar[str] = "lime"
     home: ClassVar[str] = "lime"
     entry: ClassVar[str] = "explain_instance"

@@ -28,7 +28,7 @@ from standfast.explainers.background import (
     count_references,
     resolve_background,
 )
-from standfast.explainers.base import Baseline, Explainer, join_preprocessing
+from standfast.explainers.base import Baseline, Explainer, Measure, join_preprocessing
 from standfast.model import Model, Output
 from standfast.needs import Needs
 from standfast.records import Background
@@ -72,6 +72,7 @@ class SHAPExplainer(ForeignExplainer):
     output: Output = "logit"
     name: ClassVar[str] = "shap"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     package: ClassVar[str] = "shap"
     removal_options: ClassVar[tuple[str, ...]] = ("background",)
     home: ClassVar[str] = "shap"

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, ModelError, StandfastError
 from standfast.explainers.adapters.callables import check_parameters
-from standfast.explainers.base import Explainer, Explanation
+from standfast.explainers.base import Explainer, Explanation, Measure, ValueScale
 from standfast.input_types import find_input_types
 from standfast.model import Model
 from standfast.neighbourhoods.text import GONE, find_present
@@ -64,6 +64,17 @@ class TextExplainer(Explainer):
         if self.explainer.plain_gradient:
             return False
         return self.explainer.has_signs
+
+    @property
+    def measures(self) -> Measure:  # type: ignore[override]
+        """A norm of gradients, or a sum of slopes, has no unit: embeddings have no meaning alone."""
+        if self.explainer.plain_gradient or self.explainer.measures != "contribution":
+            return "relevance"
+        return "contribution"
+
+    @property
+    def scale_of_values(self) -> ValueScale:
+        return self.explainer.scale_of_values
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

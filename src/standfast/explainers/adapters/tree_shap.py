@@ -48,7 +48,7 @@ from standfast.explainers.adapters.trees import (
     silence,
 )
 from standfast.explainers.background import resolve_background
-from standfast.explainers.base import Baseline, Explainer, Explanation
+from standfast.explainers.base import Baseline, Explainer, Explanation, Measure, ValueScale
 from standfast.explainers.completeness import record_gap
 from standfast.frames import find_frame_function
 from standfast.frames.wrappers import describe_wrapping, unwrap
@@ -87,6 +87,7 @@ class TreeSHAPExplainer(Explainer):
     output: Output = "logit"
     name: ClassVar[str] = "shap"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     version: ClassVar[int] = (
         3  # encoded columns of data frames: no product passes, no attribution is dropped
     )
@@ -99,6 +100,10 @@ class TreeSHAPExplainer(Explainer):
     @property
     def label(self) -> str:
         return f"shap.{get_class(self.method).__name__}"
+
+    @property
+    def scale_of_values(self) -> ValueScale:
+        return "trees" if self.output == "logit" else "probability"
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

@@ -8,7 +8,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.explainers.base import Explanation, explainers, make_leaf, run_watched, select_scores
+from standfast.explainers.base import (
+    Explanation,
+    Measure,
+    explainers,
+    make_leaf,
+    run_watched,
+    select_scores,
+)
 from standfast.explainers.cam.gradcam import GradCAM, keep_layer_output
 from standfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
 from standfast.function_calls import compute_gradient
@@ -50,6 +57,7 @@ class GuidedGradCAM(GradCAM):
 
     name: ClassVar[str] = "guided_gradcam"
     plain_gradient: ClassVar[bool] = True
+    measures: ClassVar[Measure] = "direction"
     differentiable: ClassVar[bool] = False
 
     def attribute(

@@ -14,6 +14,7 @@ from standfast.explainers.base import (
     BATCHES,
     Explanation,
     GradientExplainer,
+    Measure,
     Seed,
     compute_path_gradients,
     explainers,
@@ -73,6 +74,7 @@ class GradientSHAP(GradientExplainer):
     seed: Seed = 0
     name: ClassVar[str] = "gradient_shap"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     dial: ClassVar[str] = "samples"
     removal_options: ClassVar[tuple[str, ...]] = ("background",)
     batches: ClassVar[int] = BATCHES

@@ -20,6 +20,7 @@ from standfast.explainers.base import (
     BaselineOption,
     Explanation,
     GradientExplainer,
+    Measure,
     Seed,
     choose_baseline,
     compute_input_gradient,
@@ -60,6 +61,7 @@ class Saliency(GradientExplainer):
         return not self.absolute
 
     name: ClassVar[str] = "saliency"
+    measures: ClassVar[Measure] = "slope"
     plain_gradient: ClassVar[bool] = True
     at_inputs_alone: ClassVar[bool] = True
 
@@ -92,6 +94,7 @@ class InputXGradient(GradientExplainer):
 
     name: ClassVar[str] = "input_x_gradient"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     at_inputs_alone: ClassVar[bool] = True
 
     @property
@@ -137,6 +140,7 @@ class IntegratedGradients(GradientExplainer):
     baseline: BaselineOption = None
     name: ClassVar[str] = "integrated_gradients"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     batches: ClassVar[int] = BATCHES
     dial: ClassVar[str] = "steps"
@@ -238,6 +242,13 @@ class SmoothGrad(GradientExplainer):
     def has_signs(self) -> bool | None:  # type: ignore[override]
         """A square and a variance have none either."""
         return not self.absolute and self.statistic == "mean"
+
+    @property
+    def measures(self) -> Measure:  # type: ignore[override]
+        """Slopes, or with `times_input` contributions; a square or a variance of them has another unit."""
+        if self.statistic != "mean":
+            return "relevance"
+        return "contribution" if self.times_input else "slope"
 
     def __post_init__(self) -> None:
         fine = self.statistic != "variance" or self.samples >= 2

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import explainers
+from standfast.explainers.base import Measure, explainers
 from standfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions
 from standfast.explainers.perturbation.lasso import fit_lasso
 from standfast.model import Model, Output
@@ -90,6 +90,7 @@ class ContextCite(CoalitionExplainer):
     penalty: AtLeastZero = 0.01
     name: ClassVar[str] = "context_cite"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     dial: ClassVar[str] = "samples"
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.explainers.background import count_references
-from standfast.explainers.base import explainers
+from standfast.explainers.base import Measure, explainers
 from standfast.explainers.perturbation.coalitions import (
     FittedCoalitions,
     ShapleyExplainer,
@@ -84,6 +84,7 @@ class KernelSHAP(ShapleyExplainer):
     samples: Annotated[int, Range(least=2)] = 200
     name: ClassVar[str] = "kernel_shap"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     dial: ClassVar[str] = "samples"
     draft_share: ClassVar[float] = 0.25
 

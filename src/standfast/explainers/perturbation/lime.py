@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import torch
 
-from standfast.explainers.base import explainers
+from standfast.explainers.base import Measure, explainers
 from standfast.explainers.perturbation.coalitions import (
     CoalitionExplainer,
     FittedCoalitions,
@@ -74,6 +74,7 @@ class LIME(CoalitionExplainer):
     ridge: AtLeastZero = 1.0
     name: ClassVar[str] = "lime"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     dial: ClassVar[str] = "samples"
 
     @property

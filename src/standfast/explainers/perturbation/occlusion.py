@@ -11,7 +11,13 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import BaselineOption, Explanation, choose_baseline, explainers
+from standfast.explainers.base import (
+    BaselineOption,
+    Explanation,
+    Measure,
+    choose_baseline,
+    explainers,
+)
 from standfast.explainers.perturbation.copies import CopyExplainer, get_map_shape, score_copies
 from standfast.explainers.perturbation.segmented import Sides, expand_sides
 from standfast.model import Model, Output
@@ -70,6 +76,7 @@ class Occlusion(CopyExplainer):
     output: Output = "probability"
     name: ClassVar[str] = "occlusion"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
 
     @property

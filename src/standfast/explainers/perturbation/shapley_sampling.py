@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.explainers.background import count_references
-from standfast.explainers.base import explainers
+from standfast.explainers.base import Measure, explainers
 from standfast.explainers.perturbation.coalitions import Coalitions, ShapleyExplainer
 from standfast.records import Count
 from standfast.segments import WINDOWS, LabelMap
@@ -101,6 +101,7 @@ class ShapleySampling(ShapleyExplainer):
     antithetic: bool = True
     name: ClassVar[str] = "shapley_sampling"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     dial: ClassVar[str] = "permutations"
 
     @property

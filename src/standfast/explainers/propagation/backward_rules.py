@@ -22,6 +22,7 @@ from standfast.explainers.base import (
     BaselineOption,
     Explainer,
     Explanation,
+    Measure,
     choose_baseline,
     compute_input_gradient,
     explainers,
@@ -81,6 +82,7 @@ class GuidedBackprop(_RectifiedGradient):
     name: ClassVar[str] = "guided_backprop"
     has_signs: ClassVar[bool | None] = True
     plain_gradient: ClassVar[bool] = True
+    measures: ClassVar[Measure] = "direction"
     rule: ClassVar[GradientRule] = staticmethod(guide_gradient)
 
 
@@ -104,6 +106,7 @@ class Deconvolution(_RectifiedGradient):
     name: ClassVar[str] = "deconvolution"
     has_signs: ClassVar[bool | None] = True
     plain_gradient: ClassVar[bool] = True
+    measures: ClassVar[Measure] = "direction"
     rule: ClassVar[GradientRule] = staticmethod(lambda gradient, active: gradient.clamp(min=0))
 
 
@@ -166,6 +169,11 @@ class DeepLift(Explainer):
     removal_options: ClassVar[tuple[str, ...]] = ("baseline",)
     needs: ClassVar[Needs] = Needs(gradients=True)
     differentiable: ClassVar[bool] = True
+
+    @property
+    def measures(self) -> Measure:  # type: ignore[override]
+        """Without the difference from the baseline they are slopes."""
+        return "contribution" if self.times_input else "slope"
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False

@@ -13,6 +13,7 @@ from standfast.explainers.background import BackgroundOption, count_references, 
 from standfast.explainers.base import (
     Explainer,
     Explanation,
+    Measure,
     explainers,
     make_leaf,
     run_watched,
@@ -71,6 +72,7 @@ class DeepSHAP(Explainer):
     epsilon: Positive = 1e-10
     name: ClassVar[str] = "deep_shap"
     has_signs: ClassVar[bool | None] = True
+    measures: ClassVar[Measure] = "contribution"
     removal_options: ClassVar[tuple[str, ...]] = ("background",)
     needs: ClassVar[Needs] = Needs(gradients=True)
 

@@ -146,32 +146,30 @@ class CEval(DistortionMetric):
     def evaluate(self, call: Call) -> CEvalResult:
         """Fix the top places of each map, and search for the least distortion of the others and of all."""
         task = call.model.task
-        known = task.classes or self.certify is None
+        can_certify = task.classes or self.certify is None
         check(
-            known,
+            can_certify,
             "certify",
             f"None for the task {task.name}, as bounds are those of classes",
             repr(self.certify),
         )
         search = DistortionSearch(self, call)
-        probe, rows, fixed, empty = (
-            search.probe,
-            search.rows,
-            search.fix_places(self.fraction),
-            search.find_empty(),
-        )
+        probe = search.probe
+        rows = search.rows
+        fixed = search.fix_places(self.fraction)
+        empty = search.find_empty()
         least = search.find([fixed], empty)
         tied = search.improve_empty(empty, least)
         probe.charge(rows, least.evaluations)
-        c, found, second, c_empty = (
-            least.c[:, 0],
-            least.found[:, 0],
-            least.second[:, 0],
-            empty.c[:, 0],
-        )
-        points, mask = call.inputs.clone(), torch.zeros_like(search.scores, dtype=torch.bool)
+        c = least.c[:, 0]
+        was_found = least.found[:, 0]
+        second = least.second[:, 0]
+        c_empty = empty.c[:, 0]
+        points = call.inputs.clone()
+        mask = torch.zeros_like(search.scores, dtype=torch.bool)
         points[rows], mask[rows] = least.points[:, 0], fixed
-        predicted, flipped = task.read_answer(probe.logits, probe.targets), rows[found]
+        predicted = task.read_answer(probe.logits, probe.targets)
+        flipped = rows[was_found]
         predicted.fill_(torch.nan if predicted.is_floating_point() else -1)
         if len(flipped):
             predicted[flipped] = task.read_answer(
@@ -199,9 +197,9 @@ class CEval(DistortionMetric):
             c=c,
             c_empty=torch.where(empty.found[:, 0], c_empty, torch.nan),
             c_low=least.low[:, 0],
-            search_gap=torch.where(second.isfinite() & found, gap, torch.nan),
-            found=found,
-            censored=~found | tied,
+            search_gap=torch.where(second.isfinite() & was_found, gap, torch.nan),
+            found=was_found,
+            censored=~was_found | tied,
             certified_c=certified,
             fixed_share=fixed.flatten(1).double().mean(1),
             empty_evaluations=empty.evaluations,

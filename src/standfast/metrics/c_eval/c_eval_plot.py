@@ -104,16 +104,16 @@ class CEvalPlot(DistortionMetric):
         """Fix the top places at each size, and search for the least distortions and for the knee of their curve."""
         search = DistortionSearch(self, call)
         empty = search.find_empty()
-        found = search.find([search.fix_places(size) for size in self.fractions], empty)
-        tied = search.improve_empty(empty, found)
-        search.probe.charge(search.rows, found.evaluations)
-        whole = found.found.all(1)
-        curves = torch.where(whole[:, None], found.c.double(), torch.nan)
-        places = [find_knee(self.fractions, curve) for curve in curves.tolist()]
+        distortions = search.find([search.fix_places(size) for size in self.fractions], empty)
+        tied = search.improve_empty(empty, distortions)
+        search.probe.charge(search.rows, distortions.evaluations)
+        whole = distortions.found.all(1)
+        curves = torch.where(whole[:, None], distortions.c.double(), torch.nan)
+        knee_sizes = [find_knee(self.fractions, curve) for curve in curves.tolist()]
         knees = torch.tensor(
-            [torch.nan if p is None else self.fractions[p] for p in places], dtype=torch.float64
+            [torch.nan if p is None else self.fractions[p] for p in knee_sizes], dtype=torch.float64
         )
-        value, low, high = (ends.mean(1) for ends in compute_ratio(found, empty))
+        value, low, high = (ends.mean(1) for ends in compute_ratio(distortions, empty))
         fields = search.probe.common_fields(
             self,
             value=value,
@@ -124,8 +124,8 @@ class CEvalPlot(DistortionMetric):
             found=whole,
             censored=~whole | tied,
             empty_evaluations=empty.evaluations,
-            curve=found.c,
-            curve_found=found.found,
+            curve=distortions.c,
+            curve_found=distortions.found,
         )
         sizes = send(self.fractions, call.inputs.device, torch.float64)
         return CEvalPlotResult(**fields, fractions=sizes.expand(len(call.inputs), -1))

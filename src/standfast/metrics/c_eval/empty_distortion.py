@@ -42,28 +42,30 @@ def find_empty_distortion(
         )
         for x, target in zip(inputs.detach().cpu(), targets.tolist(), strict=True)
     ]
-    known = _remembered.setdefault(model, OrderedDict())
-    missing = [row for row, key in enumerate(keys) if key not in known]
+    remembered = _remembered.setdefault(model, OrderedDict())
+    missing = [row for row, key in enumerate(keys) if key not in remembered]
     fresh: dict[Key, _Entry] = {}
     if missing:
         rows = send(missing, inputs.device)
         generator = torch.Generator().manual_seed(seed)
-        found = attack.minimise_checked(model, inputs[rows], targets[rows], None, norm, generator)
+        searched = attack.minimise_checked(
+            model, inputs[rows], targets[rows], None, norm, generator
+        )
         columns = (
-            found.distortion,
-            found.found,
-            found.second,
-            found.model_evaluations,
-            found.inputs,
+            searched.distortion,
+            searched.found,
+            searched.second,
+            searched.model_evaluations,
+            searched.inputs,
         )
         fresh = {
             keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)
         }
-    entries = [fresh[key] if key in fresh else known[key] for key in keys]
-    known.update(fresh)
+    entries = [fresh[key] if key in fresh else remembered[key] for key in keys]
+    remembered.update(fresh)
     most = max(1, _KEPT // (inputs[0].numel() * inputs.element_size()))
-    while len(known) > most:
-        known.popitem(last=False)
+    while len(remembered) > most:
+        remembered.popitem(last=False)
     distortion, flips, second, evaluations, points = (
         torch.stack(column) for column in zip(*entries, strict=True)
     )

@@ -122,17 +122,18 @@ class Distortions:
     @property
     def low(self) -> Tensor:
         """Lower 95% limits of the least distortions, `(n, K)`, which never fall along a row; 0: nothing is known."""
-        own = estimate_lower_limit(self.c, self.second)
-        return torch.where(self.found, own, 0.0).cummax(1).values
+        single_low = estimate_lower_limit(self.c, self.second)
+        return torch.where(self.found, single_low, 0.0).cummax(1).values
 
     def improve_by(self, other: Distortions, column: int, other_column: int) -> None:
         """Replace the solutions of a column by those of a column of another one where these are better, in place.
 
         The search of the column alone had found its own value, so this one is the second best then.
         """
-        c, found = self.c[:, column], self.found[:, column]
-        better = other.found[:, other_column] & (~found | (other.c[:, other_column] < c))
-        second = torch.minimum(torch.where(found, c, torch.inf), self.second[:, column])
+        c = self.c[:, column]
+        was_found = self.found[:, column]
+        better = other.found[:, other_column] & (~was_found | (other.c[:, other_column] < c))
+        second = torch.minimum(torch.where(was_found, c, torch.inf), self.second[:, column])
         self.second[:, column] = torch.where(better, second, self.second[:, column])
         self.points[better, column] = other.points[better, other_column]
         self.c[:, column] = torch.where(better, other.c[:, other_column], c)
@@ -154,12 +155,12 @@ class DistortionSearch:
         self.call, self.norm, self.attack = call, check_norm(metric.norm), get_attack(metric.attack)
         self.probe = Probe(call)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
-        places = self.scores[:1].numel() or 2
+        positions = self.scores[:1].numel() or 2
         check(
-            places > 1,
+            positions > 1,
             "inputs",
             "at least two places, so that one can be fixed and another one changed",
-            places,
+            positions,
         )
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
@@ -184,12 +185,12 @@ class DistortionSearch:
         """
         if not len(self.rows):
             return self._find_none(1)
-        c, found, second, evaluations, points = find_empty_distortion(
+        c, was_found, second, evaluations, points = find_empty_distortion(
             self.call.model, self.inputs, self.targets, self.norm, self.attack, self.call.seed
         )
-        c = torch.where(found, c, 0.0)
+        c = torch.where(was_found, c, 0.0)
         return Distortions(
-            c[:, None], found[:, None], second[:, None], points[:, None], evaluations
+            c[:, None], was_found[:, None], second[:, None], points[:, None], evaluations
         )
 
     def find(self, masks: Sequence[Tensor], empty: Distortions) -> Distortions:
@@ -202,17 +203,16 @@ class DistortionSearch:
         """
         if not len(self.rows):
             return self._find_none(len(masks))
-        start, parts = empty.points[:, 0], []
+        start = empty.points[:, 0]
+        parts = []
         for mask in masks:
-            generator, free = (
-                torch.Generator().manual_seed(self.call.seed),
-                mark_free(mask, self.inputs),
-            )
+            generator = torch.Generator().manual_seed(self.call.seed)
+            free = mark_free(mask, self.inputs)
             columns = (self.inputs, self.targets, free, self.norm, generator, start)
-            found = self.attack.minimise_checked(self.call.model, *columns)
-            parts.append(found)
+            searched = self.attack.minimise_checked(self.call.model, *columns)
+            parts.append(searched)
             start = torch.where(
-                found.found.reshape(-1, *[1] * (start.ndim - 1)), found.inputs, start
+                searched.found.reshape(-1, *[1] * (start.ndim - 1)), searched.inputs, start
             )
         every = Distortions(
             torch.stack([part.distortion for part in parts], 1),
@@ -221,14 +221,14 @@ class DistortionSearch:
             torch.stack([part.inputs for part in parts], 1),
             torch.stack([part.model_evaluations for part in parts], 1).sum(1),
         )
-        for place in reversed(range(len(masks) - 1)):
-            every.improve_by(every, place, place + 1)
+        for column in reversed(range(len(masks) - 1)):
+            every.improve_by(every, column, column + 1)
         before = torch.where(every.found.any(1, keepdim=True), 0.0, empty.c)
         c = torch.where(every.found, every.c, 0.0)
         every.c[:] = torch.where(every.found, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
         return every
 
-    def improve_empty(self, empty: Distortions, found: Distortions) -> Tensor:
+    def improve_empty(self, empty: Distortions, distortions: Distortions) -> Tensor:
         """Let c(empty) be at most what was found with features fixed; returns where it is that, so that ratios are 1.
 
         Of classes such a ratio counts as it is. Of other tasks, where a margin may have no gradient at the clean input,
@@ -236,13 +236,11 @@ class DistortionSearch:
         only known that the ratio is at least 1. bool `(n,)`.
         """
         before = torch.where(empty.found[:, 0], empty.c[:, 0], torch.inf)
-        empty.improve_by(found, 0, 0)
-        rows = (
-            torch.where(empty.c[:, 0] < before)[0]
-            if not self.call.model.task.classes
-            else before[:0].long()
-        )
+        empty.improve_by(distortions, 0, 0)
         tied = torch.zeros_like(before, dtype=torch.bool)
+        if self.call.model.task.classes:
+            return tied
+        rows = torch.where(empty.c[:, 0] < before)[0]
         if not len(rows):
             return tied
         generator = torch.Generator().manual_seed(self.call.seed)
@@ -297,9 +295,9 @@ def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tenso
     ratio = share(fixed.c, empty.c)
     high = torch.where(empty.low > 0, share(fixed.c, empty.low), torch.inf)
     low = share(fixed.low, empty.c)
-    known = fixed.second.isfinite() & empty.second.isfinite()
-    high = torch.where(fixed.found, torch.where(known, high, torch.nan), torch.inf)
-    low = torch.where(fixed.found, torch.where(known, low, torch.nan), low)
+    has_second = fixed.second.isfinite() & empty.second.isfinite()
+    high = torch.where(fixed.found, torch.where(has_second, high, torch.nan), torch.inf)
+    low = torch.where(fixed.found, torch.where(has_second, low, torch.nan), low)
     ratio, low, high = (
         torch.where(empty.found, values, torch.nan) for values in (ratio, low, high)
     )

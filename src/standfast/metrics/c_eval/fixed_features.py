@@ -16,17 +16,20 @@ def score_pixels(maps: Tensor, absolute: bool = False) -> Tensor:
     >>> score_pixels(torch.tensor([[[1.0, 2.0], [-3.0, 4.0]]]))
     tensor([[-2.,  6.]])
     """
-    maps = maps.abs() if absolute else maps
-    return maps if maps.ndim == 2 else maps.sum(1)
+    if absolute:
+        maps = maps.abs()
+    if maps.ndim == 2:
+        return maps
+    return maps.sum(1)
 
 
-def count_fixed(fraction: float, places: int) -> int:
-    """How many of the places a share is: at least one is fixed, and at least one stays free.
+def count_fixed(fraction: float, positions: int) -> int:
+    """How many of the positions a share is: at least one is fixed, and at least one stays free.
 
     >>> count_fixed(0.001, 784), count_fixed(0.1, 784), count_fixed(0.9999, 784)
     (1, 78, 783)
     """
-    return min(places - 1, max(1, round(fraction * places)))
+    return min(positions - 1, max(1, round(fraction * positions)))
 
 
 def fix_pixels(scores: Tensor, fraction: float) -> Tensor:
@@ -54,18 +57,20 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     >>> fix_segments(scores, labels, 0.5), fix_segments(scores, labels, 0.75)
     (tensor([[False, False,  True,  True]]), tensor([[ True, False,  True,  True]]))
     """
-    flat, label = scores.flatten(1), labels.flatten(1)
+    flat = scores.flatten(1)
+    label = labels.flatten(1)
     count = count_fixed(fraction, flat.shape[1])
     segments = int(label.max()) + 1 if len(flat) else 1
     sums = torch.zeros((len(flat), segments), dtype=torch.float64, device=flat.device)
     sums.scatter_add_(1, label, flat.double())
+    best_segments = sums.sort(dim=1, descending=True, stable=True).indices
+    numbers = torch.arange(segments, device=flat.device).expand_as(best_segments)
+    ranks = torch.empty_like(best_segments).scatter_(1, best_segments, numbers)
     by_score = flat.sort(dim=1, descending=True, stable=True).indices
-    best = sums.sort(dim=1, descending=True, stable=True).indices
-    rank = torch.empty_like(best).scatter_(
-        1, best, torch.arange(best.shape[1], device=flat.device).expand_as(best)
-    )
-    of_place = rank.gather(1, label).gather(1, by_score)
-    order = by_score.gather(1, of_place.sort(dim=1, stable=True).indices)[:, :count]
+    ranks_of_places = ranks.gather(1, label).gather(1, by_score)
+    # a stable order: by segment, and within a segment still by score
+    by_segment = ranks_of_places.sort(dim=1, stable=True).indices
+    order = by_score.gather(1, by_segment)[:, :count]
     return torch.zeros_like(flat, dtype=torch.bool).scatter_(1, order, True).reshape(scores.shape)
 
 

@@ -120,7 +120,9 @@ class NearAffinity(DistortionMetric):
         empty.improve_by(fixed, 0, 0)
         empty.improve_by(rest, 0, 0)
         both = fixed.found & rest.found.flip(1)
-        c, c_rest, c_empty = fixed.c.double(), rest.c.double().flip(1), empty.c.double()
+        c = fixed.c.double()
+        c_rest = rest.c.double().flip(1)
+        c_empty = empty.c.double()
         # where no change was found, a distortion may be anything from its lower bound up
         most = [torch.where(part.found, part.c.double(), torch.inf) for part in (fixed, rest)]
         upper = _estimate(most[0], most[1].flip(1))
@@ -134,17 +136,20 @@ class NearAffinity(DistortionMetric):
         low, high = _deviate(
             _estimate(limits[0], limits[1].flip(1)), upper, empty.low.double(), c_empty
         )
-        some = empty.found[:, 0]
-        known = some & (both <= (fixed.second.isfinite() & rest.second.isfinite().flip(1))).all(1)
+        has_empty = empty.found[:, 0]
+        has_seconds = has_empty & (
+            both <= (fixed.second.isfinite() & rest.second.isfinite().flip(1))
+        ).all(1)
         low, high = (
-            torch.where(known & empty.second.isfinite()[:, 0], end, torch.nan)
+            torch.where(has_seconds & empty.second.isfinite()[:, 0], end, torch.nan)
             for end in (low, high)
         )
-        probe, evaluations = search.probe, fixed.evaluations + rest.evaluations + empty.evaluations
+        probe = search.probe
+        evaluations = fixed.evaluations + rest.evaluations + empty.evaluations
         probe.charge(search.rows, evaluations)
         fields = probe.common_fields(
             self,
-            value=torch.where(some, deviation, torch.nan),
+            value=torch.where(has_empty, deviation, torch.nan),
             low=low,
             high=high,
             censored=~both.all(1),
@@ -168,7 +173,8 @@ def _deviate(
     low: Tensor, high: Tensor, empty_low: Tensor, empty_high: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The ends of the mean of `|log(c_hat / c_empty)|` over sizes, for `c_hat` and `c_empty` within these ends."""
-    least, most = (low / empty_high).log(), (high / empty_low).log()
+    least = (low / empty_high).log()
+    most = (high / empty_low).log()
     inside = (least <= 0) & (most >= 0)
     near = torch.where(inside, 0.0, torch.minimum(least.abs(), most.abs()))
     return near.mean(1), torch.maximum(least.abs(), most.abs()).mean(1)

@@ -219,9 +219,9 @@ class CorruptionCurve(Metric):
         check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
         got = repr(self.background)
         if self.replacement == "sample":
-            given = isinstance(self.background, Background | Tensor)
+            is_checked = isinstance(self.background, Background | Tensor)
             check(
-                given,
+                is_checked,
                 "background",
                 "reference inputs (B, ...), as the replacement is 'sample'",
                 got,
@@ -237,7 +237,9 @@ class CorruptionCurve(Metric):
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """A large drop is better, unless only the least relevant positions are replaced first."""
-        return "higher" if _starts_at_the_top(options) else "lower"
+        if _starts_at_the_top(options):
+            return "higher"
+        return "lower"
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -274,7 +276,9 @@ class CorruptionCurve(Metric):
 
     @property
     def _draws(self) -> int:
-        return 1 if self.replacement == "constant" else self.samples
+        if self.replacement == "constant":
+            return 1
+        return self.samples
 
     def _make_fields(self, model: Model, inputs: Tensor) -> Fields:
         if self.replacement == "gaussian":
@@ -286,11 +290,13 @@ class CorruptionCurve(Metric):
 
     def evaluate(self, call: Call) -> CorruptionCurveResult:
         """Replace positions of every sample in each order, and measure the drops."""
-        inputs, explainer = call.inputs, adapt_explainer(call.explainer, self.unit)
+        inputs = call.inputs
+        explainer = adapt_explainer(call.explainer, self.unit)
         fields = self._make_fields(call.model, inputs)
         probe = Probe(replace(call, explainer=explainer))
         warn_of_coarse_maps(self.own_label, call.model, explainer, probe.maps, self.unit)
-        keys, usable = make_sample_keys(inputs, call.seed), probe.usable()
+        keys = make_sample_keys(inputs, call.seed)
+        usable = probe.usable()
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
         corrupted = CorruptedScores(
             probe,
@@ -312,8 +318,8 @@ class CorruptionCurve(Metric):
         error = torch.full_like(start, torch.nan)
         for rows, scores in corrupted.scores(usable):
             drops = probe.model.task.measure_drop(start[rows, None, None, None], scores)
-            for place, order in enumerate(orders):
-                drop[order][rows] = _average_draws(drops[:, :, place])
+            for order_index, order in enumerate(orders):
+                drop[order][rows] = _average_draws(drops[:, :, order_index])
                 areas[order][rows] = compute_area(share[rows], drop[order][rows])
             if self._draws > 1:
                 of_draws = compute_area(share[rows, None], drops[:, :, 0])

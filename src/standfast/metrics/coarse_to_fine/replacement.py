@@ -61,14 +61,13 @@ def rank_positive(relevance: Tensor, order: Order) -> Tensor:
     >>> rank_positive(relevance, "top").tolist(), rank_positive(relevance, "bottom").tolist()
     ([[1, 3, 0, 2, 4]], [[0, 3, 2, 1, 4]])
     """
-    falling = torch.where(relevance > 0, -relevance if order == "top" else relevance, torch.inf)
-    sorted_positions = order_rows(falling)
-    ranks = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32).expand_as(
-        sorted_positions
-    )
-    return torch.empty_like(ranks, memory_format=torch.contiguous_format).scatter_(
-        1, sorted_positions, ranks
-    )
+    rising = -relevance if order == "top" else relevance
+    sorted_positions = order_rows(torch.where(relevance > 0, rising, torch.inf))
+    numbers = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32)
+    numbers = numbers.expand_as(sorted_positions)
+    # an expanded tensor shares its rows, which must not be written
+    ranks = torch.empty_like(numbers, memory_format=torch.contiguous_format)
+    return ranks.scatter_(1, sorted_positions, numbers)
 
 
 def find_levels(maps: Tensor, counts: Tensor, unit: Unit) -> Tensor:
@@ -124,18 +123,16 @@ def resolve_noise(
     """
     lower, upper = (bound.double() for bound in model.bounds)
     finite = torch.isfinite(lower) & torch.isfinite(upper)
-    centre, scale = (
-        torch.where(finite, (lower + upper) / 2, 0.0),
-        torch.where(finite, (upper - lower) / 4, 1.0),
-    )
+    centre = torch.where(finite, (lower + upper) / 2, 0.0)
+    scale = torch.where(finite, (upper - lower) / 4, 1.0)
     reference = model.reference_for(inputs)
     if reference is not None:
-        centre, scale = (
-            reference.mean.double(),
-            reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny),
-        )
-    centre = centre if mean is None else _broadcast(mean, "mean", inputs)
-    scale = scale if sd is None else _broadcast(sd, "sd", inputs)
+        centre = reference.mean.double()
+        scale = reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny)
+    if mean is not None:
+        centre = _broadcast(mean, "mean", inputs)
+    if sd is not None:
+        scale = _broadcast(sd, "sd", inputs)
     inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr(
         (lower - centre) / scale
     )
@@ -164,10 +161,10 @@ def make_gaussian_fields(
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         count = x[0].numel()
         parts = []
-        for own in torch.split(keys, max(1, count_at_once(_DRAWN, keys) // count)):
-            values = centre + scale * draw_normal(own, count).reshape(-1, *x.shape[1:])
+        for chunk_keys in torch.split(keys, max(1, count_at_once(_DRAWN, keys) // count)):
+            values = centre + scale * draw_normal(chunk_keys, count).reshape(-1, *x.shape[1:])
             if fit_cells is not None:
-                values = fit_cells(values, own)
+                values = fit_cells(values, chunk_keys)
             # float64 until here, so that rounding removes the last bits, in which `erfinv` of two devices may differ
             parts.append(values.to(x.dtype))
         return torch.cat(parts)
@@ -193,8 +190,10 @@ def _find_fit(reference: Reference) -> Callable[[Tensor, Tensor], Tensor] | None
     def fit(noise: Tensor, keys: Tensor) -> Tensor:
         values = torch.minimum(torch.maximum(noise, lowest.to(noise)), highest.to(noise))
         uniform = hashed_uniform(keys, noise.shape[1]).double()
-        for column, known in cells.items():
-            values[:, column] = known.to(noise)[(uniform[:, column] * len(known)).long()]
+        for column, known_cells in cells.items():
+            values[:, column] = known_cells.to(noise)[
+                (uniform[:, column] * len(known_cells)).long()
+            ]
         return values
 
     return fit
@@ -254,7 +253,8 @@ class CorruptedScores:
         fields: Fields,
     ) -> None:
         self.probe, self.inputs, self.unit, self.orders = probe, inputs, unit, tuple(orders)
-        self.keys, self.fields = keys, fields
+        self.keys = keys
+        self.fields = fields
         self.positions = count_positions(inputs, unit)
         group = max(1, count_at_once(_ELEMENTS, inputs) // self.positions)
         parts = [
@@ -311,7 +311,8 @@ class CorruptedScores:
 
     def _complete(self, part: Tensor, scores: Tensor) -> Tensor:
         """Fill in the scores of the copies that are equal to others."""
-        distinct, levels = self._distinct[part], torch.arange(scores.shape[-1], device=part.device)
+        distinct = self._distinct[part]
+        levels = torch.arange(scores.shape[-1], device=part.device)
         source = torch.where(distinct, levels, -1).cummax(2).values[:, None].expand_as(scores)
         start = self.probe.measure_score(self.probe.logits[part], part, "probability")
         complete = torch.where(

@@ -44,7 +44,10 @@ class Ablations:
     ) -> Ablations:
         """Those of the samples of a call; regions and baseline are as the options of the metric say."""
         inputs = call.inputs
-        regions = cut_cells(inputs, region) if segments is None else segment(inputs, segments)
+        if segments is None:
+            regions = cut_cells(inputs, region)
+        else:
+            regions = segment(inputs, segments)
         return cls(
             ReplacedCopies(probe, inputs),
             regions,

@@ -92,7 +92,9 @@ class AOPCResult(Result):
 
 def _check_regions(segments: Method | int | Tensor | None, name: str) -> SegmentChoice | None:
     try:
-        return None if segments is None else check_segments(segments, name)
+        if segments is None:
+            return None
+        return check_segments(segments, name)
     except ArgumentError as error:
         raise ArgumentError(name, f"None (for cells), {error.expected}", error.got) from None
 
@@ -167,7 +169,9 @@ class AOPC(Metric):
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """A large fall is better with the most relevant regions first, a small one with the least relevant."""
-        return "lower" if options.get("order") == "bottom" else "higher"
+        if options.get("order") == "bottom":
+            return "lower"
+        return "higher"
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -193,12 +197,16 @@ class AOPC(Metric):
     @property
     def _draws(self) -> int:
         # a constant is the same in every draw
-        return self.samples if self.replacement == "uniform" else 1
+        if self.replacement == "uniform":
+            return self.samples
+        return 1
 
     def evaluate(self, call: Call) -> AOPCResult:
         """Score the regions, replace them step by step, and average the fall of the class's score."""
-        model, inputs = call.model, call.inputs
-        constant, reference = None, model.reference_for(inputs)
+        model = call.model
+        inputs = call.inputs
+        constant = None
+        reference = model.reference_for(inputs)
         if self.replacement == "constant":
             constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
         elif reference is None:
@@ -207,11 +215,10 @@ class AOPC(Metric):
                 finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'"
             )
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
-        cut = (
-            cut_cells(inputs, self.region)
-            if self.segments is None
-            else segment(inputs, self.segments)
-        )
+        if self.segments is None:
+            cut = cut_cells(inputs, self.region)
+        else:
+            cut = segment(inputs, self.segments)
         probe = Probe(call, absolute=self.absolute)
         region_scores = sum_over_regions(probe.reference, cut)
         probe.skip_constant(probe.reference)
@@ -302,8 +309,8 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
     total = 1
     for axis, length in enumerate(spatial):
         along = -(-length // side)
-        place = torch.arange(length, device=inputs.device) // side
-        labels = labels * along + place.reshape(
+        cell = torch.arange(length, device=inputs.device) // side
+        labels = labels * along + cell.reshape(
             [-1 if a == axis else 1 for a in range(len(spatial))]
         )
         total *= along

@@ -81,7 +81,8 @@ class GroundednessResult(Result):
         assert self.low is not None
         assert self.high is not None
         value, low, high = (float(ends[sample]) for ends in (self.value, self.low, self.high))
-        whole, cited = float(self.whole[sample]), float(self.cited[sample])
+        whole = float(self.whole[sample])
+        cited = float(self.cited[sample])
         if math.isnan(value) or math.isnan(whole):
             return "nothing can be said (the model is not finite without some of the regions)"
         if self.grounded[sample] == 0:
@@ -226,7 +227,8 @@ class Groundedness(Metric):
         low = high = value
         if not self._are_all(count):
             _, lows, highs = student_intervals_of_means(differences[:, None])
-            low, high = float(lows[0]), float(highs[0])
+            low = float(lows[0])
+            high = float(highs[0])
         return {
             "value": value,
             "low": low,

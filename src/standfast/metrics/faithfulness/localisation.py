@@ -87,7 +87,9 @@ class Regions(SampleOption):
         [[True, False, False]]
         """
         expand_regions(self.tensor, inputs)
-        return self if len(self.tensor) == 1 else Regions(self.tensor[rows])
+        if len(self.tensor) == 1:
+            return self
+        return Regions(self.tensor[rows])
 
 
 def expand_regions(regions: Tensor, inputs: Tensor) -> Tensor:
@@ -104,9 +106,11 @@ def expand_regions(regions: Tensor, inputs: Tensor) -> Tensor:
     >>> expand_regions(torch.tensor([[True, False]]), torch.zeros(3, 4, 2)).shape
     torch.Size([3, 4, 2])
     """
-    count, *each = inputs.shape
-    spatial = each[1:] or each
-    shapes = list(dict.fromkeys((tuple(each), (1, *spatial)[-len(each) :], tuple(spatial))))
+    count, *sample_shape = inputs.shape
+    spatial = sample_shape[1:] or sample_shape
+    shapes = list(
+        dict.fromkeys((tuple(sample_shape), (1, *spatial)[-len(sample_shape) :], tuple(spatial)))
+    )
     words = " or ".join(str((count, *shape)) for shape in shapes)
     fits = tuple(regions.shape[1:]) in shapes and len(regions) in (1, count)
     check(fits, "regions", f"shape {words}, or 1 for the {count} samples", tuple(regions.shape))
@@ -201,7 +205,8 @@ class RelevanceLocalisation(Metric):
         """Compare the relevance of each sample with its region."""
         inside = self._find_inside(call.inputs)
         probe = Probe(replace(call, explainer=adapt_explainer(call.explainer, self.unit)))
-        size, positions = inside.sum(1), inside.shape[1]
+        size = inside.sum(1)
+        positions = inside.shape[1]
         trivial = (size == 0) | (size == positions)
         probe.skip(trivial)
         rows = probe.usable()
@@ -231,14 +236,14 @@ class RelevanceLocalisation(Metric):
             regions = self.regions.tensor
         else:
             assert callable(self.regions)  # since `__post_init__`
-            found = self.regions(inputs.clone())
+            labels = self.regions(inputs.clone())
             check(
-                isinstance(found, Tensor),
+                isinstance(labels, Tensor),
                 "regions",
                 "a function that returns regions",
-                type(found).__name__,
+                type(labels).__name__,
             )
-            regions = Regions(found).tensor
+            regions = Regions(labels).tensor
         regions = expand_regions(regions, inputs)
         if self.unit == "pixel" and inputs.ndim > 2:
             regions = regions.any(1)
@@ -263,7 +268,8 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
     positive = positive / torch.where(none, 1.0, largest)[:, None]
     mass = row_sum(torch.where(inside, positive, 0.0)) / torch.where(none, 1.0, row_sum(positive))
     order = relevance.argsort(dim=1, descending=True, stable=True)
-    hits, size = inside.gather(1, order), inside.sum(1)
+    hits = inside.gather(1, order)
+    size = inside.sum(1)
     among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
     rank = (hits & among).sum(1).double() / size.clamp(min=1)
     return {

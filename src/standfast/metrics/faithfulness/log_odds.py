@@ -147,10 +147,13 @@ class LogOdds(Metric):
             "a classification, as log-odds compare two classes",
             f"the task {task.name}",
         )
-        inputs, probe = call.inputs, Probe(call)
+        inputs = call.inputs
+        probe = Probe(call)
         baseline = resolve_baseline(call.model, inputs, self.baseline)
         towards = self._find_second_classes(probe)
-        belongs, shape, spatial = towards >= 0, towards.shape, spatial_shape(inputs)
+        belongs = towards >= 0
+        shape = towards.shape
+        spatial = spatial_shape(inputs)
         keys = make_sample_keys(inputs, call.seed)
         eraser = _Eraser(probe, inputs, keys, baseline, self.fraction)
         before, after = torch.full(
@@ -185,15 +188,16 @@ class LogOdds(Metric):
 
     def _find_second_classes(self, probe: Probe) -> Tensor:
         """Class t of each pair that belongs to a sample, else -1; int64 `(N, P)`."""
-        own, classes = probe.targets, probe.logits.shape[1]
+        targets = probe.targets
+        classes = probe.logits.shape[1]
         usable = probe.scatter_to_all(torch.ones_like(probe.usable(), dtype=torch.bool))
         if self.pairs is None:
-            second = probe.logits.scatter(1, own[:, None], -torch.inf).argmax(1)
+            second = probe.logits.scatter(1, targets[:, None], -torch.inf).argmax(1)
             return torch.where(usable, second, -1)[:, None]
         highest = max(max(pair) for pair in self.pairs)
         check(highest < classes, "pairs", f"classes from 0 to {classes - 1}, or None", self.pairs)
-        first, second = send(self.pairs, own.device).T
-        return torch.where(usable[:, None] & (own[:, None] == first), second, -1)
+        first, second = send(self.pairs, targets.device).T
+        return torch.where(usable[:, None] & (targets[:, None] == first), second, -1)
 
 
 class _Eraser:
@@ -202,7 +206,10 @@ class _Eraser:
     def __init__(
         self, probe: Probe, inputs: Tensor, keys: Tensor, baseline: Tensor, fraction: float
     ) -> None:
-        self.probe, self.inputs, self.keys, self.baseline = probe, inputs, keys, baseline
+        self.probe = probe
+        self.inputs = inputs
+        self.keys = keys
+        self.baseline = baseline
         self.copies = ReplacedCopies(probe, inputs)
         self.most = max(1, round(fraction * count_positions(inputs, "pixel")))
 
@@ -213,7 +220,8 @@ class _Eraser:
             The pixels, bool `(M, pixels)`; where the difference of the maps is constant, bool `(M,)`; and where it is
             finite and not constant, bool `(M,)`.
         """
-        probe, explainer = self.probe, self.probe.explainer
+        probe = self.probe
+        explainer = self.probe.explainer
         own_maps = sum_channels(probe.maps[rows])
         if isinstance(explainer, ModelFreeExplainer):
             other_maps = own_maps.amin(1, keepdim=True)
@@ -248,9 +256,9 @@ def _is_constant(values: Tensor, rounding: Tensor) -> Tensor:
     return values.amax(1) - values.amin(1) <= 8 * rounding.amax(1)
 
 
-def _compute_log_odds(logits: Tensor, own: Tensor, other: Tensor) -> Tensor:
+def _compute_log_odds(logits: Tensor, targets: Tensor, other: Tensor) -> Tensor:
     """`log p_own - log p_other`, float64 `(M,)`: the normalisation cancels. NaN where a logit is not finite."""
-    pair = logits.double().gather(1, torch.stack((own, other), 1))
+    pair = logits.double().gather(1, torch.stack((targets, other), 1))
     return torch.where(torch.isfinite(logits).all(1), pair[:, 0] - pair[:, 1], torch.nan)
 
 

@@ -119,7 +119,8 @@ class AttributionAttackResult(PerturbedResult):
 
     def tensors(self) -> dict[str, Tensor]:
         """Inputs, maps, and the curves with their k and w."""
-        profile, rows = self.profile, len(self)
+        profile = self.profile
+        rows = len(self)
         curves = ("intersection", "precision", "recall")
         return {
             **super().tensors(),
@@ -131,15 +132,15 @@ class AttributionAttackResult(PerturbedResult):
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with one for each similarity and its chance level."""
-        found = {
+        columns = {
             **super().columns(),
             **dict(zip(self.names, self.similarities.T.tolist(), strict=True)),
         }
         for name, value, chance in zip(self.names, self.similarities.T, self.chance.T, strict=True):
             if not chance.isnan().all():
-                found[name_chance(name)] = chance.tolist()
-                found[name_above_chance(name)] = correct_for_chance(value, chance).tolist()
-        return found
+                columns[name_chance(name)] = chance.tolist()
+                columns[name_above_chance(name)] = correct_for_chance(value, chance).tolist()
+        return columns
 
 
 @metrics.register("attribution_attack")
@@ -241,15 +242,13 @@ class AttributionAttack(Metric):
         set_fields(self, beta=betas, similarities=tuple(self.similarities))
         self._check_similarities()
         if self.k is None:
-            given = (getattr(similarity, "k", None) for similarity in self._similarities())
-            set_fields(self, k=next((k for k in given if isinstance(k, int | float)), None))
+            ks = (getattr(similarity, "k", None) for similarity in self._similarities())
+            set_fields(self, k=next((k for k in ks if isinstance(k, int | float)), None))
 
     def _check_similarities(self) -> None:
         """Names must be usable as columns, and a report must know the direction of the first from its name."""
-        first, names = (
-            self._similarities()[0],
-            [similarity.name for similarity in self._similarities()],
-        )
+        first = self._similarities()[0]
+        names = [similarity.name for similarity in self._similarities()]
         check(len(set(names)) == len(names), "similarities", "each of them once", names)
         taken = {"sample", "status", *(field.name for field in fields(AttributionAttackResult))}
         for name in names:
@@ -259,9 +258,9 @@ class AttributionAttack(Metric):
                 "names that are no columns of the result",
                 repr(name),
             )
-        known = first.larger_is_closer or first.name.partition(":")[0] in known_similarities
+        has_order = first.larger_is_closer or first.name.partition(":")[0] in known_similarities
         check(
-            known,
+            has_order,
             "similarities",
             "as the first a similarity, or a registered discrepancy",
             repr(first.name),
@@ -270,11 +269,9 @@ class AttributionAttack(Metric):
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """Similar explanations are better, by the first similarity."""
-        return (
-            "higher"
-            if larger_is_closer({"similarity": name_first_similarity(options)})
-            else "lower"
-        )
+        if larger_is_closer({"similarity": name_first_similarity(options)}):
+            return "higher"
+        return "lower"
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -298,9 +295,11 @@ class AttributionAttack(Metric):
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         first = self._similarities()[0]
-        return first(
-            *(first.of_maps(each.abs() if self.absolute else each) for each in (maps, others))
-        )
+        return first(first.of_maps(self._prepare(maps)), first.of_maps(self._prepare(others)))
+
+    def _prepare(self, maps: Tensor) -> Tensor:
+        """The maps as they are compared."""
+        return maps.abs() if self.absolute else maps
 
     @property
     def compares_in_order(self) -> bool:
@@ -309,11 +308,9 @@ class AttributionAttack(Metric):
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only blind attacks take an explainer that cannot be differentiated."""
         guided = isinstance(get_attack(self.attack), GuidedObjective)
-        return (
-            ""
-            if explainer.differentiable or not guided
-            else "the explainer cannot be differentiated"
-        )
+        if explainer.differentiable or not guided:
+            return ""
+        return "the explainer cannot be differentiated"
 
     @property
     def own_label(self) -> str:
@@ -346,7 +343,9 @@ class AttributionAttack(Metric):
 
     @property
     def _betas(self) -> tuple[float, ...]:
-        return self.beta if isinstance(self.beta, tuple) else (self.beta,)
+        if isinstance(self.beta, tuple):
+            return self.beta
+        return (self.beta,)
 
     def _search(self) -> SignSearch:
         """The search, whose sharpness is relative to the first `beta`."""
@@ -361,58 +360,59 @@ class AttributionAttack(Metric):
 
     def evaluate(self, call: Call) -> AttributionAttackResult:
         """Attack the map of every sample, and compare the maps before and after."""
-        attack, model, inputs = get_attack(self.attack), call.model, call.inputs
+        attack = get_attack(self.attack)
+        model = call.model
+        inputs = call.inputs
         region = self.neighbourhood.around(inputs, model.bounds)
         if isinstance(attack, GuidedObjective):
-            place = type(self.neighbourhood).__name__
+            around = type(self.neighbourhood).__name__
             for fits, reason in (
                 (call.explainer.differentiable, f"{call.explainer.label} cannot be differentiated"),
                 (model.differentiable, f"{module_name(model.module)} has no gradients"),
-                (region.differentiable, f"{place} cannot be differentiated by its parameters"),
+                (region.differentiable, f"{around} cannot be differentiated by its parameters"),
             ):
                 check(fits, "attack", f"random_sign or universal, since {reason}", attack.name)
         # whatever the similarities are, the report counts the largest positions, which a constant map does not have
         probe = Probe(call, "topk_intersection", absolute=self.absolute, region=region)
         self._check_sizes(probe.reference[:1])
-        usable, seed, points = probe.usable(), call.seed, region.centre.clone()
+        usable = probe.usable()
+        seed = call.seed
+        points = region.centre.clone()
         kept = KeptClass(
             probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0
         )
         if len(usable):
-            own = region.select(usable)
+            usable_region = region.select(usable)
             if isinstance(attack, GuidedObjective):
                 objective = _AttackObjective(attack, probe, self._betas[0], self.protocol)
-                found = objective.run(self._search(), own, self._search_budget(), seed).inputs
+                perturbed = objective.run(
+                    self._search(), usable_region, self._search_budget(), seed
+                ).inputs
             else:
                 assert isinstance(attack, BlindObjective)
-                found = attack.draw(own, seed)
-            points[usable] = own.project(found[:, None])[:, 0]
+                perturbed = attack.draw(usable_region, seed)
+            points[usable] = usable_region.project(perturbed[:, None])[:, 0]
             kept.draw(~seed)
         return self._result(probe, inputs, points, kept)
 
     def _check_sizes(self, maps: Tensor) -> None:
         """Raise before the attack what would be raised after it, such as a k that maps of this size do not have."""
         for similarity in self._similarities():
-            own = similarity.of_maps(maps)
-            similarity(own, own)
+            compared = similarity.of_maps(maps)
+            similarity(compared, compared)
         positions = per_position(maps, "abs_sum").abs()
-        lens_profile(
-            positions,
-            positions,
-            (0.1 if self.k is None else self.k, *self.curve_k),
-            (0,),
-            diverse=False,
-        )
+        lens_profile(positions, positions, (self._size, *self.curve_k), (0,), diverse=False)
 
     def _result(
         self, probe: Probe, inputs: Tensor, points: Tensor, kept: KeptClass
     ) -> AttributionAttackResult:
         """From a new evaluation of the points."""
-        seen, found, moved = reevaluate_found(
+        measured, fields, moved = reevaluate_found(
             probe, self.neighbourhood, inputs, points, compare=False
         )
-        similarities, (maps, visible) = self._similarities(), moved or (found["maps"], None)
-        before, after = (each.abs() if self.absolute else each for each in (probe.maps, maps))
+        similarities, (maps, visible) = self._similarities(), moved or (fields["maps"], None)
+        before = self._prepare(probe.maps)
+        after = self._prepare(maps)
         pairs = [
             (similarity, similarity.of_maps(before), similarity.of_maps(after))
             for similarity in similarities
@@ -421,37 +421,43 @@ class AttributionAttack(Metric):
             values = [similarity(a, b) for similarity, a, b in pairs]
         else:
             values = [similarity.compare_masked(a, b, visible) for similarity, a, b in pairs]
-            before, after = (torch.where(visible, each, 0.0) for each in (before, after))
+            before = torch.where(visible, before, 0.0)
+            after = torch.where(visible, after, 0.0)
         chance = [self._find_chance(similarity, before, after) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
         profile = lens_profile(before, after, self.curve_k, self.curve_w)
-        own = lens_profile(
-            before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False
-        )
-        within = (own.precision[:, 0] + own.recall[:, 0]) / 2
-        label_kept = seen.margin < 0
-        changed = (found["inputs"] != inputs).flatten(1).any(1)
+        alike = lens_profile(before, after, (self._size,), (1, 2), diverse=False)
+        within = (alike.precision[:, 0] + alike.recall[:, 0]) / 2
+        label_kept = measured.margin < 0
+        changed = (fields["inputs"] != inputs).flatten(1).any(1)
         return AttributionAttackResult(
             **probe.common_fields(self),
             **kept.fields(),
-            **found,
+            **fields,
             value=values[0],
             names=tuple(similarity.name for similarity in similarities),
             similarities=torch.stack(values, dim=1),
             chance=torch.stack(chance, dim=1),
             found=label_kept & changed,
             label_kept=label_kept,
-            kept=own.intersection[:, 0],
+            kept=alike.intersection[:, 0],
             kept_within_1=within[:, 0],
             kept_within_2=within[:, 1],
             profile=profile,
         )
 
+    @property
+    def _size(self) -> int | float:
+        """How many of the first positions are compared; a tenth of them where no similarity says it."""
+        return 0.1 if self.k is None else self.k
+
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
         """The chance level of each pair `(N,)`; NaN for a similarity that has none."""
         draws = _DRAWS // 4 if before.shape[2:].numel() >= _LARGE else _DRAWS
         level = similarity.chance(similarity.of_maps(before), similarity.of_maps(after), draws)
-        return before.new_full((len(before),), torch.nan) if level is None else level.value
+        if level is None:
+            return before.new_full((len(before),), torch.nan)
+        return level.value
 
 
 class _AttackObjective(ProbeObjective):
@@ -461,7 +467,8 @@ class _AttackObjective(ProbeObjective):
         self, attack: GuidedObjective, probe: Probe, beta: float, protocol: Protocol
     ) -> None:
         super().__init__(probe, beta)
-        self.attack, self.protocol = attack, protocol
+        self.attack = attack
+        self.protocol = protocol
         self.reference = _sum_magnitudes(probe.maps)
         self.state = attack.state(self.reference)
 
@@ -474,22 +481,24 @@ class _AttackObjective(ProbeObjective):
         return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))
 
     def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
-        seen = self.probe.query(x, origin, keep_maps=True, compare=False)
-        assert seen.maps is not None
-        maps = seen.maps
+        measured = self.probe.query(x, origin, keep_maps=True, compare=False)
+        assert measured.maps is not None
+        maps = measured.maps
         region = self.probe.region
         if region is not None and region.aligns:  # as for gradients, what is not seen is unchanged
             aligned, visible = region.align_maps(maps, x, origin)
             maps = torch.where(visible, aligned, self.probe.maps[origin])
         maps = _sum_magnitudes(maps)
         if self.protocol == "authors":
-            return -Kendall()(self.reference[origin], maps).double(), seen.margin
-        return self.attack.score(self.state[origin], maps), seen.margin
+            return -Kendall()(self.reference[origin], maps).double(), measured.margin
+        return self.attack.score(self.state[origin], maps), measured.margin
 
     def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
         """The attack's goal where the class is kept, and the way back elsewhere; the authors do not turn back."""
         goal = self.attack.goal(self.state[origin], _sum_magnitudes(maps))
-        return goal if self.protocol == "authors" else torch.where(feasible, goal, -margin)
+        if self.protocol == "authors":
+            return goal
+        return torch.where(feasible, goal, -margin)
 
 
 def _sum_magnitudes(maps: Tensor) -> Tensor:

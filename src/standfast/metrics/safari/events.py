@@ -55,36 +55,41 @@ class Event:
 
     def dissimilarity(self, similarity: Tensor) -> Tensor:
         """Minus the similarity, or a discrepancy as it is."""
-        return -similarity if self.similarity.larger_is_closer else similarity
+        if self.similarity.larger_is_closer:
+            return -similarity
+        return similarity
 
-    def scores(self, seen: Measurement) -> Tensor:
+    def scores(self, measured: Measurement) -> Tensor:
         """Scores `(M, S)` of the S stages of subset simulation, all `>= 0` where the event happened (Eq. 12 to 15)."""
         if self.name == "misclassification":
-            return seen.margin[:, None]
-        assert seen.similarity is not None
+            return measured.margin[:, None]
+        assert measured.similarity is not None
         assert self.threshold is not None
-        limit = self.dissimilarity(torch.full_like(seen.similarity, self.threshold))
-        beyond = self.dissimilarity(seen.similarity) - limit
+        limit = self.dissimilarity(torch.full_like(measured.similarity, self.threshold))
+        beyond = self.dissimilarity(measured.similarity) - limit
         if self.name == "changed_explanation":
-            return torch.stack([score_kept_class(seen.margin), exclude_zero(beyond)], dim=1)
-        return torch.stack([seen.margin, exclude_zero(-beyond)], dim=1)
+            return torch.stack([score_kept_class(measured.margin), exclude_zero(beyond)], dim=1)
+        return torch.stack([measured.margin, exclude_zero(-beyond)], dim=1)
 
-    def outcome(self, seen: Measurement) -> Outcome:
+    def outcome(self, measured: Measurement) -> Outcome:
         """What a search for the worst case maximises, and its constraint (Eq. 5 and 6)."""
         if self.name == "misclassification":
-            return Outcome(seen.margin, torch.where(seen.margin.isnan(), torch.nan, -torch.inf))
-        assert seen.similarity is not None
-        dissimilarity = self.dissimilarity(seen.similarity)
+            return Outcome(
+                measured.margin, torch.where(measured.margin.isnan(), torch.nan, -torch.inf)
+            )
+        assert measured.similarity is not None
+        dissimilarity = self.dissimilarity(measured.similarity)
         if self.name == "changed_explanation":
-            return Outcome(dissimilarity, -score_kept_class(seen.margin))
-        return Outcome(-dissimilarity, -seen.margin)
+            return Outcome(dissimilarity, -score_kept_class(measured.margin))
+        return Outcome(-dissimilarity, -measured.margin)
 
     def compare_maps(self, maps: Tensor, others: Tensor, absolute: bool) -> Tensor | None:
         """The similarity of two batches of signed maps `(M, ...)`, if it is what the event is about; else None."""
         if self.name != "changed_explanation":
             return None
-        own = [self.similarity.of_maps(each.abs() if absolute else each) for each in (maps, others)]
-        return self.similarity(*own)
+        if absolute:
+            maps, others = maps.abs(), others.abs()
+        return self.similarity(self.similarity.of_maps(maps), self.similarity.of_maps(others))
 
     def has_happened(self, similarity: Tensor, margin: Tensor) -> Tensor:
         """Whether the event happened, with its threshold; bool `(M,)`. False everywhere without a threshold."""

@@ -259,7 +259,9 @@ class MisinterpretationProbability(Metric):
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
         """Less probable is better; misclassification says nothing about an explainer."""
-        return None if options.get("event") == "misclassification" else "lower"
+        if options.get("event") == "misclassification":
+            return None
+        return "lower"
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -312,11 +314,9 @@ class MisinterpretationProbability(Metric):
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         event = self._event()
         alike = event.compare_maps(maps, others, self.absolute)
-        return (
-            None
-            if alike is None
-            else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
-        )
+        if alike is None:
+            return None
+        return event.has_happened(alike, torch.full_like(alike, -1.0)).double()
 
     @property
     def compares_in_order(self) -> bool:
@@ -343,8 +343,11 @@ class MisinterpretationProbability(Metric):
 
     def evaluate(self, call: Call) -> ProbabilityResult:
         """Estimate the probability of the event around every sample."""
-        event, model, inputs = self._event(), call.model, call.inputs
-        region, needed = self.neighbourhood.around(inputs, model.bounds), event.needs_explanation
+        event = self._event()
+        model = call.model
+        inputs = call.inputs
+        region = self.neighbourhood.around(inputs, model.bounds)
+        needed = event.needs_explanation
         probe = Probe(
             # the number must not depend on an explainer that the event ignores
             call if needed else replace(call, explainer=InputCopy()),
@@ -356,11 +359,9 @@ class MisinterpretationProbability(Metric):
         )
         usable = probe.usable()
 
-        witnesses, witnessed, searched = (
-            None,
-            torch.zeros(len(usable), dtype=torch.bool, device=inputs.device),
-            0,
-        )
+        witnesses = None
+        witnessed = torch.zeros(len(usable), dtype=torch.bool, device=inputs.device)
+        searched = 0
         if self.from_event and self.method == "subset" and len(usable):
             objective = EventObjective(event, probe, inputs, track=False)
             # the simulation draws the same seed again
@@ -375,10 +376,10 @@ class MisinterpretationProbability(Metric):
         kept = KeptClass(probe, self.samples if self.method == "monte_carlo" else first)
 
         def score(x: Tensor, problem: Tensor) -> Tensor:
-            seen = event.query(probe, x, usable[problem])
+            measured = event.query(probe, x, usable[problem])
             # the first population is drawn from the neighbourhood itself
-            kept.add(seen.margin, usable[problem])
-            return event.scores(seen)
+            kept.add(measured.margin, usable[problem])
+            return event.scores(measured)
 
         estimate = None
         if len(usable):
@@ -406,14 +407,18 @@ class MisinterpretationProbability(Metric):
     def revision(self) -> int:
         """One more where the search for a witness meets candidates, which it used not to know."""
         has_witness = self.from_event and self.method == "subset"
-        return self.version + 1 if has_witness and self.neighbourhood.chooses else self.version
+        if has_witness and self.neighbourhood.chooses:
+            return self.version + 1
+        return self.version
 
     def _plan_search(self) -> int:
         """How many evaluations the search for a witness has, one of which checks what was found; 0: no search."""
         most = sys.maxsize if self.budget is None else self.budget
         room = most - 1 - self.particles  # the simulation needs one population
         planned = min(_SEARCH, int(_SEARCH_SHARE * most), room)
-        return planned if planned >= 2 else 0
+        if planned >= 2:
+            return planned
+        return 0
 
     def _search_witness(
         self, objective: EventObjective, seed: int
@@ -424,19 +429,17 @@ class MisinterpretationProbability(Metric):
             What was found, `(U, 1, ...)` points of their regions, or None without a search; whether it is in the event,
             `(U,)`; the planned evaluations of each origin.
         """
-        probe, event, usable, planned = (
-            objective.probe,
-            objective.event,
-            objective.usable,
-            self._plan_search(),
-        )
+        probe = objective.probe
+        event = objective.event
+        usable = objective.usable
+        planned = self._plan_search()
         if not planned:
             return None, torch.zeros_like(usable, dtype=torch.bool), 0
         assert probe.region is not None
-        own = probe.region.select(usable)
-        points = own.project(
-            objective.run(AutoSearch(), own, planned - 1, seed ^ _SEARCH_SEED).inputs[:, None]
-        )
+        usable_region = probe.region.select(usable)
+        # the last evaluation is that of the witness itself
+        outcome = objective.run(AutoSearch(), usable_region, planned - 1, seed ^ _SEARCH_SEED)
+        points = usable_region.project(outcome.inputs[:, None])
         witnessed = (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
         return points, witnessed, planned
 
@@ -449,37 +452,32 @@ class MisinterpretationProbability(Metric):
         kept: KeptClass,
         witnessed: Tensor,
     ) -> ProbabilityResult:
-        found: dict[str, Any] = {
-            name: torch.full(
-                (len(inputs),),
-                fill,
-                dtype=torch.bool if isinstance(fill, bool) else torch.float64,
-                device=inputs.device,
-            )
-            for name, fill in _NOT_ESTIMATED.items()
-        }
+        columns: dict[str, Any] = {}
+        for name, fill in _NOT_ESTIMATED.items():
+            dtype = torch.bool if isinstance(fill, bool) else torch.float64
+            columns[name] = torch.full((len(inputs),), fill, dtype=dtype, device=inputs.device)
         levels: list[Levels | None] = [None] * len(inputs)
-        extreme, reached = (
-            inputs.clone(),
-            torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device),
-        )
+        extreme = inputs.clone()
+        reached = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
         if estimate is not None:
-            wanted = self.error if self.method == "subset" else None
-            reached[usable] = estimate.reaches(math.inf if wanted is None else wanted)
+            target_error = math.inf
+            if self.method == "subset" and self.error is not None:
+                target_error = self.error
+            reached[usable] = estimate.reaches(target_error)
             ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
-            for name, values in found.items():
-                own = ends[name] if name in ends else getattr(estimate, name)
-                if own is not None:
-                    values[usable] = own.to(values.dtype)
+            for name, values in columns.items():
+                of_usable = ends[name] if name in ends else getattr(estimate, name)
+                if of_usable is not None:
+                    values[usable] = of_usable.to(values.dtype)
             extreme[usable] = probe.perturb(estimate.extreme, usable)
-            for place, level in zip(usable.tolist(), estimate.levels, strict=False):
-                levels[place] = level
+            for row, level in zip(usable.tolist(), estimate.levels, strict=False):
+                levels[row] = level
         return ProbabilityResult(
             **probe.common_fields(self, witnessed=witnessed),
             **kept.fields(),
-            **found,
-            value=torch.where(found["resolved"], found["log_probability"], found["high"]),
-            from_prior=found["log_probability"].masked_fill(found["censored"], torch.nan),
+            **columns,
+            value=torch.where(columns["resolved"], columns["log_probability"], columns["high"]),
+            from_prior=columns["log_probability"].masked_fill(columns["censored"], torch.nan),
             error_reached=reached,
             levels=tuple(levels),
             extreme=extreme,

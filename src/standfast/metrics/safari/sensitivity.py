@@ -94,9 +94,12 @@ class _Sensitivity(Metric):
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         if self.per_distance:
             return None
-        own, other = (each.abs() if self.absolute else each for each in (maps, others))
-        distance: Tensor = (other - own).flatten(1).norm(dim=1)
-        return distance / _norms(own) if self.normalise else distance
+        if self.absolute:
+            maps, others = maps.abs(), others.abs()
+        distance: Tensor = (others - maps).flatten(1).norm(dim=1)
+        if self.normalise:
+            return distance / _norms(maps)
+        return distance
 
     @property
     def compares_in_order(self) -> bool:
@@ -105,7 +108,8 @@ class _Sensitivity(Metric):
 
     def evaluate(self, call: Call) -> SensitivityResult:
         """Sample the neighbourhood of every input."""
-        inputs, region = call.inputs, self.neighbourhood.around(call.inputs, call.model.bounds)
+        inputs = call.inputs
+        region = self.neighbourhood.around(call.inputs, call.model.bounds)
         probe = Probe(call, absolute=self.absolute, explain=self.explain, region=region)
         kept = KeptClass(probe, self.samples)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
@@ -194,10 +198,10 @@ def _measure(
     count = x.shape[1]
     origin = rows.repeat_interleave(count)
     flat = x.reshape(-1, *x.shape[2:])
-    seen = probe.query(flat, origin, want_distance=True)
-    assert seen.distance is not None
-    distance = torch.where(seen.distance.isnan(), -torch.inf, seen.distance)
+    measured = probe.query(flat, origin, want_distance=True)
+    assert measured.distance is not None
+    distance = torch.where(measured.distance.isnan(), -torch.inf, measured.distance)
     if per_distance:
         step = (probe.perturb(flat, origin) - inputs[origin]).flatten(1).norm(dim=1)
         distance = torch.where(step > 0, distance / step, 0.0)
-    return distance.reshape(-1, count), seen.margin.reshape(-1, count)
+    return distance.reshape(-1, count), measured.margin.reshape(-1, count)

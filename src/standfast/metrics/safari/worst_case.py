@@ -219,12 +219,15 @@ class WorstCase(Metric):
         event = options.get("event")
         if event == "misclassification":
             return None
-        return "higher" if (event != "changed_class") == larger_is_closer(options) else "lower"
+        if (event != "changed_class") == larger_is_closer(options):
+            return "higher"
+        return "lower"
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """What was searched for, of the samples where it was found."""
-        event, direction = options.get("event"), cls.direction_of(options)
+        event = options.get("event")
+        direction = cls.direction_of(options)
         if event == "misclassification":
             axis = "margin towards another answer"
             return ValueSpec(
@@ -273,7 +276,9 @@ class WorstCase(Metric):
     @property
     def revision(self) -> int:
         """One more where `auto` searches among candidates: it used to know only the two ends of each parameter."""
-        return self.version + 1 if self._searches_candidates else self.version
+        if self._searches_candidates:
+            return self.version + 1
+        return self.version
 
     @property
     def _searches_candidates(self) -> bool:
@@ -326,10 +331,13 @@ class WorstCase(Metric):
         >>> metric.choose_search(get("kernel_shap")).name, metric.choose_search(get("saliency")).name
         ('draft', 'auto')
         """
-        configured, drafting = self.make_search(), DraftSearch()
+        configured = self.make_search()
+        drafting = DraftSearch()
         if configured != AutoSearch() or not self._drafts_were_better or not explainer.draft_share:
             return configured
-        return configured if _make_rougher(explainer, drafting) is None else drafting
+        if _make_rougher(explainer, drafting) is None:
+            return configured
+        return drafting
 
     @property
     def _drafts_were_better(self) -> bool:
@@ -340,9 +348,9 @@ class WorstCase(Metric):
             and self.budget <= _MOST_DRAFTED
         )
 
-    def bind(self, *, explainer: Explainer | None = None, **known: Any) -> Metric:
+    def bind(self, *, explainer: Explainer | None = None, **others: Any) -> Metric:
         """With the search that `auto` takes for the explainer."""
-        bound = super().bind(**known)
+        bound = super().bind(**others)
         if explainer is None or self.choose_search(explainer) == self.make_search():
             return bound
         return dataclasses.replace(bound, search=self.choose_search(explainer))  # type: ignore[call-arg]
@@ -354,29 +362,39 @@ class WorstCase(Metric):
             or self.event == "misclassification"
             or not self.make_search().white_box
         )
-        return "" if fits else "the explainer cannot be differentiated"
+        if fits:
+            return ""
+        return "the explainer cannot be differentiated"
 
     def evaluate(self, call: Call) -> WorstCaseResult:
         """Search around every sample, and re-evaluate what was found."""
-        inputs, event, search = call.inputs, self._event(), self.choose_search(call.explainer)
+        inputs = call.inputs
+        event = self._event()
+        search = self.choose_search(call.explainer)
         region = self.neighbourhood.around(inputs, call.model.bounds)
         self._check_gradients(call, search, event, region)
         probe = self._make_probe(call, event, region)
         objective = EventObjective(event, probe, inputs, self.track_sensitivity)
         rough = self._make_rough_objective(call, search, objective)
-        usable, points = objective.usable, region.centre.clone()
+        usable = objective.usable
+        points = region.centre.clone()
         kept = KeptClass(probe, plan_draws(self.budget, probe))
         outcome: SearchResult | None = None
         if len(usable):
-            own = region.select(usable)
-            outcome = objective.run(search, own, self.plan_search(probe), call.seed, rough)
+            usable_region = region.select(usable)
+            outcome = objective.run(
+                search, usable_region, self.plan_search(probe), call.seed, rough
+            )
             kept.draw(~call.seed)
-            points[usable] = own.project(outcome.inputs[:, None])[:, 0]
-        seen, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
-        similarity, margin = seen.similarity, seen.margin
+            points[usable] = usable_region.project(outcome.inputs[:, None])[:, 0]
+        measured, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
+        similarity = measured.similarity
+        margin = measured.margin
         assert similarity is not None
         plausibility = self.neighbourhood.measure_plausibility(inputs, perturbed["inputs"])
         evaluated = probe.scatter_to_all(torch.ones_like(usable, dtype=torch.bool))
+        if plausibility is not None:
+            plausibility = torch.where(evaluated, plausibility.double(), torch.nan)
         gaps = self._limit_gaps(event, probe, outcome, similarity)
         exact = self._read_exact(probe, outcome)
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
@@ -395,9 +413,7 @@ class WorstCase(Metric):
             gap=gaps,
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
-            plausibility=None
-            if plausibility is None
-            else torch.where(evaluated, plausibility.double(), torch.nan),
+            plausibility=plausibility,
             exact=exact,
             drafts=drafts,
             trace=_empty_trace(inputs) if outcome is None else _read_trace(event, outcome.trace),
@@ -433,7 +449,8 @@ class WorstCase(Metric):
         self, call: Call, search: Search, objective: EventObjective
     ) -> RoughObjective | None:
         """The objective with a lower setting of the explainer's dial, for a search with drafts; else None."""
-        event, region = objective.event, objective.probe.region
+        event = objective.event
+        region = objective.probe.region
         assert region is not None
         if not isinstance(search, DraftSearch) or not event.needs_explanation:
             return None
@@ -443,10 +460,8 @@ class WorstCase(Metric):
         rough_call = dataclasses.replace(call, explainer=explainer, targets=objective.probe.targets)
 
         def make() -> EventObjective:
-            lower_setting, setting = (
-                getattr(explainer, explainer.dial),
-                getattr(call.explainer, explainer.dial),
-            )
+            lower_setting = getattr(explainer, explainer.dial)
+            setting = getattr(call.explainer, explainer.dial)
             record_choice(
                 explainer.dial, f"{lower_setting} in drafts of the search, {setting} in values"
             )
@@ -486,7 +501,9 @@ class EventObjective(ProbeObjective):
 
     def __init__(self, event: Event, probe: Probe, inputs: Tensor, track: bool) -> None:
         super().__init__(probe)
-        self.event, self.inputs, self.track = event, inputs, track
+        self.event = event
+        self.inputs = inputs
+        self.track = track
         self.sens_max = torch.full(
             (len(inputs),), torch.nan, device=inputs.device, dtype=inputs.dtype
         )
@@ -496,14 +513,14 @@ class EventObjective(ProbeObjective):
 
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
         """The event's outcome."""
-        seen = self.event.query(self.probe, x, origin, want_distance=self.track)
-        if self.track and seen.distance is not None:
-            distance = seen.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
+        measured = self.event.query(self.probe, x, origin, want_distance=self.track)
+        if self.track and measured.distance is not None:
+            distance = measured.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
             step = (self.probe.perturb(x, origin) - self.inputs[origin]).flatten(1).norm(dim=1)
             slope = torch.where(step > 0, distance / step, 0.0)
             self.sens_max.scatter_reduce_(0, origin, distance, "amax")
             self.sens_lips.scatter_reduce_(0, origin, slope.to(self.sens_lips.dtype), "amax")
-        return self.event.outcome(seen)
+        return self.event.outcome(measured)
 
     def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
         """The dissimilarity or the similarity where the constraint is met, and the way back elsewhere."""
@@ -539,7 +556,10 @@ def _read_trace(event: Event, trace: Trace) -> WorstCaseTrace:
     sign = (
         -1.0 if event.similarity.larger_is_closer == (event.name == "changed_explanation") else 1.0
     )
-    margin = trace.violation if event.name == "changed_explanation" else -trace.violation
+    if event.name == "changed_explanation":
+        margin = trace.violation
+    else:
+        margin = -trace.violation
     return WorstCaseTrace(trace.evaluations, sign * trace.value, margin)
 
 

@@ -143,7 +143,9 @@ class SanityChecks(Metric):
         return Cost(predictions=half_way + removed + SCRAMBLED, explanations=3 + SCRAMBLED)
 
     def describe_misfit(self, explainer: Explainer) -> str:
-        return "a control says nothing of the model" if explainer.control else ""
+        if explainer.control:
+            return "a control says nothing of the model"
+        return ""
 
     def bind(
         self,
@@ -151,7 +153,7 @@ class SanityChecks(Metric):
         extras: Mapping[str, Tensor] | None = None,
         inputs: Tensor | None = None,
         rows: slice | None = None,
-        **known: Any,
+        **others: Any,
     ) -> SanityChecks:
         """With the labels of the data, where it has some, or with those of the rows; and whether it is a table."""
         bound = self
@@ -242,7 +244,9 @@ def _leave_blank(samples: ExplainedSamples) -> dict[str, Tensor]:
 
 def _compare_inputs(samples: ExplainedSamples) -> dict[str, Tensor]:
     """The fields that say how maps of other inputs differ."""
-    model, x, maps = samples.model, samples.x, samples.probe.reference[samples.rows]
+    model = samples.model
+    x = samples.x
+    maps = samples.probe.reference[samples.rows]
     partner = choose_partners(samples.classes)
     nearby = samples.blank
     linear = torch.zeros_like(samples.rows, dtype=torch.bool)
@@ -278,7 +282,9 @@ def _is_linear(samples: ExplainedSamples, partner: Tensor) -> Tensor:
 def _find_there(model: Model, x: Tensor) -> Tensor | None:
     """Where inputs `(n, W)` that end at different places are there, bool; None where all have the same width."""
     widths = None if model.black_box is None else model.black_box.find_widths(x)
-    return None if widths is None else torch.arange(x.shape[1], device=x.device) < widths[:, None]
+    if widths is None:
+        return None
+    return torch.arange(x.shape[1], device=x.device) < widths[:, None]
 
 
 def _compare_scrambled(samples: ExplainedSamples, scrambled: ScrambledMaps) -> Tensor:

@@ -101,7 +101,8 @@ def _correlate(maps: Tensor, first: Tensor, second: Tensor, is_there: Tensor | N
         return torch.cat(parts).double()
     parts = []
     for part in slices:
-        one, other = first[part], second[part]
+        one = first[part]
+        other = second[part]
         both = is_there[one] & is_there[other]
         parts.append(pearson.compare_masked(maps[one], maps[other], both).nan_to_num())
     return torch.cat(parts).double()
@@ -111,7 +112,8 @@ def find_pseudo_values(
     similarities: Tensor, first: Tensor, second: Tensor, nearby: Tensor
 ) -> tuple[Tensor, Tensor]:
     """What `compare_pairs` returns, from the similarities of the pairs `(M,)` and those at nearby inputs `(n,)`."""
-    count, pairs = len(nearby), len(similarities)
+    count = len(nearby)
+    pairs = len(similarities)
     sums, weights = sum_pairs(similarities, first, second, count)
     elsewhere = sums / weights
     if count < 3:

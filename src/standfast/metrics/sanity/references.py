@@ -27,7 +27,10 @@ def compare_references(
     values: dict[str, Tensor] = {}
     for label, metric in metrics.items():
         for kind, pairs in _choose_pairs(samples, scrambled).items():
-            others = scrambled if scrambled is not None and kind == "scrambled" else samples.maps
+            if scrambled is not None and kind == "scrambled":
+                others = scrambled
+            else:
+                others = samples.maps
             of_samples = _compare_kind(metric, kind, pairs, samples, others)
             if of_samples is not None:
                 values[f"{kind} {label}"] = samples.probe.scatter_to_all(of_samples)

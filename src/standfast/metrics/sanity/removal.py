@@ -74,7 +74,8 @@ class Removal:
 
     def _measure_without(self, removed: Tensor) -> Tensor:
         """The mean over donors `(n,)`, where features are `removed`, bool `(n, features)`."""
-        x, count = self.x, len(self.x)
+        x = self.x
+        count = len(self.x)
         if x.ndim > 2:
             removed = removed.reshape(count, 1, *x.shape[2:])
         samples = torch.arange(count, device=x.device)

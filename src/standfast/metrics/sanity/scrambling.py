@@ -85,14 +85,17 @@ def _explain_members(samples: ExplainedSamples, members: Tensor, seed: int) -> T
 
     So does a model whose only parameter is a factor.
     """
-    model, x = samples.model, samples.x[members]
+    model = samples.model
+    x = samples.x[members]
     shuffled = RandomisedExplainer(samples.explainer, seed=seed)
     explainer: Explainer
     if any(True for _ in model.module.parameters()):
-        scrambled, explainer = model, shuffled
+        scrambled = model
+        explainer = shuffled
         shuffling: contextlib.AbstractContextManager[None] = shuffled.shuffling(model.module)
     else:
-        scrambled, explainer = _permute_columns(model, x, seed), samples.explainer
+        scrambled = _permute_columns(model, x, seed)
+        explainer = samples.explainer
         shuffling = contextlib.nullcontext()
     with scrambled.session():
         with shuffling:
@@ -106,7 +109,8 @@ def _explain_members(samples: ExplainedSamples, members: Tensor, seed: int) -> T
 
 def _answers_alike(model: Model, logits: Tensor, others: Tensor) -> bool:
     """Whether logits `(m, K)` are the same but for rounding, and for what no softmax sees."""
-    centred, other = centre_outputs(model, logits), centre_outputs(model, others)
+    centred = centre_outputs(model, logits)
+    other = centre_outputs(model, others)
     scale = float(other.abs().max())
     return torch.allclose(centred, other, rtol=1e-4, atol=1e-4 * scale)
 
@@ -121,7 +125,9 @@ def _permute_columns(model: Model, x: Tensor, seed: int) -> Model:
 
     def permute(rows: Tensor) -> Tensor:
         moved = rows.flatten(1)[:, order].reshape(rows.shape)
-        return moved if preprocess is None else preprocess(moved)
+        if preprocess is None:
+            return moved
+        return preprocess(moved)
 
     permuted = copy.copy(model)
     permuted.preprocess = permute

@@ -113,33 +113,38 @@ class DataSensitivityConsistency(SensitivityConsistency):
 
     def evaluate(self, call: Call) -> DataSencResult:
         """Draw masks for every sample, and compare the samples under their masks with those without."""
-        inputs, probe, seed = call.inputs, self.make_probe(call), call.seed
+        inputs = call.inputs
+        probe = self.make_probe(call)
+        seed = call.seed
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
         cut = segment(inputs, self.segments)
         masked = _MaskedCopies(
             probe, inputs, cut, resolve_baseline(call.model, inputs, self.baseline)
         )
-        found = ConsistencyTable.create(len(inputs), 1, cut.width, inputs.device)
+        table = ConsistencyTable.create(len(inputs), 1, cut.width, inputs.device)
         for rows in self.split_rows(probe.usable(), cut.width):
-            features, own = cut.count[rows].cpu(), inputs[rows]
+            features = cut.count[rows].cpu()
+            samples = inputs[rows]
             masks = draw_masks(
-                self.masks, features, self.keep, Streams(content_keys(own, seed).tolist(), CPU)
+                self.masks, features, self.keep, Streams(content_keys(samples, seed).tolist(), CPU)
             )
             self.evaluate_group(
-                MaskedGroup(rows, own, send(masks, inputs.device), features, seed, masked.weights),
-                found,
+                MaskedGroup(
+                    rows, samples, send(masks, inputs.device), features, seed, masked.weights
+                ),
+                table,
             )
-        probe.skip(found.degenerate[:, 0])
+        probe.skip(table.degenerate[:, 0])
         return DataSencResult(
             **probe.common_fields(self),
-            **{name: getattr(found, name)[:, 0] for name in NUMBERS[1:]},
-            value=found.rho[:, 0],
-            low=found.interval[:, 0, 0],
-            high=found.interval[:, 0, 1],
-            null_low=found.null_band[:, 0, 0],
-            null_high=found.null_band[:, 0, 1],
-            prediction_sensitivity=found.prediction_sensitivity[:, 0],
-            explanation_sensitivity=found.explanation_sensitivity[:, 0],
+            **{name: getattr(table, name)[:, 0] for name in NUMBERS[1:]},
+            value=table.rho[:, 0],
+            low=table.interval[:, 0, 0],
+            high=table.interval[:, 0, 1],
+            null_low=table.null_band[:, 0, 0],
+            null_high=table.null_band[:, 0, 1],
+            prediction_sensitivity=table.prediction_sensitivity[:, 0],
+            explanation_sensitivity=table.explanation_sensitivity[:, 0],
             origins=inputs,
             origin_maps=probe.maps,
             features=cut.count,
@@ -152,7 +157,10 @@ class _MaskedCopies:
     """Copies of samples under masks: how similar prediction and explanation stay."""
 
     def __init__(self, probe: Probe, inputs: Tensor, cut: Segments, baseline: Tensor) -> None:
-        self.probe, self.inputs, self.cut, self.baseline = probe, inputs, cut, baseline
+        self.probe = probe
+        self.inputs = inputs
+        self.cut = cut
+        self.baseline = baseline
         self.comparison, self.copies = MaskedComparison(probe), ReplacedCopies(probe, inputs)
 
     def weights(self, rows: Tensor, masks: Tensor, first: int) -> Tensor:
@@ -167,7 +175,8 @@ class _MaskedCopies:
         parts = []
         for start in range(0, total, size):
             number = torch.arange(start, min(start + size, total), device=rows.device)
-            row, mask = number // block, number % block
+            row = number // block
+            mask = number % block
             columns = rows[row], masks[row, mask], first + mask
             maps, logits = self.copies.run(
                 self._explain, self._drop, *columns, rows_per_input=per_input, kind="backward"

@@ -72,8 +72,8 @@ class MaskedLayers:
 
         All masks are rows of one batch; `number` is the layer's.
         """
-        sample, place, back = self._find_distinct(masks)
-        size = self.probe.choose_block_size(self.inputs, len(sample))
+        samples, indices, back = self._find_distinct(masks)
+        size = self.probe.choose_block_size(self.inputs, len(samples))
 
         def explain(
             x: Tensor, classes: Tensor, call: Tensor, mask: Tensor
@@ -82,10 +82,10 @@ class MaskedLayers:
                 return self._comparison.explain(x, classes, call)
 
         parts = []
-        for which, mask in zip(torch.split(sample, size), torch.split(place, size), strict=True):
-            origins = rows[which]
-            calls = _number_calls(number, first + mask)
-            parts.append(self._compare(explain, origins, calls, masks[which, mask]))
+        blocks = zip(torch.split(samples, size), torch.split(indices, size), strict=True)
+        for sample, index in blocks:
+            calls = _number_calls(number, first + index)
+            parts.append(self._compare(explain, rows[sample], calls, masks[sample, index]))
         return torch.cat(parts, 1)[:, back]
 
     def weigh_in_place(
@@ -95,12 +95,12 @@ class MaskedLayers:
 
         One mask after the other, for all samples at once. Afterwards the layer is as it was.
         """
-        _, places, back = self._find_distinct(masks)
+        _, indices, back = self._find_distinct(masks)
         parts = []
         with masked_weights(layer) as use:
-            for place in places.tolist():
-                use(masks[0, place])
-                calls = _number_calls(number, torch.full_like(rows, first + place))
+            for index in indices.tolist():
+                use(masks[0, index])
+                calls = _number_calls(number, torch.full_like(rows, first + index))
                 parts.append(self._compare(self._comparison.explain, rows, calls))
         return torch.stack(parts, 2)[:, :, back[0]]
 
@@ -125,31 +125,35 @@ class MaskedLayers:
         if groups > _REPEATING or self._comparison.noise is not None:
             return whole // count, whole % count, whole.reshape(samples, count)
         bits = 1 << torch.arange(groups, device=masks.device)
-        codes = (masks * bits).sum(2) + (torch.arange(samples, device=masks.device) << groups)[
-            :, None
-        ]
-        found, back = torch.unique(codes, return_inverse=True)
-        chosen = torch.full_like(found, len(whole)).scatter_reduce_(
-            0, back.reshape(-1), whole, "amin"
-        )
+        # the lowest bits of a code are the mask, the others are the sample's number
+        numbers = torch.arange(samples, device=masks.device) << groups
+        codes = (masks * bits).sum(2) + numbers[:, None]
+        distinct, back = torch.unique(codes, return_inverse=True)
+        # the first of equal masks stands for all of them
+        chosen = torch.full_like(distinct, len(whole))
+        chosen = chosen.scatter_reduce_(0, back.reshape(-1), whole, "amin")
         return chosen // count, chosen % count, back
 
 
 def are_constant(weights: Tensor) -> Tensor:
     """Which of the weights `(..., K)` are the same for all masks, where they are finite; bool `(...)`."""
-    seen = weights.isfinite()
-    return weights.where(seen, torch.inf).amin(-1) >= weights.where(seen, -torch.inf).amax(-1)
+    is_weighed = weights.isfinite()
+    least = weights.where(is_weighed, torch.inf).amin(-1)
+    most = weights.where(is_weighed, -torch.inf).amax(-1)
+    return least >= most
 
 
-def mark_constant(found: Consistency, weights: Tensor) -> Consistency:
+def mark_constant(consistency: Consistency, weights: Tensor) -> Consistency:
     """Mark problems as degenerate, without an interval, where one of the weights `(2, R, K)` is constant.
 
     The published sums still order the features then, by how often each was kept. That order says nothing about
     sensitivity.
     """
     constant = are_constant(weights).any(0)
-    interval = torch.where(constant[:, None], torch.nan, found.interval)
-    return dataclasses.replace(found, degenerate=found.degenerate | constant, interval=interval)
+    interval = torch.where(constant[:, None], torch.nan, consistency.interval)
+    return dataclasses.replace(
+        consistency, degenerate=consistency.degenerate | constant, interval=interval
+    )
 
 
 def _number_calls(layer: int, masks: Tensor) -> Tensor:

@@ -154,73 +154,78 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     def example(cls) -> ParameterSensitivityConsistency:
         return cls(masks=40, permutations=99, resamples=50)
 
-    def bind(self, *, module: nn.Module | None = None, **known: Any) -> Metric:
+    def bind(self, *, module: nn.Module | None = None, **others: Any) -> Metric:
         """With the names of the layers that it masks in a module."""
-        layers = self.layers if module is None else tuple(select_layers(module, self.layers))
+        if module is None:
+            layers = self.layers
+        else:
+            layers = tuple(select_layers(module, self.layers))
         return replace(self, layers=layers)
 
     def cost(self, classes: int | None = None) -> Cost:
         """The masks of each layer and the sample itself; for a few layers, unless they are named."""
-        named = (
-            1
-            if self.layers == "first"
-            else len(self.layers)
-            if isinstance(self.layers, tuple)
-            else _LAYERS
-        )
+        named = len(self.layers) if isinstance(self.layers, tuple) else _LAYERS
+        if self.layers == "first":
+            named = 1
         return Cost(predictions=0, explanations=self.masks * named + 1)
 
     def evaluate(self, call: Call) -> ParameterSencResult:
         """Draw masks layer by layer, and compare the samples under a mask with those of the whole model."""
-        model, inputs = call.model, call.inputs
+        model = call.model
+        inputs = call.inputs
         every = list(weight_layers(model.module))
         # before the model is run: it may have no such layer
         chosen = select_layers(model.module, self.layers)
-        probe, seed = self.make_probe(call), call.seed
+        probe = self.make_probe(call)
+        seed = call.seed
         usable = probe.usable()
         fit = find_gateable(model, inputs, chosen) if call.explainer.gateable else set()
         masked = MaskedLayers(probe, inputs)
         groups = [group_count(layer) for layer in chosen.values()]
-        found = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
-        for place, (name, layer) in enumerate(chosen.items()):
+        table = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
+        for index, (name, layer) in enumerate(chosen.items()):
             # keyed by the place among all layers: the same masks whichever others are chosen
-            number, gated, width = every.index(name), name in fit, groups[place]
+            number = every.index(name)
+            gated = name in fit
+            width = groups[index]
             layer_seed = int(mix64(torch.tensor([seed + number])).item())
-            for rows in self.split_rows(usable, width) if gated or not len(usable) else (usable,):
+            # one mask in the layer's own weights holds for all samples at once
+            weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
+            parts = self.split_rows(usable, width) if gated or not len(usable) else (usable,)
+            for rows in parts:
                 keys = content_keys(inputs[rows], layer_seed).tolist() if gated else [layer_seed]
-                masks = send(
-                    draw_masks(self.masks, width, self.keep, Streams(keys, CPU)), inputs.device
-                )
-                weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
+                masks = draw_masks(self.masks, width, self.keep, Streams(keys, CPU))
+                masks = send(masks, inputs.device)
                 features = torch.full((len(rows),), width)
-                group = MaskedGroup(rows, inputs[rows], masks, features, layer_seed, weigh, place)
-                self.evaluate_group(group, found)
-        columns = _average_layers(found, self.permutations)
-        probe.skip(~_find_informative(found).any(1))
+                group = MaskedGroup(rows, inputs[rows], masks, features, layer_seed, weigh, index)
+                self.evaluate_group(group, table)
+        columns = _average_layers(table, self.permutations)
+        probe.skip(~_find_informative(table).any(1))
         return ParameterSencResult(
             **probe.common_fields(self),
             **columns,
             layers=tuple(chosen),
             methods=tuple("gated" if name in fit else "masked weights" for name in chosen),
-            prediction_sensitivity=found.prediction_sensitivity,
-            explanation_sensitivity=found.explanation_sensitivity,
+            prediction_sensitivity=table.prediction_sensitivity,
+            explanation_sensitivity=table.explanation_sensitivity,
             origins=inputs,
             origin_maps=probe.maps,
         )
 
 
-def _find_informative(found: ConsistencyTable) -> Tensor:
+def _find_informative(table: ConsistencyTable) -> Tensor:
     """Layers that say whether prediction and explanation agree, bool `(N, L)`; a degenerate one does not."""
-    return torch.isfinite(found.rho) & ~found.degenerate
+    return torch.isfinite(table.rho) & ~table.degenerate
 
 
-def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any]:
+def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any]:
     """Columns of the result: those of the layers, and their means over the layers that have a rho."""
     layers = {
-        name: getattr(found, name).where(~found.constant_prediction, torch.nan)
+        name: getattr(table, name).where(~table.constant_prediction, torch.nan)
         for name in NUMBERS[:-1]
     }
-    rho, p = layers["rho"], layers["p_value"]
+    rho = layers["rho"]
+    p = layers["p_value"]
     counted = torch.isfinite(rho)
     count = counted.sum(1)
     divisor = torch.where(count > 0, count.double(), torch.nan)
@@ -248,8 +253,9 @@ def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any
 
     means = {name: mean(values) for name, values in layers.items() if name != "p_value"}
     value = means.pop("rho")
-    middle, null = found.null_band.mean(2), centre(found.null_band)
-    informative = _find_informative(found)
+    middle = table.null_band.mean(2)
+    null = centre(table.null_band)
+    informative = _find_informative(table)
     z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
     together = torch.where(informative, z, 0.0).sum(1) / informative.sum(1).clamp(min=1).sqrt()
     alone = torch.where(informative, p, 0.0).sum(1)
@@ -259,14 +265,14 @@ def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any
         **means,
         "value": value,
         "p_value": combined,
-        "low": (value + reach(found.interval, rho, 0)).clamp(min=-1),
-        "high": (value + reach(found.interval, rho, 1)).clamp(max=1),
-        "null_low": null + reach(found.null_band, middle, 0),
-        "null_high": null + reach(found.null_band, middle, 1),
-        "masks_used": torch.where(counted, found.masks_used, torch.iinfo(torch.int64).max).amin(1)
+        "low": (value + reach(table.interval, rho, 0)).clamp(min=-1),
+        "high": (value + reach(table.interval, rho, 1)).clamp(max=1),
+        "null_low": null + reach(table.null_band, middle, 0),
+        "null_high": null + reach(table.null_band, middle, 1),
+        "masks_used": torch.where(counted, table.masks_used, torch.iinfo(torch.int64).max).amin(1)
         * (count > 0),
         **{f"layer_{name}": values for name, values in layers.items()},
-        "layer_masks_used": found.masks_used,
-        "layer_interval": found.interval,
-        "layer_null_band": found.null_band,
+        "layer_masks_used": table.masks_used,
+        "layer_interval": table.interval,
+        "layer_null_band": table.null_band,
     }

@@ -75,7 +75,7 @@ class SensitivityConsistencyResult(Result):
         One sample says little, because it has few parts (`standfast.statistics.pooling.pool_inputs`). Samples that
         share their masks are not independent, so they are not pooled: the count is 0.
         """
-        values, p_values = (each.cpu().double().numpy() for each in (self.value, self.p_value))
+        values, p_values = (tensor.cpu().double().numpy() for tensor in (self.value, self.p_value))
         if not self.independent:
             return Pooled(None, float("nan"), 0)
         fine = [status == "ok" for status in self.status]
@@ -128,14 +128,15 @@ class ConsistencyTable(Consistency):
             constant_prediction=count.bool(),
         )
 
-    def fill(self, layer: int, rows: Tensor, found: Consistency, weights: Tensor) -> None:
+    def fill(self, layer: int, rows: Tensor, consistency: Consistency, weights: Tensor) -> None:
         """Enter what was found for the samples `rows` `(R,)` in a layer, from weights `(2, R, K)`."""
-        for known in fields(Consistency):
-            values, own = getattr(found, known.name), getattr(self, known.name)[:, layer]
+        for column in fields(Consistency):
+            values = getattr(consistency, column.name)
+            stored = getattr(self, column.name)[:, layer]
             if values.ndim == 1:
-                own[rows] = values
+                stored[rows] = values
             else:
-                own[rows, : values.shape[1]] = values
+                stored[rows, : values.shape[1]] = values
         self.constant_prediction[rows, layer] = are_constant(weights[0])
 
 
@@ -164,9 +165,9 @@ class MaskedGroup:
 
     def select_masks(self, members: Tensor, start: int, stop: int) -> Tensor:
         """Masks number `start` to `stop` of the samples `members` `(n,)` of the group, `(n, k, m)` or `(1, k, m)`."""
-        return (
-            self.masks[:, start:stop] if len(self.masks) == 1 else self.masks[members, start:stop]
-        )
+        if len(self.masks) == 1:
+            return self.masks[:, start:stop]
+        return self.masks[members, start:stop]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,15 +205,17 @@ class SensitivityConsistency(Metric):
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """Rho; higher is more consistent."""
-        published = options.get("estimator") == "paper"
+        symbol = "rho"
+        caution = ""
+        if options.get("estimator") == "paper":
+            symbol = "rho (published estimator)"
+            caution = "The published estimator mostly counts how often a part was kept."
         return ValueSpec(
             f"Sensitivity consistency of prediction and explanation over {cls.parts}",
-            "rho (published estimator)" if published else "rho",
+            symbol,
             cls.direction_of(options),
             decimals=3,
-            caution="The published estimator mostly counts how often a part was kept."
-            if published
-            else "",
+            caution=caution,
             good="more consistent",
         )
 
@@ -222,29 +225,29 @@ class SensitivityConsistency(Metric):
 
     def split_rows(self, rows: Tensor, width: int) -> tuple[Tensor, ...]:
         """The rows `(R,)` in parts whose masks over `width` parts fit into memory; none for no rows."""
-        return torch.split(rows, max(1, _MASK_BITS // (self.masks * width))) if len(rows) else ()
+        if len(rows):
+            return torch.split(rows, max(1, _MASK_BITS // (self.masks * width)))
+        return ()
 
     def evaluate_group(self, group: MaskedGroup, table: ConsistencyTable) -> None:
         """Weigh the masks of the group's samples and enter what is found. Each sample stops on its own."""
         shape = (2, len(group.rows), self.masks)
         weights = torch.full(shape, torch.nan, dtype=torch.float64, device=group.rows.device)
-        active, start = torch.arange(len(group.rows), device=group.rows.device), 0
+        active = torch.arange(len(group.rows), device=group.rows.device)
+        start = 0
         for stop in [self.masks] if self.tolerance is None else plan_checks(self.masks):
             masks = group.select_masks(active, start, stop)
             weights[:, active, start:stop] = group.weigh(group.rows[active], masks, start)
             start = stop
             done = torch.ones_like(active, dtype=torch.bool)
             if stop < self.masks:
-                done = torch.cat(
-                    [
-                        self._is_settled(group, weights, part, stop)
-                        for part in self._split(group, active)
-                    ]
-                )
+                parts = self._split(group, active)
+                are_settled = [self._is_settled(group, weights, part, stop) for part in parts]
+                done = torch.cat(are_settled)
             for members in self._split(group, active[done]):
-                own = weights[:, members, :stop]
-                found = self._compare(group, own, members, self.permutations)
-                table.fill(group.layer, group.rows[members], found, own)
+                group_weights = weights[:, members, :stop]
+                consistency = self._compare(group, group_weights, members, self.permutations)
+                table.fill(group.layer, group.rows[members], consistency, group_weights)
             active = active[~done]
             if not len(active):
                 return
@@ -265,7 +268,7 @@ class SensitivityConsistency(Metric):
         self, group: MaskedGroup, weights: Tensor, members: Tensor, permutations: int
     ) -> Consistency:
         """The consistency of weights `(2, n, k)`, of the first k masks; always with the same random numbers."""
-        found = measure_consistency(
+        consistency = measure_consistency(
             weights,
             group.select_masks(members, 0, weights.shape[2]).expand(len(members), -1, -1),
             features=group.features[members.cpu()],
@@ -274,4 +277,4 @@ class SensitivityConsistency(Metric):
             resamples=self.resamples,
             streams=Streams(content_keys(group.inputs[members], group.seed ^ 0x5E2C).tolist(), CPU),
         )
-        return mark_constant(found, weights)
+        return mark_constant(consistency, weights)

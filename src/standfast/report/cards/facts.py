@@ -136,6 +136,21 @@ def name_answer(card: Card) -> str:
     return "this answer" if is_negated else card.answer
 
 
+def name_case(card: Card) -> str:
+    """Which case a card is about: a row with its label or number, the file of an image, or the number of a sample.
+
+    >>> from types import SimpleNamespace as Named
+    >>> row = {"income": "1,200"}
+    >>> [name_case(Named(name=name, columns=row, sample=17)) for name in ("C-1041", "")]
+    ['row C-1041', 'row 17']
+    >>> [name_case(Named(name=name, columns={}, sample=3)) for name in ("cat/1.png", "")]
+    ['cat/1.png', 'sample 3']
+    """
+    if card.columns:
+        return f"row {card.name or card.sample}"
+    return card.name or f"sample {card.sample}"
+
+
 def is_text(card: Card) -> bool:
     """Whether the features are words: they have names, and there are no columns with values."""
     return bool(card.names) and not card.columns

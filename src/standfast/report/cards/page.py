@@ -15,6 +15,7 @@ from standfast.report.cards.facts import (
     has_map,
     is_text,
     name_answer,
+    name_case,
     supported_answer,
 )
 from standfast.report.cards.pictures import draw_image, draw_series, draw_words
@@ -73,6 +74,8 @@ def render_card(
         "answer": name_answer(card),
         "signed": card.has_signs is not False,
         "supported": supported_answer(card),
+        "raised": card.says_what_raising_does,
+        "unit": card.unit,
         "top": card.top,
         "case": columns,
         "more_columns": len(card.columns) - len(columns),
@@ -114,7 +117,8 @@ def _draw_input(card: Card, has_words: bool) -> dict[str, Any]:
 
 def _describe_about(card: Card) -> str:
     """Which data, sample, model and explainer."""
-    return f"{card.data}, sample {card.sample} · model {card.model} · explained by {card.explainer}"
+    case = f"{card.data}, {name_case(card)}"
+    return f"{case} · model {card.model} · explained by {card.explainer}"
 
 
 def _list_columns(card: Card, letters: int) -> list[tuple[str, str]]:

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from standfast.report.cards.facts import format_share, format_shares, format_signed, title_reason
+from standfast.report.cards.facts import (
+    format_share,
+    format_shares,
+    format_signed,
+    name_case,
+    title_reason,
+)
 from standfast.report.cards.words import CardWords, describe_card
 from standfast.results.reasons import Card, Reason
 
@@ -27,7 +33,8 @@ MOST_VALUES = 1024
 def format_card(card: Card) -> str:
     """A card as plain text, in lines of at most 100 letters."""
     words = describe_card(card)
-    about = f"{card.data}, sample {card.sample}, model {card.model}, explained by {card.explainer}"
+    case = f"{card.data}, {name_case(card)}"
+    about = f"{case}, model {card.model}, explained by {card.explainer}"
     parts = [*_wrap(f"Decision: {words.decision}"), *_wrap(about), ""]
     for sentence in (words.warning, words.summary, words.same):
         parts += _wrap(sentence)
@@ -58,7 +65,7 @@ def _tabulate(card: Card, words: CardWords) -> list[str]:
         lines.append(_format_line(f"{sign} {title}", cells))
         in_words = words.find(reason.feature)
         if in_words is not None:
-            why = "; ".join(filter(None, [in_words.why, in_words.needs]))
+            why = "; ".join(filter(None, [in_words.raising, in_words.why, in_words.needs]))
             lines += textwrap.wrap(why, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
     if is_tested:
         lines.append("+ can be stated; - cannot be stated; ? not decided yet")

@@ -164,7 +164,7 @@ def _make_group(
     note = needs.pop() if is_common else ""
     rows: list[Row] = []
     for reason, said in zip(reasons, in_words, strict=True):
-        sentences = [said.why] if is_common else [said.why, said.needs]
+        sentences = [said.raising, said.why] if is_common else [said.raising, said.why, said.needs]
         why = "; ".join(filter(None, sentences))
         rows.append(_make_row(card, reason, scale, why))
     return Group(state, note, tuple(rows))

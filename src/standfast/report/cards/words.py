@@ -25,7 +25,7 @@ from standfast.report.cards.facts import (
 from standfast.report.sentences import fill
 from standfast.results.formatting import join_names
 from standfast.results.reasons import Alone, Card, Reason, Source
-from standfast.statistics.reasons import MANY_ERROR, count_least_models
+from standfast.statistics.reasons import MANY_ERROR, MOST_TIMES, count_least_models
 
 _TEMPLATE = "cards/sentences.txt"
 #: with more reasons a sentence gives the range of their shares instead of each
@@ -45,6 +45,7 @@ class ReasonWords:
         named: how often it is named; empty where nothing is known of it.
         why: what leaves it out, alone, most often; empty of a reason that holds, or where this is not known.
         needs: how many draws would decide; empty of a reason that is decided.
+        raising: what raising it does, where signs say that (`Card.says_what_raising_does`); else empty.
     """
 
     feature: int
@@ -53,6 +54,7 @@ class ReasonWords:
     named: str
     why: str = ""
     needs: str = ""
+    raising: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,11 @@ class _Writer:
         only_explainers = card.varied == ("explainer",)
         self.all_draws = say_of_card("variations", card.draws, self.models, only_explainers)
         self.named = say_of_card(
-            "among_first", card.top, card.has_signs is not False, supported_answer(card)
+            "among_first",
+            card.top,
+            card.has_signs is not False,
+            supported_answer(card),
+            card.says_what_raising_does,
         )
 
     def write(self) -> CardWords:
@@ -253,15 +259,22 @@ class _Writer:
     def _describe_reason(self, number: int, reason: Reason) -> ReasonWords:
         """One reason."""
         name = name_reason(self.card, reason)
-        title = title_reason(self.card, reason)
-        macro = "matters" if self.card.has_signs is False else "speaks"
-        speaks = say_of_card(macro, title, reason.sign, name_answer(self.card))
+        speaks = self._say_sign(reason)
+        raising = speaks if self.card.says_what_raising_does else ""
         if not self.is_tested:
-            return ReasonWords(reason.feature, name, speaks, "")
+            return ReasonWords(reason.feature, name, speaks, "", raising=raising)
         named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
         why = "" if reason.state == "holds" else self._blame(number)
         needs = self._foresee(reason) if reason.state == "undecided" else ""
-        return ReasonWords(reason.feature, name, speaks, named, why, needs)
+        return ReasonWords(reason.feature, name, speaks, named, why, needs, raising)
+
+    def _say_sign(self, reason: Reason) -> str:
+        """What the sign of a reason says."""
+        card, answer = self.card, name_answer(self.card)
+        if card.says_what_raising_does:
+            return say_of_card("raising", name_reason(card, reason), reason.sign, answer)
+        macro = "matters" if card.has_signs is False else "speaks"
+        return say_of_card(macro, title_reason(card, reason), reason.sign, answer)
 
     def _blame(self, number: int) -> str:
         """In how many draws of the source that leaves a reason out most often it is named."""
@@ -273,11 +286,13 @@ class _Writer:
         )
 
     def _foresee(self, reason: Reason) -> str:
-        """How many draws would decide."""
+        """How many draws would decide; empty where no number would, as the share is at the demand."""
         foreseen = reason.foreseen
         if foreseen is None:
-            return say_of_card("unforeseen")
+            return ""
         unit = "retrained model" if self.models else "variation"
+        if foreseen.count is None:
+            return say_of_card("far_off", MOST_TIMES, foreseen.least, unit)
         return say_of_card("foreseen", foreseen.count, foreseen.least, foreseen.most, unit)
 
     def _describe_same(self) -> str:
@@ -302,7 +317,7 @@ class _Writer:
         card = self.card
         if not card.varied:
             return say_of_card("how_to_vary")
-        sources = [say_of_card("source", source) for source in card.varied]
+        sources = [say_of_card("source", source, card.changes) for source in card.varied]
         return say_of_card("varied", sources, self.all_draws, card.kept, card.drawn)
 
     def _describe_sources(self) -> tuple[str, ...]:
@@ -333,6 +348,7 @@ class _Writer:
         return [
             *self._note_sources(),
             *self._note_models(),
+            *self._note_unit(),
             *self._note_signs(),
             *self._note_outside(),
             *self._note_more(),
@@ -351,17 +367,24 @@ class _Writer:
             notes.append(say_of_card("untried", untried))
         return notes
 
+    def _note_unit(self) -> list[str]:
+        """What values are measured in."""
+        return [say_of_card("unit", self.card.unit)] if self.card.unit else []
+
     def _note_signs(self) -> list[str]:
-        """Whether features against the answer are left out, and whether the explainer has no signs, or shows none."""
+        """What signs are about, or that there are none; and whether features against the answer are left out."""
         card = self.card
         supported = supported_answer(card)
+        notes: list[str] = []
+        if card.says_what_raising_does:
+            notes.append(say_of_card("of_raising", card.explainer))
         if supported:
-            return [say_of_card("only_for", supported)]
+            return [*notes, say_of_card("only_for", supported, card.says_what_raising_does)]
         if card.has_signs is False:
             return [say_of_card("declares_no_signs", card.explainer)]
         if card.has_signs is None and has_no_signs(card):
             return [say_of_card("no_signs")]
-        return []
+        return notes
 
     def _note_numbers(self) -> list[str]:
         """Which numbers are less sure than others, how many reasons there are, and what chance would give."""
@@ -376,7 +399,12 @@ class _Writer:
             features = round(card.top / card.chance)
             notes.append(
                 say_of_card(
-                    "chance", card.top, features, format_chance(card), supported_answer(card)
+                    "chance",
+                    card.top,
+                    features,
+                    format_chance(card),
+                    supported_answer(card),
+                    card.says_what_raising_does,
                 )
             )
         return notes
@@ -402,7 +430,7 @@ class _Writer:
         foreseen = [
             reason
             for reason in self.card.reasons
-            if reason.foreseen and _count_foreseen(reason) > done
+            if reason.foreseen and reason.foreseen.count and reason.foreseen.count > done
         ]
         if not foreseen or not self.is_tested:
             return []
@@ -429,6 +457,7 @@ class _Writer:
 def _count_foreseen(reason: Reason) -> int:
     """How many variations would decide a reason of which this can be said."""
     assert reason.foreseen is not None
+    assert reason.foreseen.count is not None
     return reason.foreseen.count
 
 

@@ -57,7 +57,7 @@ class Reason:
 
     @property
     def sign(self) -> int:
-        """1 if it speaks for the answer, -1 against it."""
+        """1 if it speaks for the answer, -1 against it; of gradients, what raising it does."""
         return int(np.sign(self.value))
 
 
@@ -124,6 +124,12 @@ class Card:
         digests: what identifies the model, the data, the explainer and the software, by name.
         names: of all features, such as columns or words, in their order; none for images and series.
         speaking: `"both"`, or `"for"`: only features that speak for the answer are named.
+        name: what the user calls the sample: the label of the row of a data frame, the file of an image; empty where it
+            has no name but its number.
+        changes: how far the measurement of the input was changed, in words; empty where it was not.
+        unit: what values are measured in, such as "log-odds"; empty where they have no unit, or it is not known.
+        measures: what the values are (`Explainer.measures`): of a `"slope"` and a `"direction"` the sign says what
+            raising the feature does to the answer, and not what the feature as it is does.
     """
 
     data: str
@@ -165,6 +171,15 @@ class Card:
     digests: Mapping[str, str] = field(default_factory=dict, repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
     speaking: str = "both"
+    name: str = ""
+    changes: str = ""
+    unit: str = ""
+    measures: str = "relevance"
+
+    @property
+    def says_what_raising_does(self) -> bool:
+        """Whether the signs say what raising a feature does, as those of gradients do."""
+        return self.has_signs is not False and self.measures in ("slope", "direction")
 
     @property
     def holding(self) -> tuple[Reason, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from standfast.study.store import digest
@@ -24,19 +24,17 @@ _PACKAGES = (
 def read_digests(
     manifest: Mapping[str, Any],
     names: Mapping[str, str],
-    retrained: Mapping[str, Any],
-    models: Sequence[str] = (),
+    retrained: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
     """What identifies the parts of a card, by name; the same hashes are in an evidence pack.
 
     Args:
         manifest: of the results.
         names: the names of the model, the data and the explainer, by `"model"`, `"data"` and `"explainer"`.
-        retrained: the manifest of the models that were trained again.
-        models: their names.
+        retrained: of models that were trained again, by name, the manifest that has them.
 
     >>> manifest = {"models": {"net": {"digest": "ab"}}, "environment": {"standfast": "1.0", "packages": {"shap": "2"}}}
-    >>> read_digests(manifest, {"model": "net", "data": "rows", "explainer": "lime"}, manifest)
+    >>> read_digests(manifest, {"model": "net", "data": "rows", "explainer": "lime"}, {})
     {'model': 'ab', 'software': 'standfast 1.0, shap 2'}
     """
     digests: dict[str, str] = {}
@@ -44,7 +42,10 @@ def read_digests(
         described = (manifest.get(section) or {}).get(names[part]) or {}
         if described.get("digest"):
             digests[part] = str(described["digest"])
-    again = [((retrained.get("models") or {}).get(name) or {}).get("digest") for name in models]
+    again = [
+        ((its_manifest.get("models") or {}).get(name) or {}).get("digest")
+        for name, its_manifest in retrained.items()
+    ]
     if again and all(again):
         digests["retrained models"] = digest(again)
     explainers = manifest.get("explainers") or {}

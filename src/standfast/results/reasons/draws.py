@@ -148,12 +148,17 @@ class Wanted:
         demand: the probability that a reason must have.
         speaking: `"both"`, or `"for"`: features that speak against the answer do not count.
         shares_places: features that share the last place are all in, as in images.
+        looks: after how many draws of a job it was decided whether to draw further ones; empty where this is not known.
+        model_looks: after how many retrained models it was decided whether to train further ones; empty where their
+            number was fixed.
     """
 
     top: int
     demand: float
     speaking: str = "both"
     shares_places: bool = False
+    looks: tuple[int, ...] = ()
+    model_looks: tuple[int, ...] = ()
 
     @property
     def decides_each(self) -> bool:

@@ -12,7 +12,13 @@ from standfast.results.reasons.draws import AllDraws, NamedReasons, StoredDraws,
 from standfast.results.reasons.tally import Tally, find_look
 from standfast.statistics.clusters import clustered_interval
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import ROUNDING, ReasonDecision, State, decide_reasons
+from standfast.statistics.reasons import (
+    ROUNDING,
+    ReasonDecision,
+    State,
+    decide_at_looks,
+    decide_reasons,
+)
 from standfast.statistics.simultaneous import SimultaneousMeans, simultaneous_means
 from standfast.tensors import Array
 
@@ -29,18 +35,52 @@ def decide_each(
     is_open = wanted.decides_each and drawn.any() and not tally.is_all
     if not is_open or not named.order:
         return {}
-    hits_of_reasons = hits[named.order]
     if tally.is_clustered:
-        decisions = decide_reasons(
-            hits_of_reasons[:, drawn], tally.draws[drawn], wanted.demand, _LEVEL, look=None
-        )
+        decisions = _decide_by_models(tally, hits[named.order], wanted, all_draws)
     else:
-        draws, look = int(tally.draws[0]), max(find_look(all_draws), 1)
-        limits = _find_limits(all_draws, named)
-        decisions = decide_reasons(
-            hits_of_reasons[:, 0], draws, wanted.demand, _LEVEL, look=look, earlier=limits
-        )
+        decisions = _decide_by_draws(tally, hits[named.order, 0], wanted, named, all_draws)
     return dict(zip(named.order, decisions, strict=True))
+
+
+def _decide_by_models(
+    tally: Tally, hits: Array, wanted: Wanted, all_draws: AllDraws
+) -> tuple[ReasonDecision, ...]:
+    """The decisions by models that were trained again, whose hits are `(k, M)`."""
+    drawn = tally.draws > 0
+    if not wanted.model_looks:
+        return decide_reasons(hits[:, drawn], tally.draws[drawn], wanted.demand, _LEVEL, look=None)
+    are_present = np.array([draws is not None for draws in all_draws.retrained])
+    counts: list[tuple[Array, Array]] = []
+    for trained in wanted.model_looks:
+        # those that decide otherwise have no column
+        columns = np.flatnonzero(drawn[: are_present[:trained].sum()])
+        counts.append((hits[:, columns], tally.draws[columns]))
+    return decide_at_looks(counts, wanted.demand, _LEVEL)
+
+
+def _decide_by_draws(
+    tally: Tally, hits: Array, wanted: Wanted, named: NamedReasons, all_draws: AllDraws
+) -> tuple[ReasonDecision, ...]:
+    """The decisions by independent draws, whose hits are `(k,)`."""
+    draws, look = int(tally.draws[0]), max(find_look(all_draws), 1)
+    if all_draws.others and tally.signed is not None and look <= len(wanted.looks):
+        return decide_at_looks(_count_at_looks(tally, wanted.looks[:look], named), wanted.demand)
+    limits = _find_limits(all_draws, named)
+    return decide_reasons(hits, draws, wanted.demand, _LEVEL, look=look, earlier=limits)
+
+
+def _count_at_looks(
+    tally: Tally, looks: Sequence[int], named: NamedReasons
+) -> list[tuple[Array, int]]:
+    """Hits `(k,)` and draws of each look at draws of several explainers, whose limits are not stored."""
+    assert tally.signed is not None
+    assert tally.signed_draws is not None
+    is_named = tally.signed[:, named.order] == named.signs[named.order]
+    counts: list[tuple[Array, int]] = []
+    for draws in looks:
+        are_first = tally.signed_draws < draws
+        counts.append((is_named[are_first].sum(0), int(are_first.sum())))
+    return counts
 
 
 def _find_limits(all_draws: AllDraws, named: NamedReasons) -> tuple[Array, Array] | None:

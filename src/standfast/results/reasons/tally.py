@@ -29,6 +29,8 @@ class Tally:
         is_all: whether the draws are all that there are, and so nothing is uncertain.
         again: which part of the reasons each draw names, `(R,)`, and the models of these draws; None if not stored.
         values: the maps of the explainer itself, `(V, F)`, and their models `value_models` `(V,)`; None if not stored.
+        signed: of independent draws what each of them names, by its sign, `(R, F)`, and the numbers of these draws,
+            from 0, `signed_draws` `(R,)`; None of models that were trained again, and if not stored.
     """
 
     positive: Array
@@ -41,6 +43,8 @@ class Tally:
     values: Array | None = None
     value_models: Array | None = None
     again: tuple[Array, Array] | None = None
+    signed: Array | None = None
+    signed_draws: Array | None = None
 
     def count_hits(self, signs: Array) -> Array:
         """Draws that name each feature with its sign, `(F, M)`; of features that are no reasons, with any sign."""
@@ -165,11 +169,13 @@ class _MixedDraws:
     Attributes:
         maps: `(R, F)`.
         explainers: the number of the explainer of each, `(R,)`; 0 is the given one.
+        numbers: of the draws, from 0, among them those that do not keep the answer and are left out here, `(R,)`.
         are_all: whether these are all that there are, since nothing varies but explainers.
     """
 
     maps: Array
     explainers: Array
+    numbers: Array
     are_all: bool = False
 
 
@@ -187,7 +193,7 @@ def _tally_stored(
     ]
     varies = is_clustered or len(by_model[0]) > 1 or bool(by_model[0][0].varied)
     if not varies:
-        mixed = [_MixedDraws(mixed[0].maps[:0], mixed[0].explainers[:0])]
+        mixed = [_MixedDraws(mixed[0].maps[:0], mixed[0].explainers[:0], mixed[0].numbers[:0])]
     signed = [_sign_draws(draws.maps, wanted) for draws in mixed]
     same = [named.is_same(of_model) for of_model in signed]
     in_order = [named.is_in_order(draws.maps) for draws in mixed]
@@ -211,6 +217,8 @@ def _tally_stored(
             np.concatenate([named.measure_again(of_model) for of_model in signed]),
             np.concatenate(models),
         ),
+        signed=None if is_clustered else signed[0],
+        signed_draws=None if is_clustered else mixed[0].numbers,
     )
 
 
@@ -231,7 +239,8 @@ def _mix_explainers(of_explainers: Sequence[StoredDraws], seed: int) -> _MixedDr
     varying = [draws for draws in of_explainers if draws.varied]
     if not varying:
         maps = np.stack([draws.origin for draws in of_explainers])
-        return _MixedDraws(maps, np.arange(len(maps)), are_all=len(maps) > 1)
+        numbers = np.arange(len(maps))
+        return _MixedDraws(maps, numbers, numbers, are_all=len(maps) > 1)
     count = min(draws.made for draws in varying)
     chosen = np.zeros(count, dtype=int)
     if len(of_explainers) > 1:
@@ -244,7 +253,7 @@ def _mix_explainers(of_explainers: Sequence[StoredDraws], seed: int) -> _MixedDr
         else:
             mixed[is_chosen] = draws.origin  # where nothing varies, the clean map is the only one
     keeps = np.isfinite(mixed).all(1)
-    return _MixedDraws(mixed[keeps], chosen[keeps])
+    return _MixedDraws(mixed[keeps], chosen[keeps], np.flatnonzero(keeps))
 
 
 def find_look(all_draws: AllDraws) -> int:

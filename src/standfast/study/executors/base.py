@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from standfast.errors import MissingExtraError, StandfastError, check, check_integer
 from standfast.question.grid import Grid
 from standfast.study.executors.job_queue import JobQueue
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import JobFiles, Store, pack_failure
 from standfast.study.worker import record_of
 
@@ -70,10 +70,9 @@ class Limits:
     def __post_init__(self) -> None:
         for what in ("timeout", "memory_gb"):
             value = getattr(self, what)
-            fits = value is None or (isinstance(value, int | float) and 0 < value < float("inf"))
-            check(
-                fits and not isinstance(value, bool), what, "a number above 0, or None", repr(value)
-            )
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            fits = value is None or (is_number and 0 < value < float("inf"))
+            check(fits, what, "a number above 0, or None", repr(value))
         check_integer(self.retries, "retries", least=0, also=(None,))
 
     @property
@@ -183,7 +182,10 @@ class Crew(ABC, Generic[M]):
     """
 
     def __init__(self, grid: Grid, store: Store, size: int, lives: int, limits: Limits) -> None:
-        self.grid, self.store, self.size, self.limits = grid, store, size, limits
+        self.grid = grid
+        self.store = store
+        self.size = size
+        self.limits = limits
         self.lives = lives if limits.retries is None else limits.retries + 1
         self.members: list[M] = []
         self.queue = JobQueue(grid.isolated)
@@ -220,11 +222,9 @@ class Crew(ABC, Generic[M]):
             busy = {other.owner for other in self.members if other is not member}
             job = self.queue.take(member.owner, busy)
             if job is not None:
-                member.job, member.owner, member.began = (
-                    job,
-                    self.queue.find_owner(job),
-                    time.monotonic(),
-                )
+                member.job = job
+                member.owner = self.queue.find_owner(job)
+                member.began = time.monotonic()
                 member.assign(job)
                 if tell is not None:
                     tell(job, 0.0)
@@ -345,7 +345,8 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
     """The modules that were imported from these folders, but not from an environment beneath one of them."""
     modules = []
     for name, module in list(sys.modules.items()):
-        file, beneath = getattr(module, "__file__", None), Path(*name.split("."))
+        file = getattr(module, "__file__", None)
+        beneath = Path(*name.split("."))
         possible_files = [
             Path(folder, end)
             for folder in folders

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 #: the explainer to which a worker belongs; None for all that are not isolated, which share workers
 Owner = str | None
@@ -30,7 +30,9 @@ class JobQueue:
 
     def find_owner(self, job: Job) -> Owner:
         """The explainer to which a worker belongs as soon as it has done this job."""
-        return job.explainer if job.explainer in self.isolated else None
+        if job.explainer in self.isolated:
+            return job.explainer
+        return None
 
     def add(self, jobs: Sequence[Job]) -> None:
         """Put jobs at the end."""
@@ -63,5 +65,8 @@ class JobQueue:
         if not offered:
             return None
         alone = [name for name in offered if name is None or name not in busy]
-        chosen = alone[0] if alone else max(offered, key=lambda name: len(self.waiting[name]))
+        if alone:
+            chosen = alone[0]
+        else:
+            chosen = max(offered, key=lambda name: len(self.waiting[name]))
         return self.waiting[chosen].popleft()

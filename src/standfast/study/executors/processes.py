@@ -35,7 +35,7 @@ from standfast.study.executors.base import (
     store_result,
 )
 from standfast.study.import_paths import importing_from
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import available_cpus, thread_budget
@@ -147,17 +147,18 @@ class _Process(Member):
     def _describe_end(self) -> Lost:
         self.process.join()
         code = self.process.exitcode or 0
-        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+        if code < 0:
+            how = f"signal {-code} ({signal.Signals(-code).name})"
+        else:
+            how = f"exit code {code}"
         if not self.ready:
             raise StandfastError(
                 f"workers: a worker process ended before it could start ({how}). A script that asks for workers needs"
                 ' `if __name__ == "__main__":` around what it does.'
             )
-        hint = (
-            "SIGKILL is what the system sends when memory runs out"
-            if code == -signal.SIGKILL
-            else ""
-        )
+        hint = ""
+        if code == -signal.SIGKILL:
+            hint = "SIGKILL is what the system sends when memory runs out"
         return Lost(f"the worker process ended with {how}", hint)
 
     def memory(self) -> int:
@@ -204,11 +205,9 @@ class _ProcessCrew(Crew[_Process]):
         theirs.close()
 
     def poll(self, seconds: float | None) -> list[tuple[_Process, Said]]:
-        ready = wait([end for member in self.members for end in member.ends], seconds)
+        ready = set(wait([end for member in self.members for end in member.ends], seconds))
         heard = [
-            (member, member.hear())
-            for member in self.members
-            if any(end in ready for end in member.ends)
+            (member, member.hear()) for member in self.members if not ready.isdisjoint(member.ends)
         ]
         memory = Limits(memory_gb=self.limits.memory_gb)
         for member, said in heard:
@@ -235,7 +234,7 @@ def _run_worker(connection: Connection, threads: int, device: str) -> None:
             connection.send(worker.run(connection.recv(), connection.send))
     except EOFError:  # no job is left
         return
-    except Exception:
+    except Exception:  # what the grid holds may raise anything when it is unpickled
         with suppress(OSError):  # nobody listens any more
             connection.send(
                 StandfastError(f"a worker process could not start:\n{traceback.format_exc()}")
@@ -286,7 +285,9 @@ def memory_of(process: int) -> int | None:
 def _device(device: str, number: int) -> str:
     """The device of a worker: with several GPUs, the workers take turns."""
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return f"cuda:{number % cards}" if cards and device in ("auto", "cuda") else device
+    if cards and device in ("auto", "cuda"):
+        return f"cuda:{number % cards}"
+    return device
 
 
 @contextmanager
@@ -329,9 +330,14 @@ def local(
     One worker is this process itself, unless there are limits, which only another process can keep.
     """
     if workers == "auto":
-        cards = torch.cuda.device_count() if torch.cuda.is_available() and device != "cpu" else 0
+        if torch.cuda.is_available() and device != "cpu":
+            cards = torch.cuda.device_count()
+        else:
+            cards = 0
         workers = cards or available_cpus()
     check_integer(workers, "workers", also=("auto",))
     assert isinstance(workers, int)
     alone = workers == 1 and threads is None and limits == UNLIMITED
-    return InProcess() if alone else Processes(workers, threads, limits)
+    if alone:
+        return InProcess()
+    return Processes(workers, threads, limits)

@@ -23,7 +23,7 @@ from standfast.study.executors.base import (
     import_package,
     pickle_modules_of,
 )
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import JobFiles, Store
 from standfast.study.worker import Worker
 
@@ -68,14 +68,18 @@ class Ray(Executor):
         check_integer(workers, "workers", also=("auto",))
         check(cpus_per_worker > 0, "cpus_per_worker", "a number above 0", cpus_per_worker)
         check(gpus_per_worker >= 0, "gpus_per_worker", "a number of at least 0", gpus_per_worker)
-        self.address, self.workers = address, workers
-        self.cpus_per_worker, self.gpus_per_worker = cpus_per_worker, gpus_per_worker
+        self.address = address
+        self.workers = workers
+        self.cpus_per_worker = cpus_per_worker
+        self.gpus_per_worker = gpus_per_worker
         self.threads = threads or max(1, int(cpus_per_worker))
         self.limits = limits
 
     @property
     def at_once(self) -> int:
-        return self.workers if isinstance(self.workers, int) else _USUAL
+        if isinstance(self.workers, int):
+            return self.workers
+        return _USUAL
 
     def run(
         self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None
@@ -132,7 +136,8 @@ class _RayCrew(Crew[_Actor]):
     """The workers of a run on a cluster. A new one may have to wait for room, and says when it is ready."""
 
     def __init__(self, executor: Ray, ray: Any, grid: Grid, store: Store) -> None:
-        self.executor, self.ray = executor, ray
+        self.executor = executor
+        self.ray = ray
         #: when something was heard of a worker, or was said of their silence
         self.last_words = time.monotonic()
         super().__init__(
@@ -144,13 +149,13 @@ class _RayCrew(Crew[_Actor]):
             self.shared = ray.put(
                 replace(grid, device=automatic if grid.device == "auto" else grid.device)
             )
-        wanted: dict[str, Any] = {
+        resources: dict[str, Any] = {
             "num_cpus": executor.cpus_per_worker,
             "num_gpus": executor.gpus_per_worker,
         }
         if executor.limits.memory_gb is not None:
-            wanted["memory"] = int(executor.limits.memory_gb * 1e9)
-        self.kind = ray.remote(**wanted)(_Remote)
+            resources["memory"] = int(executor.limits.memory_gb * 1e9)
+        self.kind = ray.remote(**resources)(_Remote)
 
     def start(self, number: int) -> None:
         cluster_resources = self.ray.cluster_resources()

@@ -22,7 +22,7 @@ from standfast.study.executors.base import (
     store_failure,
 )
 from standfast.study.executors.processes import InProcess, Processes
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 from standfast.study.store import Store
 
 _SECONDS_BETWEEN_CHECKS = 2.0
@@ -64,13 +64,18 @@ class Slurm(Executor):
         check_integer(tasks, "tasks", also=("auto",))
         check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
         self.tasks, self.folder, self.cluster = tasks, Path(folder), cluster
-        asked = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
-        self.options = {**asked, **(options or {})}
+        if limits.memory_gb is None:
+            memory = {}
+        else:
+            memory = {"mem_gb": limits.memory_gb + _BESIDE_GB}
+        self.options = {**memory, **(options or {})}
         self.limits = limits
 
     @property
     def at_once(self) -> int:
-        return self.tasks if isinstance(self.tasks, int) else _USUAL
+        if isinstance(self.tasks, int):
+            return self.tasks
+        return _USUAL
 
     def run(
         self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None
@@ -92,10 +97,11 @@ class Slurm(Executor):
             ) from error
         # every n-th job: jobs that follow each other cost about the same, so all tasks take about the same time
         parts = [
-            Task(grid, store, tuple(jobs[number::tasks]), self.limits) for number in range(tasks)
+            SlurmTask(grid, store, tuple(jobs[number::tasks]), self.limits)
+            for number in range(tasks)
         ]
         with pickle_modules_of(grid, import_package("cloudpickle", "slurm")):
-            submitted = executor.map_array(Task.__call__, parts)
+            submitted = executor.map_array(SlurmTask.__call__, parts)
         try:
             yield from self._collect(submitted, parts)
         except BaseException:
@@ -103,8 +109,9 @@ class Slurm(Executor):
                 task.cancel()
             raise
 
-    def _collect(self, submitted: Sequence[Any], parts: Sequence[Task]) -> Outcomes:
-        grid, store = parts[0].grid, parts[0].store
+    def _collect(self, submitted: Sequence[Any], parts: Sequence[SlurmTask]) -> Outcomes:
+        grid = parts[0].grid
+        store = parts[0].store
         jobs_left = {job.identity: job for part in parts for job in part.jobs}
         ended = False
         while jobs_left and not ended:
@@ -125,7 +132,7 @@ class Slurm(Executor):
 
 
 @dataclass
-class Task:
+class SlurmTask:
     """One task of the array: does those of its jobs that the store does not have."""
 
     grid: Grid

@@ -67,8 +67,11 @@ def _add(entries: Any, entry: Any) -> Any:
     (['lrp', 'saliency'], {'mine': 'lrp', 'smoothgrad': {'smoothgrad': {'samples': 8}}})
     """
     if not isinstance(entries, Mapping):
-        listed = [] if entries is None else entries
-        return [*(listed if isinstance(listed, list) else [listed]), entry]
+        if entries is None:
+            return [entry]
+        if isinstance(entries, list):
+            return [*entries, entry]
+        return [entries, entry]
     name = next(iter(entry)) if isinstance(entry, Mapping) and entry else str(entry)
     check(name not in entries, "set", "a name that the study does not have yet", repr(name))
     return {**entries, name: entry}

@@ -45,13 +45,12 @@ class StudyError(StandfastError):
         )
         wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
         name = file if len(file) <= 150 else f"... {file[-146:]}"
-        lines = [f"{name}: {count} problem{'s' if count > 1 else ''}"]
-        lines += [line for problem in problems[:_PROBLEMS] for line in wrapper.wrap(str(problem))]
-        super().__init__(
-            "\n".join(
-                [*lines, *([f"  ... and {count - _PROBLEMS} more"] if count > _PROBLEMS else [])]
-            )
-        )
+        lines = [f"{name}: {'1 problem' if count == 1 else f'{count} problems'}"]
+        for problem in problems[:_PROBLEMS]:
+            lines += wrapper.wrap(str(problem))
+        if count > _PROBLEMS:
+            lines.append(f"  ... and {count - _PROBLEMS} more")
+        super().__init__("\n".join(lines))
 
 
 @dataclass(frozen=True)
@@ -80,20 +79,24 @@ class Document:
         "neighbourhood.linf (line 4): expected a number, got 'big'"
         """
         path: Keys = ()
-        here = self.content
+        node = self.content
         for key in problem.path:
-            if isinstance(here, list) and isinstance(key, str):
+            if isinstance(node, list) and isinstance(key, str):
                 continue  # a list stands for the first option, as the parts of a composition do
-            if not isinstance(here, dict | list):
+            if not isinstance(node, dict | list):
                 break
             path = (*path, key)
-            if isinstance(here, dict) and key not in here:
+            if isinstance(node, dict) and key not in node:
                 break
-            here = here[key]  # type: ignore[index]
-        line = next(
-            (self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None
-        )
-        return replace(problem, path=path, line=line)
+            node = node[key]  # type: ignore[index]
+        return replace(problem, path=path, line=self._find_line(path))
+
+    def _find_line(self, path: Keys) -> int | None:
+        """The line of the last key of a path that has one."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.lines:
+                return self.lines[path[:length]]
+        return None
 
     def error(self, problems: Iterable[Problem]) -> StudyError:
         """What to raise for these problems, without those that are there twice."""
@@ -117,9 +120,8 @@ def read_document(path: str | Path) -> Document:
             raise reject("a study: data, models, explainers and metrics", "an empty file")
     except UNREADABLE as error:
         (problem,) = error.problems if isinstance(error, StudyFieldError) else [_describe(error)]
-        raise StudyError(
-            str(path), [replace(problem, line=problem.line or lines.get(problem.path))]
-        ) from error
+        line = problem.line or lines.get(problem.path)
+        raise StudyError(str(path), [replace(problem, line=line)]) from error
     return Document(str(path), path.resolve().parent, content, lines)
 
 
@@ -154,16 +156,16 @@ def read_plain(value: Any, *path: str | int) -> Any:
     standfast.study.file.problems.StudyFieldError: samples[0]: expected a number below 1e308, got one of 2001 bits
     """
     if isinstance(value, Mapping):
-        return {key: read_plain(each, *path, key) for key, each in value.items()}
+        return {key: read_plain(entry, *path, key) for key, entry in value.items()}
     if type(value) in (list, tuple):
-        return [read_plain(each, *path, index) for index, each in enumerate(value)]
+        return [read_plain(entry, *path, index) for index, entry in enumerate(value)]
     if isinstance(value, int) and value.bit_length() > 1023:
         raise reject("a number below 1e308", f"one of {value.bit_length()} bits", *path)
     return as_number(value)
 
 
-def read_content(path: Path, *place: str, largest: int | None = None) -> bytes:
-    """The bytes of a file that a study names at `place`, or of the study file itself.
+def read_content(path: Path, *keys: str, largest: int | None = None) -> bytes:
+    """The bytes of a file that a study names at `keys`, or of the study file itself.
 
     Raises:
         StudyFieldError: it is missing, has more than `largest` bytes, cannot be read, or is no file: reading a pipe or
@@ -175,7 +177,7 @@ def read_content(path: Path, *place: str, largest: int | None = None) -> bytes:
         raise reject(
             "a file that can be read",
             f"{path.name!r}: {(error.strerror or str(error)).lower()}",
-            *place,
+            *keys,
         ) from error
 
 
@@ -190,7 +192,9 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
         for index, item in enumerate(node.value):
             lines.setdefault((*path, index), item.start_mark.line + 1)
             _number(item, (*path, index), lines)
-    for key, value in node.value if isinstance(node, MappingNode) else ():
+    if not isinstance(node, MappingNode):
+        return
+    for key, value in node.value:
         if isinstance(key, ScalarNode) and str(key.tag).endswith((":str", ":merge")):
             inner = path if str(key.tag).endswith(":merge") else (*path, key.value)
             lines.setdefault(inner, key.start_mark.line + 1)

@@ -22,7 +22,9 @@ from standfast.study.file.problems import Entry, in_words, make_unknown_error, r
 
 def as_tuple(raw: object) -> object:
     """A list as a tuple, which strict checks tell apart; anything else as it is."""
-    return tuple(raw) if isinstance(raw, list) else raw
+    if isinstance(raw, list):
+        return tuple(raw)
+    return raw
 
 
 Numbers = float | tuple[float, ...]
@@ -253,18 +255,13 @@ class RequirementEntry(Entry):
     @model_validator(mode="after")
     def _check_kind(self) -> RequirementEntry:
         """One limit, and only the keys that belong to it."""
-        given = [key for key in LIMITS if getattr(self, key) is not None]
-        if len(given) != 1:
-            raise reject(f"exactly one of {', '.join(LIMITS)}", " and ".join(given) or "none")
-        (kind,) = given
-        others = {
-            "share_of_samples": self.share_of_samples is not None and kind in ("better_than",),
-            "mean": self.mean and kind in ("better_than", "at_most_ln", "at_most_one_in"),
-            "by": self.by > 0 and kind != "no_worse_than",
-        }
-        for key, wrong in others.items():
-            if wrong:
-                raise reject(f"no such key beside {kind}", key, key)
+        limits = [key for key in LIMITS if getattr(self, key) is not None]
+        if len(limits) != 1:
+            raise reject(f"exactly one of {', '.join(LIMITS)}", " and ".join(limits) or "none")
+        (kind,) = limits
+        misplaced_key = self._find_misplaced_key(kind)
+        if misplaced_key is not None:
+            raise reject(f"no such key beside {kind}", misplaced_key, misplaced_key)
         if self.mean and self.share_of_samples is not None:
             raise reject(
                 "the mean or a share of samples, not both", "mean and share_of_samples", "mean"
@@ -276,6 +273,16 @@ class RequirementEntry(Entry):
         if kind in _ON_VALUES and self.metric is None:
             raise reject("the metric that the limit is for", "none", "metric")
         return self
+
+    def _find_misplaced_key(self, kind: str) -> str | None:
+        """The first key that does not belong to a kind of limit."""
+        if self.share_of_samples is not None and kind == "better_than":
+            return "share_of_samples"
+        if self.mean and kind in ("better_than", "at_most_ln", "at_most_one_in"):
+            return "mean"
+        if self.by > 0 and kind != "no_worse_than":
+            return "by"
+        return None
 
     @property
     def kind(self) -> str:
@@ -292,9 +299,13 @@ class RequirementEntry(Entry):
     @property
     def side(self) -> Literal["higher", "lower"]:
         """Of a requirement on values: which side of the limit meets it."""
-        return "higher" if self.at_least is not None else "lower"
+        if self.at_least is not None:
+            return "higher"
+        return "lower"
 
     @property
     def share(self) -> float:
         """The share of samples that has to meet the limit."""
-        return 0.5 if self.share_of_samples is None else self.share_of_samples
+        if self.share_of_samples is None:
+            return 0.5
+        return self.share_of_samples

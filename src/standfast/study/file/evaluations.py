@@ -369,9 +369,9 @@ def _select_known(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
     if not issubclass(kind, Metric):
         return {}
     own_names = {"preset": "preset", "neighbourhood": find_neighbourhood_option(kind)}
-    known: dict[str, Any] = {}
+    selected: dict[str, Any] = {}
     for name, value in common.items():
         option = own_names[name]
         if option and value is not None:
-            known[option] = value
-    return known
+            selected[option] = value
+    return selected

@@ -81,17 +81,16 @@ def find_line(error: BaseException, paths: Sequence[str]) -> str:
     roots = [Path(path).resolve() for path in paths]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        if "site-packages" not in file.parts and any(
-            file.resolve().is_relative_to(root) for root in roots
-        ):
+        is_beneath = any(file.resolve().is_relative_to(root) for root in roots)
+        if is_beneath and "site-packages" not in file.parts:
             return f"{file.name}, line {frame.lineno}"
     return ""
 
 
 def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> ModuleType:
     top = name.partition(".")[0]
-    own = PathFinder.find_spec(top, list(paths)) is not None
-    if not (own or trust) and (top in sys.modules or find_spec(top) is not None):
+    lies_beside = PathFinder.find_spec(top, list(paths)) is not None
+    if not (lies_beside or trust) and (top in sys.modules or find_spec(top) is not None):
         raise reject(
             f"trust: true beside it, because {name} lies outside of the study's folder", "no trust"
         )

@@ -87,11 +87,8 @@ class Names:
 
     def make_unknown_error(self, name: object, *path: str) -> StudyFieldError:
         """The error for a name that is not."""
-        note = (
-            "files stand under path:"
-            if "path" in self.forms and re.search(r"[/.]", str(name))
-            else ""
-        )
+        looks_like_file = re.search(r"[/.]", str(name)) is not None
+        note = "files stand under path:" if "path" in self.forms and looks_like_file else ""
         got = f"{show(name)}{suggest_name(name, [*self.listed, *self.forms])}"
         return reject(f"{self.one} ({join_names(self.listed)})", got, *path, note=note)
 
@@ -143,14 +140,14 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
     if isinstance(raw, str):
         return _read_text(raw, names)
     content = raw if isinstance(raw, Mapping) else {}
-    given = [form for form in names.forms if content.get(form) is not None]
-    if len(given) > 1:
+    used_forms = [form for form in names.forms if content.get(form) is not None]
+    if len(used_forms) > 1:
         raise reject(
             f"{names.one} with exactly one of {', '.join(names.forms)}",
-            f"{' and '.join(given)} at once",
+            f"{' and '.join(used_forms)} at once",
         )
-    if given:
-        return NamedEntry(names, str(content[given[0]]), content, form=given[0])
+    if used_forms:
+        return NamedEntry(names, str(content[used_forms[0]]), content, form=used_forms[0])
     if len(content) == 1:
         ((name, value),) = content.items()
         if not names.knows(name):
@@ -171,7 +168,10 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
 
 
 def _read_text(text: str, names: Names) -> NamedEntry:
-    match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL) if names.in_text else None
+    if names.in_text:
+        match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL)
+    else:
+        match = None
     name, options = (match[1].strip(), match[2]) if match else (text, "")
     if not names.knows(name):
         raise names.make_unknown_error(name)
@@ -215,15 +215,14 @@ def read_section(
         build: makes of an entry what it stands for, and its plain form: one, or several, each with a few words.
         labels: for all entries, of those that have none in the file.
     """
-    if not isinstance(raw, Mapping | list | tuple) or not raw:
+    if not raw:
+        raise reject(f"at least one {names.registry.kind}", show(raw))
+    if not isinstance(raw, Mapping | list | tuple):
         expected = f"a list of {names.section}, or a mapping from labels to {names.section}"
-        raise reject(f"at least one {names.registry.kind}" if not raw else expected, show(raw))
+        raise reject(expected, show(raw))
     errors: list[StudyFieldError] = []
     checked_entries: list[CheckedEntry[T]] = []
-    for key, item in raw.items() if isinstance(raw, Mapping) else enumerate(raw):
-        label, entry, path = (
-            (key, item, (key,)) if isinstance(raw, Mapping) else _split_label(item, key, names)
-        )
+    for label, entry, path in _list_items(raw, names):
         with errors_at(*path, into=errors):
             if label is not None and (not isinstance(label, str) or not label):
                 raise reject("a label as text", show(label))
@@ -246,6 +245,15 @@ def read_section(
     return _by_label(checked_entries, labels(checked_entries), names)
 
 
+def _list_items(
+    raw: Mapping[Any, object] | Sequence[object], names: Names
+) -> list[tuple[Any, object, Keys]]:
+    """The label of each entry, which may be None, the entry, and where it stands in its section."""
+    if isinstance(raw, Mapping):
+        return [(label, entry, (label,)) for label, entry in raw.items()]
+    return [_split_label(item, index, names) for index, item in enumerate(raw)]
+
+
 def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, Keys]:
     """An item of a list, which may be `{label: entry}`."""
     if isinstance(item, Mapping) and len(item) == 1:
@@ -256,16 +264,16 @@ def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, K
 
 
 def _by_label(
-    found: Sequence[CheckedEntry[T]], own: Sequence[str], names: Names
+    entries: Sequence[CheckedEntry[T]], own_labels: Sequence[str], names: Names
 ) -> dict[str, CheckedEntry[T]]:
     """The entries by label; no label and no entry without one may be there twice."""
     labelled: dict[str, CheckedEntry[T]] = {}
-    for entry, name in zip(found, own, strict=True):
+    for entry, name in zip(entries, own_labels, strict=True):
         label = entry.label or name
-        others = (other for other in labelled.values() if entry.label is other.label is None)
-        twin = labelled.get(label) or next(
-            (other for other in others if other.plain == entry.plain), None
-        )
+        twin = labelled.get(label)
+        if twin is None and entry.label is None:
+            unlabelled = [other for other in labelled.values() if other.label is None]
+            twin = next((other for other in unlabelled if other.plain == entry.plain), None)
         if twin is not None:
             expected = f"{names.section} that differ, or a label of its own for each"
             raise reject(

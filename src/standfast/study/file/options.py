@@ -82,7 +82,8 @@ class Options(Entry):
 @cache
 def options_model(kind: type[Any], name: str) -> type[Options]:
     """The pydantic model of the options of the dataclass `kind`, which the file calls `name`."""
-    notes, fields = describe_options(kind), {}
+    notes = describe_options(kind)
+    fields = {}
     annotations = annotations_of(kind)
     options = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     for number, field in enumerate(option for option in options if option.init):
@@ -130,10 +131,12 @@ def configure(kind: type[T], name: str, raw: Mapping[str, Any]) -> T:
     return make(kind, name, values, model.known())
 
 
-def make(kind: Callable[..., T], name: str, values: Mapping[str, Any], known: Sequence[str]) -> T:
-    """What a class or function, called `name`, makes of options, of which errors may be about the `known` ones."""
+def make(
+    kind: Callable[..., T], name: str, values: Mapping[str, Any], options_of_kind: Sequence[str]
+) -> T:
+    """What a class or function, called `name`, makes of options; errors may be about `options_of_kind`."""
     try:
-        with errors_at(keys=known):
+        with errors_at(keys=options_of_kind):
             return kind(**values)
     except StudyFieldError:
         raise
@@ -154,14 +157,20 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 def _type_of_option(annotation: Any, default: object = None) -> Any:
     """What pydantic checks an option with: its annotation, in which special things are read as a file has them."""
     kinds = _members(annotation)
-    special, null = _find_special(kinds), [{"type": "null"}] * (type(None) in kinds)
+    special = _find_special(kinds)
+    null = [{"type": "null"}] * (type(None) in kinds)
     if special is not None:
-        own = [{"const": word} for word in _own_words(default) if special.kind is Search]
-        schema = {"title": special.title, "anyOf": [{"$reference": special.reference}, *own, *null]}
+        own_words = [{"const": word} for word in _own_words(default) if special.kind is Search]
+        schema = {
+            "title": special.title,
+            "anyOf": [{"$reference": special.reference}, *own_words, *null],
+        }
 
         def read(raw: object) -> Any:
             ready = isinstance(raw, special.kind) and special.kind is not Neighbourhood
-            return raw if ready or (raw is None and null) else special.read(raw, default, kinds)
+            if ready or (raw is None and null):
+                return raw
+            return special.read(raw, default, kinds)
 
         return Annotated[Any, PlainValidator(read), WithJsonSchema(schema)]
     items = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple and get_args(kind)]
@@ -175,14 +184,10 @@ def _type_of_option(annotation: Any, default: object = None) -> Any:
 def _find_special(kinds: Kinds) -> _Special | None:
     """The first of the alternatives that has a form of its own in a file."""
     classes = [kind for kind in kinds if isinstance(kind, type)]
-    return next(
-        (
-            special
-            for special in _SPECIAL
-            if any(issubclass(kind, special.kind) for kind in classes)
-        ),
-        None,
-    )
+    for special in _SPECIAL:
+        if any(issubclass(kind, special.kind) for kind in classes):
+            return special
+    return None
 
 
 class _Schemas(GenerateJsonSchema):
@@ -210,7 +215,9 @@ def json_schema_of(annotation: Any) -> dict[str, Any] | None:
     )
     adapter = _adapt(annotation if kept == kinds else Union[kept])  # noqa: UP007
     try:
-        return None if adapter is None else adapter.json_schema(schema_generator=_Schemas)
+        if adapter is None:
+            return None
+        return adapter.json_schema(schema_generator=_Schemas)
     except (PydanticInvalidForJsonSchema, PydanticOmit):
         return None
 
@@ -226,7 +233,9 @@ def _convert(annotation: Any, raw: object) -> Any:
     value = adapter.validate_json(json.dumps(raw, default=str))
     lists = any(kind is list or get_origin(kind) is list for kind in _members(annotation))
     # hashable, as configurations are
-    return tuple(value) if isinstance(value, list) and not lists else value
+    if isinstance(value, list) and not lists:
+        return tuple(value)
+    return value
 
 
 # Options that have a name or a form of their own in a file
@@ -247,11 +256,13 @@ def neighbourhood_from(
     raw: object, default: object = None, kinds: Kinds = (Neighbourhood,)
 ) -> Neighbourhood:
     """`{linf: 0.3}` or `{l2: {radius: 2, distribution: uniform}}` as a neighbourhood of one of these kinds."""
-    found: Any = raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
-    if not isinstance(found, kinds):
+    neighbourhood: Any = (
+        raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
+    )
+    if not isinstance(neighbourhood, kinds):
         words = " or ".join(with_article(kind.__name__.lower()) for kind in kinds)
-        raise reject(words, with_article(type(found).__name__))
-    return found  # type: ignore[no-any-return]
+        raise reject(words, with_article(type(neighbourhood).__name__))
+    return neighbourhood  # type: ignore[no-any-return]
 
 
 def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
@@ -261,34 +272,36 @@ def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
     (['linf 0.1', 'l2 2'], [''])
     """
     errors: list[StudyFieldError] = []
-    places: dict[Neighbourhood, int] = {}
-    for index, each in enumerate(raw):
+    index_of: dict[Neighbourhood, int] = {}
+    for index, entry in enumerate(raw):
         with errors_at(index, into=errors):
-            value = neighbourhood_from(each)
-            if value in places:
+            value = neighbourhood_from(entry)
+            if value in index_of:
                 raise reject(
                     "neighbourhoods that differ",
-                    f"the same as number {places[value] + 1} of the list",
+                    f"the same as number {index_of[value] + 1} of the list",
                 )
-            places[value] = index
+            index_of[value] = index
     raise_all(errors)
-    if not places:
+    if not index_of:
         raise reject("at least one neighbourhood", "an empty list")
-    return dict(zip(label_neighbourhoods(list(places)), places, strict=True))
+    return dict(zip(label_neighbourhoods(list(index_of)), index_of, strict=True))
 
 
 def search_from(raw: object, default: object = None, kinds: Kinds = ()) -> Search | str:
     """A search's name, as it is, or a configured search from `{block: {starts: 100}}`."""
-    own = _own_words(default)
-    if isinstance(raw, str) and raw in [*own, *searches]:
+    own_words = _own_words(default)
+    if isinstance(raw, str) and raw in [*own_words, *searches]:
         return raw
-    search: Search = read_configured(raw, dataclasses.replace(SEARCHES, also=tuple(own)))
+    search: Search = read_configured(raw, dataclasses.replace(SEARCHES, also=tuple(own_words)))
     return search
 
 
 def _own_words(default: object) -> list[str]:
     """A metric may know a word instead of a search, which is then its default (max_sensitivity: "sample")."""
-    return [default] if isinstance(default, str) and default not in searches else []
+    if isinstance(default, str) and default not in searches:
+        return [default]
+    return []
 
 
 def similarity_from(raw: object, default: object = None, kinds: Kinds = ()) -> str:
@@ -357,22 +370,20 @@ def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
     >>> describe_options(Saliency)["absolute"][:20]
     'take absolute values'
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for base in reversed(getattr(kind, "__mro__", (kind,))):
         text = f"{base.__doc__ or ''}\n"
         section = re.search(r"^ *Args:\n((?:(?: {8,}.*)?\n)*)", text, re.MULTILINE)
         entries = re.findall(
             r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", section[1] if section else "", re.MULTILINE
         )
-        found |= {
-            name.strip(): " ".join(said.split())
-            for names, said in entries
-            for name in names.split(",")
-        }
+        for names, meaning in entries:
+            for name in names.split(","):
+                texts[name.strip()] = " ".join(meaning.split())
     elsewhere = re.search(r"Arguments are those of `(\w+)`", kind.__doc__ or "")
     if elsewhere:
-        found |= describe_options(getattr(sys.modules[kind.__module__], elsewhere[1], object))
-    return found
+        texts |= describe_options(getattr(sys.modules[kind.__module__], elsewhere[1], object))
+    return texts
 
 
 # Back to plain values
@@ -392,7 +403,9 @@ def _write(value: Any) -> Any:
     if isinstance(value, StoredBackground):
         return value.written
     name = find_name_in_file(value)
-    return {name: plain_options(value)} if name else plain_options(value)
+    if name:
+        return {name: plain_options(value)}
+    return plain_options(value)
 
 
 def plain_options(value: Any) -> dict[str, Any]:

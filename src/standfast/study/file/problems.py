@@ -100,19 +100,18 @@ def errors_at(
         yield
     except (StandfastError, ValidationError) as error:
         problems = _place_beneath(path, _problems_of(error, keys, key))
-        told = StudyFieldError(problems)
-        told.__cause__ = error.__cause__ or error
+        placed_error = StudyFieldError(problems)
+        placed_error.__cause__ = error.__cause__ or error
         if into is None:
-            raise told from told.__cause__
-        into.append(told)
+            raise placed_error from placed_error.__cause__
+        into.append(placed_error)
 
 
 def raise_all(errors: Sequence[StudyFieldError]) -> None:
     """Raise what was collected, if anything was."""
     if errors:
-        raise StudyFieldError(
-            problem for error in errors for problem in error.problems
-        ) from errors[0].__cause__
+        problems = [problem for error in errors for problem in error.problems]
+        raise StudyFieldError(problems) from errors[0].__cause__
 
 
 def _place_beneath(path: Keys, problems: Iterable[Problem]) -> list[Problem]:
@@ -126,7 +125,8 @@ def _problems_of(error: Exception, keys: Collection[str], key: str) -> list[Prob
     if isinstance(error, ValidationError):
         return _from_pydantic(error, keys)
     if not isinstance(error, ArgumentError):
-        return list(reject("something that can be used", error, *([key] if key else [])).problems)
+        path = [key] if key else []
+        return list(reject("something that can be used", error, *path).problems)
     faulty_key = error.argument if error.argument in keys else key
     if not faulty_key:
         return list(
@@ -169,7 +169,8 @@ def _from_details(details: Any, keys: Collection[str]) -> Sequence[Problem]:
         _EXPECTED.get(kind, details["msg"]).format(**context).removeprefix("Input should be ")
     )
     if kind == "invalid_key":
-        path, expected = (), "keys as text"
+        path = ()
+        expected = "keys as text"
     elif kind == "extra_forbidden":
         return make_unknown_error("a known key", path[0], keys, *path).problems
     elif kind == "literal_error":
@@ -211,17 +212,17 @@ def in_words(words: str) -> WrapValidator:
 
 
 def make_unknown_error(
-    what: str, name: object, known: Iterable[str], *path: str | int, note: str = ""
+    what: str, name: object, names: Iterable[str], *path: str | int, note: str = ""
 ) -> StudyFieldError:
     """The error for a name that is not known, with the nearest that is.
 
     >>> print(make_unknown_error("an explainer", "salience", ["lrp", "saliency"], "explainers", 0))
     explainers[0]: expected an explainer (lrp, saliency), got 'salience' (did you mean 'saliency'?)
     """
-    known = list(known)
+    names = list(names)
     return reject(
-        f"{what} ({join_names(known)})",
-        f"{show(name)}{suggest_name(name, known)}",
+        f"{what} ({join_names(names)})",
+        f"{show(name)}{suggest_name(name, names)}",
         *path,
         note=note,
     )
@@ -232,10 +233,9 @@ def join_names(names: Iterable[object], width: int = 150) -> str:
     words = [str(name) for name in names]
     ends = accumulate(len(word) + 2 for word in words)
     kept = [word for word, end in zip(words, ends, strict=True) if end <= width + 2]
-    return (
-        ", ".join(kept + ([f"... {len(words)} in all"] if len(kept) < len(words) else []))
-        or "there are none"
-    )
+    if len(kept) < len(words):
+        kept.append(f"... {len(words)} in all")
+    return ", ".join(kept) or "there are none"
 
 
 def join_keys(path: Keys) -> str:
@@ -259,9 +259,13 @@ def show(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return f"a mapping with {join_names(value, 60)}" if value else "an empty mapping"
+        if value:
+            return f"a mapping with {join_names(value, 60)}"
+        return "an empty mapping"
     if isinstance(value, list | tuple):
-        return shorten(repr(list(value))) if value else "an empty list"
+        if value:
+            return shorten(repr(list(value)))
+        return "an empty list"
     return shorten(repr(value))
 
 
@@ -272,7 +276,9 @@ def describe_error(error: BaseException, where: str = "") -> str:
     'ValueError: no such colour (palette.py, line 3)'
     """
     text = shorten(f"{type(error).__name__}: {error}", 220).rstrip(": ")
-    return f"{text} ({where})" if where and where not in text else text
+    if where and where not in text:
+        return f"{text} ({where})"
+    return text
 
 
 def with_article(noun: str) -> str:
@@ -287,4 +293,6 @@ def with_article(noun: str) -> str:
 def shorten(text: str, width: int = 120) -> str:
     """A text in one line of at most so many characters."""
     text = " ".join(text.split())
-    return text if len(text) <= width else f"{text[: width - 4]} ..."
+    if len(text) <= width:
+        return text
+    return f"{text[: width - 4]} ..."

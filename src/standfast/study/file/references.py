@@ -58,11 +58,9 @@ class BackgroundEntry(Entry):
     @model_validator(mode="after")
     def _check_source(self) -> BackgroundEntry:
         if (self.path is None) == (self.data is None):
-            got = (
-                show(self.model_dump(exclude_none=True))
-                if self.path is None
-                else "path and data at once"
-            )
+            got = "path and data at once"
+            if self.path is None:
+                got = show(self.model_dump(exclude_none=True))
             raise reject("a background with exactly one of path, data", got)
         if self.data is not None and self.samples is None:
             raise reject("a value beside data", "nothing", "samples")
@@ -96,19 +94,19 @@ class StoredBackground(Background):
         """The reference inputs themselves, with paths relative to `base`."""
         entry = self.entry
         with errors_at(keys=entry.known(), key="path"):
-            found = (
+            rows = (
                 data.load(entry.data)
                 if entry.data is not None
                 else read_data_at(base / str(entry.path))
             )
-            least = f"at most the {len(found.inputs)} samples that there are"
+            least = f"at most the {len(rows.inputs)} samples that there are"
             check(
-                entry.samples is None or entry.samples <= len(found.inputs),
+                entry.samples is None or entry.samples <= len(rows.inputs),
                 "samples",
                 least,
                 entry.samples,
             )
-            return Background(found.inputs[: entry.samples])
+            return Background(rows.inputs[: entry.samples])
 
 
 @dataclass(frozen=True)
@@ -122,14 +120,15 @@ class ReferenceReader:
     base: Path
     _known: dict[StoredBackground, Background] = field(default_factory=dict)
 
-    def read_in(self, value: T, *place: str | int) -> T:
+    def read_in(self, value: T, *keys: str | int) -> T:
         """The same explainer, metric or neighbourhood with its reference inputs.
 
         Raises:
-            StudyFieldError: they cannot be read; at the option, beneath `place`. This is said once for each.
+            StudyFieldError: they cannot be read; at the option, beneath `keys`. This is said once for each.
         """
-        name = find_name_in_file(value) if place else ""
-        with errors_at(*place, *([name] if name else [])):
+        name = find_name_in_file(value) if keys else ""
+        names = [name] if name else []
+        with errors_at(*keys, *names):
             return self._read_in(value)  # type: ignore[no-any-return]
 
     def _read_in(self, value: Any) -> Any:
@@ -139,27 +138,30 @@ class ReferenceReader:
                 self._known[value] = value.read(self.base)
             return self._known[value]
         if isinstance(value, tuple):
-            parts = tuple(self.read_in(each, index) for index, each in enumerate(value))
-            return (
-                value
-                if all(one is other for one, other in zip(parts, value, strict=True))
-                else parts
-            )
+            parts = tuple(self.read_in(part, index) for index, part in enumerate(value))
+            if all(one is other for one, other in zip(parts, value, strict=True)):
+                return value
+            return parts
         if not dataclasses.is_dataclass(value) or isinstance(value, type):
             return value
-        before = {
-            option.name: getattr(value, option.name)
-            for option in dataclasses.fields(value)
-            if option.init
-        }
-        after = {name: self.read_in(own, name) for name, own in before.items()}
-        changed = {name: own for name, own in after.items() if own is not before[name]}
+        changed: dict[str, Any] = {}
+        for option in dataclasses.fields(value):
+            if not option.init:
+                continue
+            stored_value = getattr(value, option.name)
+            read_value = self.read_in(stored_value, option.name)
+            if read_value is not stored_value:
+                changed[option.name] = read_value
         with errors_at(keys=list(changed)):
-            return dataclasses.replace(value, **changed) if changed else value
+            if changed:
+                return dataclasses.replace(value, **changed)
+            return value
 
 
 def find_name_in_file(value: object) -> str:
     """The name that a configured value has in a study file; empty if it has none."""
     if isinstance(value, Neighbourhood):
         return find_name(type(value))
-    return str(getattr(value, "name", "")) if dataclasses.is_dataclass(value) else ""
+    if dataclasses.is_dataclass(value):
+        return str(getattr(value, "name", ""))
+    return ""

@@ -107,13 +107,15 @@ def _define_entry(
 
     alone = [name for name, options in by_name.items() if not must_have_options(options)]
     # whose options are theirs
-    places = _beginning_with([*names.prefixes, *names.registry.packages])
-    texts = [places, *([_beginning_with(by_name)] if names.in_text else [])]
+    prefixes = _beginning_with([*names.prefixes, *names.registry.packages])
+    texts = [prefixes]
+    if names.in_text:
+        texts.append(_beginning_with(by_name))
     none = {"type": "null"}
     beneath = {
         **_ONE_KEY,
         "properties": {name: {"anyOf": [options, none]} for name, options in by_name.items()},
-        "patternProperties": {places["pattern"]: {"type": ["object", "null"]}},
+        "patternProperties": {prefixes["pattern"]: {"type": ["object", "null"]}},
         "additionalProperties": False,
     }
     definitions[what] = {"anyOf": [{"enum": alone}, *texts, *forms, beneath]}
@@ -152,8 +154,10 @@ def _resolve(value: Any) -> Any:
         return [_resolve(entry) for entry in value]
     if not isinstance(value, Mapping):
         return value
-    reference = _refer(value["$reference"]) if "$reference" in value else {}
-    return {
-        **reference,
-        **{key: _resolve(entry) for key, entry in value.items() if key != "$reference"},
-    }
+    resolved: Schema = {}
+    if "$reference" in value:
+        resolved |= _refer(value["$reference"])
+    for key, entry in value.items():
+        if key != "$reference":
+            resolved[key] = _resolve(entry)
+    return resolved

@@ -87,9 +87,9 @@ def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
     lower, upper = ((b if isinstance(b, tuple) else (b,)) for b in bounds)
     size = max(len(lower), len(upper))
     fits = {len(lower), len(upper)} <= {1, size}
-    if not fits or not all(
-        low < high for low, high in zip(lower * size, upper * size, strict=False)
-    ):
+    # one number is that of all channels
+    pairs = zip(lower * size, upper * size, strict=False)
+    if not fits or not all(low < high for low, high in pairs):
         raise ValueError
     return bounds
 
@@ -119,7 +119,8 @@ DataNames = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_len
 
 def per_channel(numbers: Numbers, inputs: Tensor, argument: str) -> Tensor:
     """One number, or one for each channel of `inputs` `(N, C, ...)`, as a tensor that broadcasts against an input."""
-    values, channels = numbers if isinstance(numbers, tuple) else (numbers,), inputs.shape[1]
+    values = numbers if isinstance(numbers, tuple) else (numbers,)
+    channels = inputs.shape[1]
     check(
         len(values) in (1, channels),
         argument,
@@ -160,7 +161,9 @@ class DataEntry(Entry):
         with errors_at(keys=self.known(), key=self.form):
             data = self._load(base, count)
             _check_count(data, count)
-            return self._set_bounds(_take_first(data, count)) if isinstance(data, Samples) else data
+            if isinstance(data, Samples):
+                return self._set_bounds(_take_first(data, count))
+            return data
 
     def _load(self, base: Path, count: int | None) -> Any:
         raise NotImplementedError
@@ -177,19 +180,20 @@ class DataEntry(Entry):
         _check_range(samples)
         return samples
 
-    def _from_dataset(self, found: Dataset) -> Samples:
+    def _from_dataset(self, dataset: Dataset) -> Samples:
         return self._as_samples(
-            found, {"name": found.name, "classes": list(found.classes)}, **found.extras
+            dataset, {"name": dataset.name, "classes": list(dataset.classes)}, **dataset.extras
         )
 
     def _as_samples(
-        self, found: Dataset | Content, about: Mapping[str, Any], **extras: Tensor
+        self, content: Dataset | Content, about: Mapping[str, Any], **extras: Tensor
     ) -> Samples:
-        if found.labels is not None:
-            rows, count = len(found.inputs), len(found.labels)
+        if content.labels is not None:
+            rows = len(content.inputs)
+            count = len(content.labels)
             check(count == rows, "path", f"as many labels as inputs ({rows})", f"{count} labels")
-            extras = {"labels": found.labels, **extras}
-            classes = not found.labels.is_floating_point()
+            extras = {"labels": content.labels, **extras}
+            classes = not content.labels.is_floating_point()
             check(
                 classes or self.targets != "labels",
                 "targets",
@@ -200,9 +204,18 @@ class DataEntry(Entry):
             check(
                 self.targets != "labels", "targets", "predicted, as there are no labels", "labels"
             )
-        labels = found.labels if self.targets == "labels" else None
-        tokens = found.tokens if isinstance(found, Dataset) else None
-        return Samples(found.inputs, labels, found.bounds, about, extras, found.features, tokens)
+        labels = content.labels if self.targets == "labels" else None
+        tokens = content.tokens if isinstance(content, Dataset) else None
+        return Samples(
+            content.inputs,
+            labels,
+            content.bounds,
+            about,
+            extras,
+            content.features,
+            tokens,
+            sample_names=content.sample_names,
+        )
 
 
 class NamedData(DataEntry):
@@ -249,8 +262,8 @@ class DataFile(DataEntry):
             return _give_texts(
                 read_texts(base / self.path, self.text, self.label, count), self.targets
             )
-        found = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
-        return self._as_samples(found, found.about)
+        data = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
+        return self._as_samples(data, data.about)
 
 
 class DataFunction(DataEntry):
@@ -336,6 +349,7 @@ def _take_first(samples: Samples, count: int | None) -> Samples:
         extras={name: values[:count].clone() for name, values in samples.extras.items()},
         tokens=None if samples.tokens is None else samples.tokens[:count],
         lengths=None if samples.lengths is None else samples.lengths[:count],
+        sample_names=None if samples.sample_names is None else samples.sample_names[:count],
     )
 
 
@@ -386,7 +400,9 @@ class Scale(nn.Module):
 
 def _read_preprocess(raw: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """A mapping is a scaling, anything else a function: two errors for one value would puzzle."""
-    return Scaling.model_validate(raw) if isinstance(raw, Mapping) else handler(raw)
+    if isinstance(raw, Mapping):
+        return Scaling.model_validate(raw)
+    return handler(raw)
 
 
 class ModelEntry(Entry):
@@ -487,9 +503,9 @@ class NamedModel(ModelEntry):
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The model of the zoo; a folder of transformers may be beside the study file."""
-        hub, _, place = self._name.partition(":")
-        local = hub == "transformers" and (base / place).is_dir()
-        return zoo.load(f"{hub}:{base / place}" if local else self._name, self.pretrained)
+        hub, _, folder = self._name.partition(":")
+        local = hub == "transformers" and (base / folder).is_dir()
+        return zoo.load(f"{hub}:{base / folder}" if local else self._name, self.pretrained)
 
 
 class ModelProgram(ModelEntry):
@@ -648,12 +664,12 @@ class ModelArchitecture(ModelEntry):
         """The architecture with these weights."""
         try:
             with torch.random.fork_rng(devices=[]):
-                found = architectures[self.architecture](**self.options)
+                module = architectures[self.architecture](**self.options)
         except (TypeError, ValueError, RuntimeError) as error:
             expected = f"options of {self.architecture}, such as num_classes and in_channels"
             raise reject(expected, describe_error(error), "options") from error
-        fill(found, read_weights(content))
-        return found
+        fill(module, read_weights(content))
+        return module
 
 
 @dataclass(frozen=True, eq=False)
@@ -690,7 +706,9 @@ class StudyModel(ModelSource):
         """The model, before the names of the classes of the samples are known to its task."""
         if samples.reader is not None:
             return self._make_for(samples.reader, device)
-        entry, prepare, forward = self.entry, None, None
+        entry = self.entry
+        prepare = None
+        forward = None
         with errors_at("preprocess"):
             if isinstance(entry.preprocess, str):
                 prepare = resolve(entry.preprocess, self.paths, entry.trust, "a function of inputs")
@@ -733,9 +751,10 @@ class StudyModel(ModelSource):
             raise reject(f"no such key for {reader.words}", key, key)
         with errors_at(keys=entry.known(), key=entry.form):
             model = entry.load(self.base, self.content)
-        if model is None or not reader.takes(model):
-            got = "another model" if model is None else with_article(type(model).__name__)
-            raise reject(reader.expected, got, *([] if model is None else [entry.form]))
+        if model is None:
+            raise reject(reader.expected, "another model")
+        if not reader.takes(model):
+            raise reject(reader.expected, with_article(type(model).__name__), entry.form)
         return model
 
 
@@ -754,16 +773,16 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     try:
         with importing_from(paths):
             part = samples.split(source.model(samples, "cpu"), slice(0, 1))[0]
-            model, logits = part.model, part.model.logits(part.take(samples.inputs))
+            model = part.model
+            logits = part.model.logits(part.take(samples.inputs))
     except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything
-        own = isinstance(error, StandfastError)
-        got = (
-            _shorten_script_error(str(error))
-            if own
-            else describe_error(error, find_line(error, paths))
-        )
+        is_ours = isinstance(error, StandfastError)
+        if is_ours:
+            got = _shorten_script_error(str(error))
+        else:
+            got = describe_error(error, find_line(error, paths))
         raise reject(
             f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got, note=note
         ) from error
@@ -788,7 +807,9 @@ def _shorten_script_error(text: str) -> str:
     text = text.removeprefix("module: ")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     start, script, _ = text.partition("The following operation failed in the TorchScript")
-    return f"{start}{lines[-1]}" if script else text
+    if script:
+        return f"{start}{lines[-1]}"
+    return text
 
 
 def build_source(named: NamedEntry) -> dict[str, tuple[Any, dict[str, Any]]]:

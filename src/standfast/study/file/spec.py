@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -102,9 +103,9 @@ class FilePlaces(Places):
             raise self.study._document.error(problems) from self.errors[0].__cause__
 
 
-def _labels(found: Sequence[CheckedEntry[Any]]) -> list[str]:
+def _labels(entries: Sequence[CheckedEntry[Any]]) -> list[str]:
     """Of data and models that have none in the file."""
-    return [entry.name for entry in found]
+    return [entry.name for entry in entries]
 
 
 def _sources(names: Names) -> PlainValidator:
@@ -115,7 +116,9 @@ def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | N
     """As the file says; None where it says nothing."""
     if isinstance(raw, list | tuple):
         return tuple(neighbourhoods_from(raw).values())
-    return None if raw is None else neighbourhood_from(raw)
+    if raw is None:
+        return None
+    return neighbourhood_from(raw)
 
 
 def _refer_to(definition: str) -> WithJsonSchema:
@@ -148,6 +151,7 @@ class Study(Entry):
         executor: who does the work.
         requirements: what the numbers must show, for `standfast check`; nothing else reads it.
         choose: how the explainers race, for `standfast choose`; nothing else reads it.
+        units: of columns, by name, which cards of reasons have beside their values.
     """
 
     title: str = ""
@@ -177,6 +181,7 @@ class Study(Entry):
     executor: entries.ExecutorField = entries.LocalEntry()
     requirements: Annotated[tuple[RequirementEntry, ...], BeforeValidator(as_tuple)] = ()
     choose: entries.ChooseEntry | None = None
+    units: dict[str, str] = Field(default_factory=dict)
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
 
@@ -193,7 +198,9 @@ class Study(Entry):
     @property
     def named_controls(self) -> dict[str, Explained]:
         """The controls that the file names, by label."""
-        return self.controls if isinstance(self.controls, dict) else {}
+        if isinstance(self.controls, dict):
+            return self.controls
+        return {}
 
     def grid(self, check: bool = True) -> Grid:
         """Everything that the study evaluates: data in memory, files of models read, functions imported.
@@ -213,26 +220,29 @@ class Study(Entry):
         Raises:
             StudyError: files, functions and values that do not fit, each at its place in the file.
         """
-        places, references = FilePlaces(self), ReferenceReader(self.base)
-        data, models = self._load_data(places), self._load_models(places)
-        explainers = _load_all(self.explainers, "explainers", places, references)
-        controls = _load_all(self.named_controls, "controls", places, references)
-        common_options = self._read_common_options(places, references)
-        loaded_metrics = _load_all(self.metrics, "metrics", places, references, common_options)
+        file_places = FilePlaces(self)
+        references = ReferenceReader(self.base)
+        data = self._load_data(file_places)
+        models = self._load_models(file_places)
+        explainers = _load_all(self.explainers, "explainers", file_places, references)
+        controls = _load_all(self.named_controls, "controls", file_places, references)
+        common_options = self._read_common_options(file_places, references)
+        loaded_metrics = _load_all(self.metrics, "metrics", file_places, references, common_options)
         inputs: Inputs | None = None
-        with places.at("data"):
+        with file_places.at("data"):
             changes = [metric for metric in loaded_metrics.values() if isinstance(metric, Metric)]
-            inputs = read_given(Given(data, models, self._pairs(), changes, places=places))
+            inputs = read_given(Given(data, models, self._pairs(), changes, places=file_places))
         if inputs is None:
-            places.raise_errors()
+            file_places.raise_errors()
         assert inputs is not None
         about: dict[str, Any] = {}
-        metrics = _place_metrics(loaded_metrics, inputs, places, about)
-        _look_up_extras(metrics, inputs, places)
-        fitted_controls = _fit_explainers(controls, "controls", inputs, places)
+        metrics = _place_metrics(loaded_metrics, inputs, file_places, about)
+        _look_up_extras(metrics, inputs, file_places)
+        self._set_units(inputs, file_places)
+        fitted_controls = _fit_explainers(controls, "controls", inputs, file_places)
         return Question(
             inputs=inputs,
-            explainers=_fit_explainers(explainers, "explainers", inputs, places),
+            explainers=_fit_explainers(explainers, "explainers", inputs, file_places),
             metrics=metrics,
             ladders=self._list_ladders(metrics),
             extras=_list_extras(loaded_metrics, metrics, inputs, about),
@@ -245,32 +255,47 @@ class Study(Entry):
             device=self.device,
             paths=(str(self.base),),
             about=about,
-            places=places,
+            places=file_places,
         )
 
-    def _load_data(self, places: FilePlaces) -> dict[str, Any]:
+    def _set_units(self, inputs: Inputs, file_places: FilePlaces) -> None:
+        """Give each data set the units of its columns; an error at its line for a column that none has."""
+        columns_of_data = {name: samples.features or () for name, samples in inputs.samples.items()}
+        all_columns = list(dict.fromkeys(chain.from_iterable(columns_of_data.values())))
+        for column in self.units:
+            with errors_at(into=file_places.errors):
+                if column not in all_columns:
+                    raise make_unknown_error("a column", column, all_columns, "units", column)
+        for name, columns in columns_of_data.items():
+            units = {column: unit for column, unit in self.units.items() if column in columns}
+            if units:
+                samples = inputs.samples[name]
+                about = {**samples.about, "units": units}
+                inputs.samples[name] = replace(samples, about=about)
+
+    def _load_data(self, file_places: FilePlaces) -> dict[str, Any]:
         """The data sets, as their kind of inputs takes them."""
         data: dict[str, Any] = {}
         for name, entry in self.data.items():
-            with errors_at(*entry.path, into=places.errors):
+            with errors_at(*entry.path, into=file_places.errors):
                 data[name] = entry.value.load(self.base, self.samples)
         return data
 
-    def _load_models(self, places: FilePlaces) -> dict[str, ModelSource]:
+    def _load_models(self, file_places: FilePlaces) -> dict[str, ModelSource]:
         """The sources of the models, one for each seed and window."""
         models: dict[str, ModelSource] = {}
         for name, entry in self.models.items():
-            with errors_at(*entry.path, into=places.errors):
+            with errors_at(*entry.path, into=file_places.errors):
                 for own_name, single_entry in entry.value.spread(name).items():
                     models[own_name] = single_entry.source(self.base)
         return models
 
     def _read_common_options(
-        self, places: FilePlaces, references: ReferenceReader
+        self, file_places: FilePlaces, references: ReferenceReader
     ) -> dict[str, Any]:
         """The study's own options, for metrics that have them."""
         common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
-        with errors_at(into=places.errors):
+        with errors_at(into=file_places.errors):
             common["neighbourhood"] = references.read_in(self.neighbourhood, "neighbourhood")
         return common
 
@@ -278,24 +303,23 @@ class Study(Entry):
         """Cheaper settings of the metrics whose options the file leaves open, by label."""
         if "preset" in self.model_fields_set:
             return {}
-        by_name = Metric | UnplacedMetric
-        named = {
-            label: entry
-            for label, entry in self.metrics.items()
-            if isinstance(entry.value, by_name)
-        }
-        return {
-            label: list_cheaper(metrics[label], named[label].given)
-            for label in metrics
-            if label in named
-        }
+        ladders: dict[str, Ladder] = {}
+        for label, metric in metrics.items():
+            entry = self.metrics.get(label)
+            # else it is a function's, which is configured already
+            if entry is not None and isinstance(entry.value, Metric | UnplacedMetric):
+                ladders[label] = list_cheaper(metric, entry.given)
+        return ladders
 
     def find_place(self, section: str, name: str = "") -> tuple[Keys, str]:
         """Where a part stands in the file, and the key of it that errors are about."""
         if section == "models" and name:
             return self._find_entry(name).path, ""
         entries_of_section = getattr(self, section)
-        entry = entries_of_section.get(name) if isinstance(entries_of_section, dict) else None
+        if isinstance(entries_of_section, dict):
+            entry = entries_of_section.get(name)
+        else:
+            entry = None
         if entry is None:
             return (section,), ""
         return entry.path, entry.value.form if section == "data" else ""
@@ -305,57 +329,60 @@ class Study(Entry):
         for entry_name, model in self.models.items():
             for name in model.value.spread(entry_name):
                 data_of_models[name] = model.value.data or self.data
-        return [
-            (data, name)
-            for data in self.data
-            for name, model_data in data_of_models.items()
-            if data in model_data
-        ]
+        pairs: list[tuple[str, str]] = []
+        for data in self.data:
+            pairs += [(data, name) for name, names in data_of_models.items() if data in names]
+        return pairs
 
     def _find_entry(self, name: str) -> CheckedEntry[ModelEntry]:
         """The entry of a model, also of one of those with seeds."""
-        return next(
-            model
-            for entry_name, model in self.models.items()
-            if name in model.value.spread(entry_name)
-        )
+        for entry_name, model in self.models.items():
+            if name in model.value.spread(entry_name):
+                return model
+        raise AssertionError(f"no model is called {name!r}")
 
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
         """Models and requirements name what there is, and every data set meets a model."""
         errors: list[StudyFieldError] = []
+        self._check_data_of_models(errors)
+        if self.choose is not None:
+            labels = self._list_metric_names()
+            with errors_at("choose", into=errors):
+                _check_known("the label or the name of a metric", self.choose.by, labels, "by")
+        for index, requirement in enumerate(self.requirements):
+            with errors_at("requirements", index, into=errors):
+                self._check_names_of(requirement)
+        raise_all(errors)
+        return self
+
+    def _check_data_of_models(self, errors: list[StudyFieldError]) -> None:
         for model in self.models.values():
             for index, name in enumerate(model.value.data or ()):
                 with errors_at(*model.path, into=errors):
                     _check_known("the name of data", name, self.data, "data", index)
-        met = {data for data, _ in self._pairs()}
+        data_with_models = {data for data, _ in self._pairs()}
         for name, entry in self.data.items():
             with errors_at(*entry.path, into=errors):
-                if name not in met:
+                if name not in data_with_models:
                     raise reject("data that a model meets", "none that does")
-        labels = dict.fromkeys(
-            [*self.metrics, *(measured.name for measured in self.metrics.values())]
-        )
-        if self.choose is not None:
-            with errors_at("choose", into=errors):
-                _check_known("the label or the name of a metric", self.choose.by, labels, "by")
+
+    def _check_names_of(self, requirement: RequirementEntry) -> None:
+        for name in requirement.explainer or ():
+            _check_known("the name of an explainer", name, self.explainers, "explainer")
+        for name in requirement.data or ():
+            _check_known("the name of data", name, self.data, "data")
+        for name in requirement.model or ():
+            _check_known("the name of a model", name, self.models, "model")
         compared = {**self.explainers, **self.named_controls}
-        for index, requirement in enumerate(self.requirements):
-            with errors_at("requirements", index, into=errors):
-                for name in requirement.explainer or ():
-                    _check_known("the name of an explainer", name, self.explainers, "explainer")
-                for name in requirement.data or ():
-                    _check_known("the name of data", name, self.data, "data")
-                for name in requirement.model or ():
-                    _check_known("the name of a model", name, self.models, "model")
-                _check_known(
-                    "the name of an explainer", requirement.better_than, compared, "better_than"
-                )
-                _check_known(
-                    "the label or the name of a metric", requirement.metric, labels, "metric"
-                )
-        raise_all(errors)
-        return self
+        _check_known("the name of an explainer", requirement.better_than, compared, "better_than")
+        labels = self._list_metric_names()
+        _check_known("the label or the name of a metric", requirement.metric, labels, "metric")
+
+    def _list_metric_names(self) -> dict[str, None]:
+        """The labels of the metrics, and then their names."""
+        names = [measured.name for measured in self.metrics.values()]
+        return dict.fromkeys([*self.metrics, *names])
 
     def plain(self) -> dict[str, Any]:
         """The study as plain values with every default spelled out; `study_from` makes the same study of it.
@@ -379,6 +406,8 @@ class Study(Entry):
         )
         if not self.requirements:
             del content["requirements"]
+        if not self.units:
+            del content["units"]
         if self.neighbourhood is not None:
             content["neighbourhood"] = to_plain(self.neighbourhood)
         for section, checked in sections.items():
@@ -416,33 +445,35 @@ class Study(Entry):
         return content
 
 
-def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: str | int) -> None:
-    if name is not None and name not in known:
-        raise make_unknown_error(what, name, known, *place)
+def _check_known(
+    what: str, name: str | None, existing: Mapping[str, Any], *keys: str | int
+) -> None:
+    if name is not None and name not in existing:
+        raise make_unknown_error(what, name, existing, *keys)
 
 
 def _load_all(
     section: Mapping[str, CheckedEntry[Any]],
     name: str,
-    places: FilePlaces,
+    file_places: FilePlaces,
     references: ReferenceReader,
     common: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The explainers, controls or metrics of a section, by label."""
     loaded: dict[str, Any] = {}
     for label, entry in section.items():
-        with places.at(name, label):
+        with file_places.at(name, label):
             loaded[label] = load_evaluation(entry, label, references, common)
     return loaded
 
 
 def _fit_explainers(
-    explainers: Mapping[str, Explainer], section: str, inputs: Inputs, places: Places
+    explainers: Mapping[str, Explainer], section: str, inputs: Inputs, file_places: Places
 ) -> dict[str, Explainer]:
     """The explainers for these inputs."""
     fitted: dict[str, Explainer] = {}
     for label, explainer in explainers.items():
-        with places.at(section, label):
+        with file_places.at(section, label):
             fitted[label] = inputs.fit_explainer(explainer)
     return fitted
 
@@ -450,7 +481,7 @@ def _fit_explainers(
 def _place_metrics(
     metrics: Mapping[str, Metric | UnplacedMetric],
     inputs: Inputs,
-    places: Places,
+    file_places: Places,
     about: dict[str, Any],
 ) -> dict[str, Metric]:
     """The metrics, of which those without a neighbourhood get the default one; `about` gets what the report says.
@@ -471,7 +502,7 @@ def _place_metrics(
             continue
         if not inputs.samples:  # none could be read, and errors say so
             continue
-        with places.at("metrics", label, metric.stand_in.neighbourhood_option):
+        with file_places.at("metrics", label, metric.stand_in.neighbourhood_option):
             if default is None:
                 default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
             placed[label] = metric.place(default, inputs.default_options(type(metric.stand_in)))
@@ -504,11 +535,11 @@ def _list_extras(
     )
 
 
-def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, places: Places) -> None:
+def _look_up_extras(metrics: Mapping[str, Metric], inputs: Inputs, file_places: Places) -> None:
     """Check that what metrics name of the data is there, and fits them."""
     for label, metric in metrics.items():
         for name, samples in inputs.samples.items():
-            with places.at("metrics", label):
+            with file_places.at("metrics", label):
                 _look_up(metric, samples, name)
 
 

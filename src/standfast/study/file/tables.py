@@ -53,14 +53,18 @@ class DataTable(DataEntry):
     def _load(self, base: Path, count: int | None) -> GivenFrame:
         whole, about = read_frame(base / self.table, self.types)
         label = self._find_label(list(map(str, whole.columns)))
-        unused = [*([] if label is None else [label]), *self.drop]
+        unused = list(self.drop) if label is None else [label, *self.drop]
         extras: dict[str, Tensor] = {}
         if label is not None and not whole[label].isna().any():
             labels, classes = number_classes(pl.Series(whole[label].tolist()))
             extras["labels"] = labels[:count]
-            about |= {"classes": classes} if classes else {}
+            if classes:
+                about["classes"] = classes
         types = {name: how for name, how in self.types.items() if name not in unused}
-        reference = whole if self.reference is None else read_frame(base / self.reference, types)[0]
+        if self.reference is None:
+            reference = whole
+        else:
+            reference = read_frame(base / self.reference, types)[0]
         frame = whole[:count].drop(columns=unused, errors="ignore")
         ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
         table = Table.read(reference.drop(columns=unused, errors="ignore"), frame, ordered=ordered)
@@ -79,18 +83,17 @@ class DataTable(DataEntry):
         Raises:
             ArgumentError: it, or one to drop, is not there.
         """
-        usual = [
-            name for name in columns if name.lower() in LABEL_COLUMNS and name not in self.drop
-        ]
-        label = self.label if self.label is not None else next(iter(usual), None)
-        keys = {**({} if label is None else {label: "label"}), **dict.fromkeys(self.drop, "drop")}
-        for name, key in keys.items():
-            check(
-                name in columns,
-                key,
-                f"a column of {self.table}",
-                f"{name!r}{suggest_name(name, columns)}",
-            )
+        label = self.label
+        if label is None:
+            usual = [name for name in columns if name.lower() in LABEL_COLUMNS]
+            label = next((name for name in usual if name not in self.drop), None)
+        key_of_column: dict[str, str] = {}
+        if label is not None:
+            key_of_column[label] = "label"
+        key_of_column |= dict.fromkeys(self.drop, "drop")
+        for name, key in key_of_column.items():
+            got = f"{name!r}{suggest_name(name, columns)}"
+            check(name in columns, key, f"a column of {self.table}", got)
         return label
 
     def _choose_targets(self, labels: Tensor | None) -> Tensor | None:

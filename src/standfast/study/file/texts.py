@@ -25,9 +25,11 @@ def find_texts(returned: Any, count: int | None, about: Mapping[str, Any]) -> Te
         ArgumentError: a text is missing, or there is another number of labels.
     """
     if _are_strings(returned):
-        texts, raw_labels = list(returned), None
+        texts = list(returned)
+        raw_labels = None
     elif isinstance(returned, tuple | list) and len(returned) == 2 and _are_strings(returned[0]):
-        texts, raw_labels = list(returned[0]), returned[1]
+        texts = list(returned[0])
+        raw_labels = returned[1]
     else:
         return None
     for number, text in enumerate(texts):

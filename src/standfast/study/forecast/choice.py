@@ -16,7 +16,14 @@ from typing import Any
 from standfast.errors import ArgumentError, as_number, check
 from standfast.metrics.sanity import make_checks
 from standfast.question.grid import Grid
-from standfast.study.forecast.costs import Costs, Levels, Pair, count_checked, count_done
+from standfast.study.forecast.costs import (
+    Costs,
+    Levels,
+    Pair,
+    count_checked,
+    count_done,
+    list_settings,
+)
 from standfast.study.forecast.estimate import Estimate, Line, describe_seconds
 from standfast.study.forecast.left_out import LEFT_OUT_PAIRS, MEASURED, describe_left_out
 
@@ -178,11 +185,13 @@ def choose(
         return None
     if part is None:
         part = _find_least(start, minutes, seconds)
-    levels, planned, done_seconds = start.levels, start.planned, start.done_seconds
+    levels = start.levels
+    planned = start.planned
+    done_seconds = start.done_seconds
     extras = part.find_extras(levels, planned)
     choice = Choice(
         minutes,
-        _list_settings(costs, levels),
+        list_settings(costs, levels),
         part.controls,
         part.checked,
         {name: min(len(samples), part.samples) for name, samples in grid.data.items()},
@@ -237,13 +246,15 @@ class _Start:
         levels = earlier_levels
         if must_add:
             levels = others.raise_levels(levels, checked, costs.grid.free.controls, planned)
-        done_seconds, fewest = 0.0, 1
+        done_seconds = 0.0
+        fewest = 1
         if levels == earlier_levels:
             # what is done with these settings takes no time any more, and stays
             done_seconds = max(others.sum_done(levels, earlier), earlier.get(MEASURED, 0.0))
             fewest = max(count_done(earlier), 1)
         if must_add and pairs and _sum_pairs(costs, pairs, levels) <= planned:
-            others, fewest = costs, 1
+            others = costs
+            fewest = 1
         return cls(
             others, earlier_levels, levels, checked, planned + done_seconds, done_seconds, fewest
         )
@@ -275,13 +286,17 @@ class _Part:
     def sum_seconds(self, levels: Levels, extras: Sequence[str] = ()) -> float:
         """What it takes, with the metrics in further neighbourhoods."""
         seconds = self.costs.sum_seconds(levels, self.checked, self.controls, self.samples)
-        return seconds + self.costs.sum_extra_seconds(self.controls) if extras else seconds
+        if extras:
+            return seconds + self.costs.sum_extra_seconds(self.controls)
+        return seconds
 
     def find_extras(self, levels: Levels, planned: float) -> tuple[str, ...]:
         """The metrics in further neighbourhoods, if nothing is left out and there is time for all of them."""
         extras = tuple(self.costs.grid.free.extras)
         is_whole = self.costs.is_whole(levels, self.checked, self.controls, self.samples)
-        return extras if is_whole and self.sum_seconds(levels, extras) <= planned else ()
+        if is_whole and self.sum_seconds(levels, extras) <= planned:
+            return extras
+        return ()
 
 
 def _choose_part(start: _Start, may_leave_out_pairs: bool) -> _Part | None:
@@ -307,7 +322,9 @@ def _leave_out_pairs(start: _Start) -> Costs:
     Checks and controls stay rather than what takes a third of the time for one sample. All else is left out only if
     nothing fits otherwise.
     """
-    costs, levels, planned = start.costs, start.levels, start.planned
+    costs = start.costs
+    levels = start.levels
+    planned = start.planned
     controls = costs.grid.free.controls
     fewer_checked = costs.reduce_checks(start.checked)
     if costs.count_samples(levels, fewer_checked, controls, planned) < start.fewest:
@@ -319,15 +336,6 @@ def _leave_out_pairs(start: _Start) -> Costs:
         _, dearest = pairs[0]
         costs = costs.without([dearest])
     return costs
-
-
-def _list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
-    """The options at these places, without those that metrics have anyway."""
-    settings: dict[str, Mapping[str, Any]] = {}
-    for label, level in levels.items():
-        if level < len(costs.ladders[label]):
-            settings[label] = costs.ladders[label][level]
-    return settings
 
 
 def _sum_pairs(costs: Costs, pairs: Collection[Pair], levels: Levels) -> float:

@@ -14,7 +14,7 @@ from standfast.metrics.base import Ladder
 from standfast.question.grid import Grid
 from standfast.study.forecast.estimate import Estimate, Line
 from standfast.study.forecast.left_out import NOT_BEGUN
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 #: settings are raised while so many samples fit into the time; more samples come before settings that cost more
 ENOUGH = 24
@@ -154,7 +154,8 @@ class Costs:
         self, levels: Levels, checked: int | None, controls: Sequence[str], seconds: float
     ) -> int:
         """How many samples of each data set fit into so many seconds."""
-        few, many = 0, self.longest
+        few = 0
+        many = self.longest
         while few < many:
             middle = (few + many + 1) // 2
             if self.sum_seconds(levels, checked, controls, middle) <= seconds:
@@ -285,6 +286,15 @@ class Costs:
         return list(groups.values())
 
 
+def list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
+    """The options at these places on the ladders, without those that metrics have anyway."""
+    settings: dict[str, Mapping[str, Any]] = {}
+    for label, level in levels.items():
+        if level < len(costs.ladders[label]):
+            settings[label] = costs.ladders[label][level]
+    return settings
+
+
 def _share_of(checked: int | None, all_checked: int) -> float:
     """The share of the checks' samples; None stands for all of them."""
     return 1.0 if checked is None else checked / max(all_checked, 1)
@@ -297,8 +307,8 @@ def _count_beyond(metric: Metric, inputs: Tensor) -> int:
 
 def forecast_job(costs: Costs, job: Job, levels: Levels, checked: int | None) -> float:
     """Seconds of a job; NaN if that is not known."""
-    place = job.data, job.model, job.explainer, job.label
+    coordinates = job.data, job.model, job.explainer, job.label
     for line in [*costs.check_lines, *costs.lines]:
-        if (line.data, line.model, line.explainer, line.label) == place:
+        if (line.data, line.model, line.explainer, line.label) == coordinates:
             return costs.forecast_line(line, levels, checked, job.stop - job.start)
     return math.nan

@@ -68,7 +68,10 @@ class Estimate:
 
     def __repr__(self) -> str:
         memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
-        unknown = f", and an unknown time for {', '.join(self.unknown)}" if self.unknown else ""
+        if self.unknown:
+            unknown = f", and an unknown time for {', '.join(self.unknown)}"
+        else:
+            unknown = ""
         failed = "".join(f"; {text}" for text in self.describe_failures())
         time_needed = f"{self.evaluations:,} evaluations, {describe_seconds(self.seconds)} with one worker{unknown}"
         return f"Estimate({time_needed}{memory}; frame() has a row for each metric{failed})"
@@ -79,12 +82,11 @@ class Estimate:
         for line in self.lines:
             if line.error:
                 broken.setdefault(line.error, []).append(f"{line.label} with {line.explainer}")
-        more = {
-            error: f", and {len(who) - 1} more" if len(who) > 1 else ""
-            for error, who in broken.items()
-        }
-        begin = "trials failed, and their jobs will"
-        return [f"{begin}: {who[0]}{more[error]}: {error}" for error, who in broken.items()]
+        texts: list[str] = []
+        for error, jobs in broken.items():
+            more = f", and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+            texts.append(f"trials failed, and their jobs will: {jobs[0]}{more}: {error}")
+        return texts
 
     @property
     def evaluations(self) -> int:
@@ -95,7 +97,9 @@ class Estimate:
     def seconds(self) -> float:
         """Of all lines whose time is known; NaN if none is."""
         known_seconds = [line.seconds for line in self.lines if not math.isnan(line.seconds)]
-        return math.fsum(known_seconds) if known_seconds else math.nan
+        if known_seconds:
+            return math.fsum(known_seconds)
+        return math.nan
 
     @property
     def unknown(self) -> list[str]:
@@ -105,9 +109,8 @@ class Estimate:
     @property
     def memory(self) -> float:
         """The largest of all lines, in bytes; NaN if it is not known."""
-        return max(
-            (line.memory for line in self.lines if not math.isnan(line.memory)), default=math.nan
-        )
+        known_bytes = [line.memory for line in self.lines if not math.isnan(line.memory)]
+        return max(known_bytes, default=math.nan)
 
     def frame(self) -> pl.DataFrame:
         """A row for each line."""
@@ -146,7 +149,9 @@ def mark_seconds(words: str, lines: Sequence[Line]) -> str:
     """The time of some lines together, with the mark of the one that is known worst."""
     bases = {line.basis for line in lines}
     marks = [mark for basis, mark in _MARKS.items() if basis in bases]
-    return words + marks[-1] if marks else words
+    if marks:
+        return words + marks[-1]
+    return words
 
 
 def format_costs(estimate: Estimate) -> str:
@@ -190,7 +195,9 @@ def _shorten_labels(labels: Sequence[str]) -> list[str]:
     """The names of the metrics, where these alone tell them apart."""
     names = [label.partition(":")[0] for label in labels]
     is_clear = len(set(names)) == len(names)
-    return names if is_clear else list(labels)
+    if is_clear:
+        return names
+    return list(labels)
 
 
 def _format_cell(line: Line) -> str:

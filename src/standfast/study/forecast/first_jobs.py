@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from standfast.study.forecast.estimate import Basis, Estimate, Line
-from standfast.study.plan import Job
+from standfast.study.jobs import Job
 
 #: a job that takes more than this share of the time is long, and comes after the others of its turn
 LONG = 1 / 10
@@ -97,17 +97,17 @@ def _compare(
         forecast = forecast_job(job)
         seconds = spent.get(job.identity, 0.0)
         if forecast > 0 and seconds > 0:
-            place = _Place(job.data, job.model, job.label, job.explainer)
-            spent_at[place] = spent_at.get(place, 0.0) + seconds
-            forecast_at[place] = forecast_at.get(place, 0.0) + forecast
-    return {place: spent_at[place] / forecast_at[place] for place in spent_at}
+            cell = _Place(job.data, job.model, job.label, job.explainer)
+            spent_at[cell] = spent_at.get(cell, 0.0) + seconds
+            forecast_at[cell] = forecast_at.get(cell, 0.0) + forecast
+    return {cell: spent_at[cell] / forecast_at[cell] for cell in spent_at}
 
 
-def _guess_quotient(place: _Place, quotients: Mapping[_Place, float]) -> float:
+def _guess_quotient(cell: _Place, quotients: Mapping[_Place, float]) -> float:
     """The root of the geometric mean of other explainers' quotients by the same metric; 1 where there are none."""
     logarithms: list[float] = []
     for other, quotient in quotients.items():
-        if other[:3] == place[:3]:
+        if other[:3] == cell[:3]:
             logarithms.append(math.log(quotient))
     if not logarithms:
         return 1.0

@@ -22,13 +22,15 @@ from standfast.study.forecast.first_jobs import (
 )
 from standfast.study.forecast.left_out import KEY, MEASURED, NOT_BEGUN, describe_left_out
 from standfast.study.forecast.trials import estimate_plan, try_unknown
-from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.jobs import Job
+from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import Progress
 from standfast.study.run import Origin, RunSummary, run_grid
 from standfast.study.store import Store
 
 #: how long the costs are measured at most, and which share of the time
-MOST_SECONDS, _MOST_SHARE = 10.0, 1 / 6
+MOST_SECONDS = 10.0
+_MOST_SHARE = 1 / 6
 #: the share of the time for pilots of metrics whose cost is random
 _PILOTS = 1 / 8
 #: a job takes about this share of the time at most, as what is not done in time is lost
@@ -134,7 +136,8 @@ class LimitedRun:
                 estimate = _correct(estimate, part.seconds * workers, choice.seconds * workers)
             choice = self._choose(estimate, manifest[KEY], must_add=True)
         if describe_left_out(manifest[KEY]):
-            limit, workers = self.limit, self.executor.at_once
+            limit = self.limit
+            workers = self.executor.at_once
             why = explain_nothing(
                 self.grid, estimate, manifest[KEY], limit.minutes, limit.left, workers
             )

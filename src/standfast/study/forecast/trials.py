@@ -29,7 +29,9 @@ from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid, Part
 from standfast.study.deadline import run_within
 from standfast.study.forecast.estimate import Basis, Estimate, Line
-from standfast.study.plan import Job, Plan, count_passes, inputs_for, job_seed
+from standfast.study.jobs import Job, count_passes, job_seed
+from standfast.study.meeting import inputs_for
+from standfast.study.plan import Plan
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
 _FIRST = 2.0
@@ -358,11 +360,10 @@ class _Trials:
         ):
             pilot_trial = self._run_warm(pilot, job, pilot_limit)
         # what the pilot took more or less than it was expected to, the metric will, too
-        evaluations = (
-            expected_evaluations * pilot_trial.evaluations / max(1, pilot_evaluations)
-            if pilot_trial.ended
-            else expected_evaluations
-        )
+        if pilot_trial.ended:
+            evaluations = expected_evaluations * pilot_trial.evaluations / max(1, pilot_evaluations)
+        else:
+            evaluations = expected_evaluations
         if isinstance(most_evaluations, int):
             evaluations = min(evaluations, most_evaluations * count)
         evaluations = max(evaluations, own_trial.evaluations)
@@ -380,17 +381,18 @@ class _Trials:
     def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
         first = self._run(metric, job, limit)
-        return (
-            self._run(metric, job, limit)
-            if first.ended and first.seconds < min(_FIRST, limit)
-            else first
-        )
+        if first.ended and first.seconds < min(_FIRST, limit):
+            return self._run(metric, job, limit)
+        return first
 
     def _run(self, metric: Metric, job: Job, limit: float) -> _Trial:
         part = self._choose(job)
-        model, inputs = part.model, part.take(self.inputs)
+        model = part.model
+        inputs = part.take(self.inputs)
         targets = None if self.targets is None else self.targets[part.rows]
-        count, start, half = 0, (0.0, 0), (0.0, 0)
+        count = 0
+        start = (0.0, 0)
+        half = (0.0, 0)
         seen_until = 0.0
         began = time.perf_counter()
 

@@ -1,0 +1,200 @@
+"""`Meeting`: a model that meets a data set for the first time, is checked with it, and asked for its answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from standfast.model import Model, module_name
+from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples, Tried
+from standfast.segments import check_one_for_all
+from standfast.study.identity import (
+    Answers,
+    Description,
+    answer_rows,
+    ask_inputs,
+    ask_model,
+    describe_model,
+)
+from standfast.study.store import digest, tensor_digest
+
+
+def inputs_for(
+    model: Model, samples: Samples, checked: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """The inputs and targets in the model's type and on its device.
+
+    Args:
+        model: which takes them.
+        samples: whose they are.
+        checked: the inputs, if they were checked with the model before.
+
+    Raises:
+        ArgumentError: they do not fit the model.
+    """
+    if checked is None:
+        inputs = model.check_inputs(samples.inputs.to(model.dtype))
+    else:
+        inputs = checked
+    if samples.targets is None:
+        return inputs, None
+    part = samples.split(model)[0]  # a task makes answers of targets, wherever they are used
+    part.model.check_targets(samples.targets[part.rows], part.take(inputs))
+    return inputs, samples.targets.to(inputs.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """A model that meets a data set.
+
+    Attributes:
+        data, name: of the data and of the model.
+        source: which has made the model.
+        samples: the data set.
+        model: built, and checked with the data.
+        inputs, targets: of the samples, as the model takes them.
+        content: what the model consists of; the last entry are versions.
+        parts: the first samples, as the model runs them together.
+        outputs: for the first of the parts, where they are known already.
+    """
+
+    data: str
+    name: str
+    source: ModelSource
+    samples: Samples
+    model: Model
+    inputs: Tensor
+    targets: Tensor | None
+    content: Sequence[Any]
+    parts: Sequence[Part]
+    outputs: Tensor | None
+
+    @classmethod
+    def begin(cls, grid: Grid, data: str, name: str) -> Meeting:
+        """The model, built and checked with the data.
+
+        Raises:
+            ArgumentError: inputs or targets do not fit it; an explainer holds label maps for single samples.
+        """
+        samples = grid.data[data]
+        source = grid.models[name]
+        tried = grid.tried.get((data, name))
+        if tried is None:
+            tried = Tried(source.model(samples, "cpu"), inputs=None, outputs=None)
+        model = tried.model
+        inputs, targets = inputs_for(model, samples, tried.inputs)
+        model.warn_of_units(inputs)
+        for explainer in grid.explainers.values():
+            check_one_for_all(explainer, inputs)
+        # before forward runs, which may change attributes
+        content = describe_model(model, source.about)
+        parts = samples.split(model, slice(0, MOST_ANSWERS))
+        return cls(
+            data, name, source, samples, model, inputs, targets, content, parts, tried.outputs
+        )
+
+    @property
+    def network(self) -> Sequence[Any]:
+        """What the model consists of, without versions: the same after an upgrade."""
+        return self.content[:-1]
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether code of the user's is a part of the model."""
+        return bool(self.content[4])
+
+    @property
+    def first_inputs(self) -> Tensor:
+        """The inputs of the first part."""
+        return self.parts[0].take(self.inputs)
+
+    @property
+    def first_targets(self) -> Tensor | None:
+        """The targets of the first part."""
+        if self.targets is None:
+            return None
+        return self.targets[self.parts[0].rows]
+
+    def ask(self) -> Answers:
+        """What the model answers.
+
+        Raises:
+            ModelError: it answers differently each time, or depending on the other inputs of the batch.
+        """
+        first = self.parts[0].model
+        if self.outputs is None:
+            outputs = answer_rows(first, self.first_inputs)
+        else:
+            outputs = self.outputs
+        first.check_repeatable(self.first_inputs, in_batches=True, outputs=outputs)
+        answers = [ask_model(first, self.first_inputs, outputs)]
+        # the other lengths of texts are asked for the inputs alone, which takes a fifth of the time
+        answers += [ask_inputs(part.model, part.take(self.inputs)) for part in self.parts[1:]]
+        return Answers.join(answers)
+
+    def describe(self, answers: str) -> dict[str, Any]:
+        """What the manifest says of the model, of whose answers there is a hash."""
+        module = self.model.module
+        task = self.model.task
+        return {
+            "module": module_name(module),
+            "parameters": sum(parameter.numel() for parameter in module.parameters()),
+            "task": repr(task),
+            "kept": task.kept,
+            "of classes": task.classes,
+            "words": vars(task.words),
+            "same within": task.same_within if math.isfinite(task.same_within) else None,
+            "digest": digest([self.content, answers]),
+            "network": digest([self.network, answers]),
+            **self.source.about,
+        }
+
+    def describe_reference(self) -> list[Any]:
+        """What results depend on of the values that replace others."""
+        reference = self.model.with_reference(self.inputs).reference
+        if reference is None:
+            return []
+        rows = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
+        if reference.codes is None:
+            return rows
+        return [*rows, Description(reference.codes).content]
+
+
+class AnswerMemory:
+    """The answers of this plan, for the manifest; in the place of those that differ from earlier ones by rounding only.
+
+    So the identities of jobs stay, although another processor rounds otherwise.
+
+    Args:
+        earlier: the answers in the manifest of earlier results.
+
+    Attributes:
+        answers: those for the manifest of the new ones.
+    """
+
+    def __init__(self, earlier: Mapping[str, Mapping[str, str]]) -> None:
+        self.earlier = earlier
+        self.answers: dict[str, dict[str, str]] = {}
+
+    def remember(self, answers: Answers, data: str, model: str, what: str) -> str:
+        """A hash of the answers, or of the earlier ones of the same thing (`what`, a hash) if they are the same.
+
+        A study that has grown has more inputs: then those that both know are compared.
+        """
+        key = digest([data, model, what])
+        stored = self.earlier.get(key, {})
+        stored_numbers = {name: text for name, text in stored.items() if name != "identity"}
+        before = Answers.from_plain(stored_numbers)
+        is_same = bool(before.numbers) and not before.find_difference(answers)
+        if not is_same:
+            identity = digest(answers.plain)
+            self.answers[key] = {"identity": identity, **answers.plain}
+            return identity
+        # the longer answers can be compared with more samples later
+        longer = before if len(before) > len(answers) else answers
+        self.answers[key] = {"identity": stored["identity"], **longer.plain}
+        return stored["identity"]
