@@ -35,7 +35,7 @@ from standfast.report.presentation.safari.misinterpretation_probability import (
 )
 from standfast.results import MetricResults, ValueSpec
 from standfast.results.formatting import format_estimate, format_number
-from standfast.results.summary import count_rows
+from standfast.results.metric_summary import count_rows
 
 
 @pytest.fixture(scope="module")

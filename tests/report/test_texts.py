@@ -17,8 +17,8 @@ from standfast.report.page.drawings import draw_row
 from standfast.report.page.methods import list_changes, list_facts
 from standfast.report.presentation.drawing import draw_figures
 from standfast.report.presentation.lens.pictures import KEPT, LOST, NEW, draw_gallery
+from standfast.report.removal_changes import RemovalChange, find_removal_changes
 from standfast.report.terminal import format_text
-from standfast.results.summary import RemovalChange, find_removal_changes
 
 TEXTS = [["So", " bad", "!"], ["it", " is", " not", " so", " good"]]
 SWAPS = ['{"1": "poor"}', '{"2": "", "4": "bad"}']

@@ -11,6 +11,7 @@ import pytest
 
 from standfast.neighbourhoods import JPEG, Brightness, GaussianNoise, TableChanges
 from standfast.results import ConfiguredMetric, References, ValueSpec
+from standfast.results.metric_summary import judge_rows
 from standfast.results.next_steps import NextStep, Situation, find_next_steps
 from standfast.results.quality import Quality
 from standfast.results.sanity import Check, Sanity
@@ -20,7 +21,6 @@ from standfast.results.summary import (
     MetricSummary,
     Summary,
     SummaryRow,
-    judge_rows,
 )
 from standfast.results.verdict import reach_verdict
 from standfast.statistics.paired import Interval

@@ -18,6 +18,7 @@ import standfast
 from standfast.explainers import Explainer, get
 from standfast.report.sentences import describe_verdict
 from standfast.results import ConfiguredMetric, ValueSpec
+from standfast.results.metric_summary import judge_rows
 from standfast.results.quality import (
     RARE,
     Quality,
@@ -36,7 +37,6 @@ from standfast.results.summary import (
     MetricSummary,
     Summary,
     SummaryRow,
-    judge_rows,
 )
 from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.comparison import ControlTest

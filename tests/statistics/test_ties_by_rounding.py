@@ -10,6 +10,7 @@ import pytest
 
 from standfast.results import ConfiguredMetric, ValueSpec
 from standfast.results.metric_results import MetricResults
+from standfast.results.metric_summary import summarise_metric
 from standfast.results.quality import (
     References,
     find_bad_p_value,
@@ -23,7 +24,6 @@ from standfast.results.summary import (
     MetricSummary,
     Summary,
     SummaryRow,
-    summarise_metric,
 )
 from standfast.results.verdict import reach_verdict
 from standfast.statistics.comparison import compare, compare_with_controls

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import polars as pl
 
-from standfast.results.summary import read_samples
+from standfast.results.metric_summary import read_samples
 from standfast.statistics.paired import to_bounds
 from standfast.tensors import Array
 from standfast.value_spec import ValueSpec

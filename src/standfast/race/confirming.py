@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from standfast.race.jobs import Means, do_jobs
 from standfast.report import Results, load_results
 from standfast.report.sentences import describe_verdict
+from standfast.results.metric_summary import read_samples
 from standfast.results.quality import judge_stability
 from standfast.results.races import CONFIRMATION, Confirmation, Judgement, Measured, Outcome
-from standfast.results.summary import MetricSummary, SummaryRow, read_samples
+from standfast.results.summary import MetricSummary, SummaryRow
 from standfast.results.verdict import Verdict
 from standfast.statistics.paired import bootstrap_interval
 from standfast.study.jobs import Job

@@ -19,6 +19,7 @@ from standfast.race.jobs import Means, do_jobs
 from standfast.race.split import Split
 from standfast.report import Results, load_results
 from standfast.results.formatting import shorten_error
+from standfast.results.metric_summary import estimate, read_samples
 from standfast.results.quality import find_bad_p_value, find_references
 from standfast.results.races import (
     Entrant,
@@ -26,7 +27,6 @@ from standfast.results.races import (
     Measured,
     Race,
 )
-from standfast.results.summary import estimate, read_samples
 from standfast.statistics.elimination import Departure, Finish, RaceRules, run_race
 from standfast.statistics.paired import bootstrap_interval
 from standfast.study.jobs import Job

@@ -34,15 +34,15 @@ def group_ranks(measured: Sequence[RankedGroup], direction: Direction) -> list[R
     >>> group_ranks([RankedGroup((name,), at, str(at)) for name, at in (("a", 1), ("b", 2), ("c", 1))], "lower")
     [RankedGroup(names=('a', 'c'), value=1, text='1'), RankedGroup(names=('b',), value=2, text='2')]
     """
-    places: list[RankedGroup] = []
+    groups: list[RankedGroup] = []
     sign = -1 if direction == "higher" else 1
     for group in sorted(measured, key=lambda group: sign * group.value):
-        last = places[-1] if places else None
-        if last is not None and last.text == group.text:
-            places[-1] = replace(last, names=last.names + group.names)
+        # what looks equal in print is told as equal
+        if groups and groups[-1].text == group.text:
+            groups[-1] = replace(groups[-1], names=groups[-1].names + group.names)
         else:
-            places.append(group)
-    return places
+            groups.append(group)
+    return groups
 
 
 def find_words(metric: ConfiguredMetric | MetricResults) -> MetricWords:
@@ -50,17 +50,17 @@ def find_words(metric: ConfiguredMetric | MetricResults) -> MetricWords:
     return words_of(presentation_of(metric.metric, metric.task))
 
 
-def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any]:
+def collect_facts(summary: MetricSummary, results: MetricResults) -> dict[str, Any]:
     """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
     presentation = presentation_of(results.metric, results.task)
-    rows = found.rows
+    rows = summary.rows
     random = [
         row for row in rows if row.control and is_random(row.explainer) and row.value is not None
     ]
     return {
         "options": Options(results.options),
         "spec": results.spec,
-        "ranked": rank_medians(found),
+        "ranked": rank_medians(summary),
         "reference": format_value(random[0]) if random else "",
         "several": any(row.counts.counted > 1 for row in rows),
         "bounds": sum(row.counts.bounds for row in rows),
@@ -69,10 +69,10 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
     }
 
 
-def rank_medians(found: MetricSummary) -> list[RankedGroup]:
+def rank_medians(summary: MetricSummary) -> list[RankedGroup]:
     """The explainers that may be called best by their medians, the best first."""
     medians = []
-    for row in found.rows:
+    for row in summary.rows:
         if row.candidate and row.value is not None:
             medians.append(RankedGroup((row.explainer,), row.value, format_value(row)))
-    return group_ranks(medians, found.metric.spec.direction)
+    return group_ranks(medians, summary.metric.spec.direction)

@@ -43,8 +43,9 @@ def colour_signed(values: Array) -> Array:
     >>> colour_signed(np.array([0.0]))[0].round(2).tolist()
     [0.97, 0.97, 0.97]
     """
-    stops, colours = np.linspace(-1, 1, len(SIGNED)), np.asarray(SIGNED, dtype=float).T / 255
-    return np.stack([np.interp(values, stops, channel) for channel in colours], axis=-1)
+    stops = np.linspace(-1, 1, len(SIGNED))
+    red_green_blue = np.asarray(SIGNED, dtype=float).T / 255
+    return np.stack([np.interp(values, stops, channel) for channel in red_green_blue], axis=-1)
 
 
 def add_channels(values: Array) -> tuple[Array, Array]:
@@ -53,7 +54,9 @@ def add_channels(values: Array) -> tuple[Array, Array]:
     >>> add_channels(np.array([[1.0, np.nan], [2.0, np.nan]]))
     (array([3., 0.]), array([False,  True]))
     """
-    return np.nan_to_num(values).sum(axis=0), np.asarray(np.isnan(values).all(axis=0))
+    summed = np.nan_to_num(values).sum(axis=0)
+    unseen = np.isnan(values).all(axis=0)
+    return summed, np.asarray(unseen)
 
 
 def find_limit(flat: Array, seen: Array) -> float:
@@ -63,7 +66,10 @@ def find_limit(flat: Array, seen: Array) -> float:
     3.0
     """
     sizes = np.abs(flat[seen])
-    end = float(np.quantile(sizes, _BELOW_FULL)) if sizes.size and max(flat.shape) > LARGE else 0.0
+    end = 0.0
+    if sizes.size and max(flat.shape) > LARGE:
+        end = float(np.quantile(sizes, _BELOW_FULL))
+    # where nearly all is 0, the few values that are not have full colour
     return end or float(sizes.max(initial=0.0)) or 1.0
 
 
@@ -73,8 +79,11 @@ def scale_input(x: Array, bounds: tuple[float, float] = (np.nan, np.nan)) -> Arr
     >>> scale_input(np.array([1.0, 3.0])).tolist(), scale_input(np.array([1.0, 3.0]), (0.0, 2.0)).tolist()
     ([0.0, 1.0], [0.5, 1.0])
     """
-    low, high = bounds if np.isfinite(bounds).all() else (float(x.min()), float(x.max()))
-    return np.clip((x - low) / ((high - low) or 1.0), 0, 1)
+    low, high = bounds
+    if not np.isfinite(bounds).all():
+        low, high = float(x.min()), float(x.max())
+    width = (high - low) or 1.0
+    return np.clip((x - low) / width, 0, 1)
 
 
 def rank_entries(maps: Sequence[Array], count: int) -> Array:
@@ -87,10 +96,12 @@ def rank_entries(maps: Sequence[Array], count: int) -> Array:
     return np.argsort(-np.max(sizes, axis=0), kind="stable")[:count]
 
 
-def name_entry(names: Sequence[str] | None, place: int, kind: str) -> str:
+def name_entry(names: Sequence[str] | None, number: int, kind: str) -> str:
     """The name of a feature or channel; its number where it has none.
 
     >>> name_entry(("age",), 0, "feature"), name_entry((), 3, "channel")
     ('age', 'channel 3')
     """
-    return str(names[place]) if place < len(names or ()) else f"{kind} {place}"  # type: ignore[index]
+    if names is not None and number < len(names):
+        return str(names[number])
+    return f"{kind} {number}"

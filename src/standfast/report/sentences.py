@@ -7,10 +7,11 @@ from functools import cache
 from typing import Any
 
 from standfast.report.facts import rank_medians
+from standfast.report.removal_changes import find_removal_changes
 from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
-from standfast.results.summary import MetricSummary, Summary, find_removal_changes
+from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 from standfast.value_spec import USEFUL
 
@@ -50,7 +51,8 @@ def begin_sentence(text: str) -> str:
 
 def fill(template: str, macro: str, *values: Any) -> str:
     """A macro of one of our templates as plain text; who puts it into HTML escapes it."""
-    return "".join(str(getattr(_read_macros(template), macro)(*values)).splitlines()).strip()
+    write = getattr(_read_macros(template), macro)
+    return "".join(str(write(*values)).splitlines()).strip()
 
 
 def say(macro: str, *values: Any) -> str:
@@ -63,25 +65,24 @@ def say(macro: str, *values: Any) -> str:
     return fill("sentences.txt", macro, *values)
 
 
-def describe_verdict(found: Verdict) -> str:
+def describe_verdict(verdict: Verdict) -> str:
     """The verdict in sentences: the answer, what to do next, and whose stability is no merit."""
-    parts = (
-        [say("accuracy", found.accuracy)]
-        if found.accuracy is not None and found.accuracy.near_chance
-        else []
-    )
-    parts += [say("verdict_answer", found), say("verdict_next", found)]
-    parts += [say("hollow", each) for each in found.hollow]
-    if found.left_out:
-        parts.append(say("left_out", found))
-    return " ".join(filter(None, parts))
+    sentences = []
+    if verdict.accuracy is not None and verdict.accuracy.near_chance:
+        sentences.append(say("accuracy", verdict.accuracy))
+    sentences += [say("verdict_answer", verdict), say("verdict_next", verdict)]
+    sentences += [say("hollow", hollow) for hollow in verdict.hollow]
+    if verdict.left_out:
+        sentences.append(say("left_out", verdict))
+    return " ".join(filter(None, sentences))
 
 
-def describe_decision(found: MetricSummary) -> str:
+def describe_decision(metric: MetricSummary) -> str:
     """What the tests say about the explainers by one metric, or why they cannot, in a sentence."""
-    if found.decision.reason != "unchanged":
-        return say("decision", found.decision)
-    options, reach = found.metric.options, describe_reach(found.metric.options)
+    if metric.decision.reason != "unchanged":
+        return say("decision", metric.decision)
+    options = metric.metric.options
+    reach = describe_reach(options)
     moved = f"moved {reach}" if reach else ""
     return say("unchanged", describe_transformation(options) or moved)
 
@@ -105,25 +106,29 @@ def list_cautions(metrics: Sequence[MetricSummary]) -> list[str]:
 
     A metric tells nothing apart if no map changes, or its threshold is too loose.
     """
-    found = []
-    for each in metrics:
-        if each.decision.reason == "unchanged":
-            found.append(f"{each.label}: {describe_decision(each)}")
-        useless = find_useless(each)
-        found += [say("useless", each.label, useless)] if useless else []
-    return [*found, *(say("removal", each) for each in find_removal_changes(metrics))]
+    cautions = []
+    for metric in metrics:
+        if metric.decision.reason == "unchanged":
+            cautions.append(f"{metric.label}: {describe_decision(metric)}")
+        useless = find_useless(metric)
+        if useless:
+            cautions.append(say("useless", metric.label, useless))
+    return [*cautions, *(say("removal", change) for change in find_removal_changes(metrics))]
 
 
-def describe_leader(found: MetricSummary) -> str:
+def describe_leader(metric: MetricSummary) -> str:
     """A sentence where the tests put another explainer first than the medians do; else empty.
 
     Ranks are within each sample, so both can be true at once. Only explainers that pass the sanity checks are compared.
     """
-    leaders = [row.explainer for row in found.rows if row.standing == "best"]
-    for first in rank_medians(found)[:1] if leaders else ():
-        if not set(first.names) & set(leaders):
-            return say("other_leader", first.names, first.text, leaders)
-    return ""
+    leaders = [row.explainer for row in metric.rows if row.standing == "best"]
+    groups = rank_medians(metric)
+    if not leaders or not groups:
+        return ""
+    first = groups[0]
+    if set(first.names) & set(leaders):
+        return ""
+    return say("other_leader", first.names, first.text, leaders)
 
 
 def describe_uncounted(
@@ -153,9 +158,9 @@ def describe_uncounted(
 
 def describe_failures(summary: Summary) -> list[str]:
     """A sentence for each reason why jobs failed: which explainers, by how many of the metrics, on which samples."""
-    return [say("failure", each) for each in summary.failures]
+    return [say("failure", failure) for failure in summary.failures]
 
 
 def describe_misfits(misfits: Mapping[str, Mapping[str, str]]) -> list[str]:
     """A sentence for each metric that a study left some explainers out of, from a manifest's `misfits`."""
-    return [say("misfit", *each) for each in group_misfits(misfits)]
+    return [say("misfit", *group) for group in group_misfits(misfits)]

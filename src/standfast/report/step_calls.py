@@ -90,10 +90,10 @@ def _write_given(call_parts: GivenParts | None, name: str, added: str | None) ->
 
 def write_training(results: StoredResults) -> str | None:
     """A call that trains the network further; None where several models were given, or models of a study."""
-    given = read_call(results.manifest).model
-    if given not in ("model", "module"):
+    kind = read_call(results.manifest).model
+    if kind not in ("model", "module"):
         return None
-    module = "model.module" if given == "model" else "model"
+    module = "model.module" if kind == "model" else "model"
     options = f"scheme={_SCHEME}, epochs=6, generator=torch.Generator().manual_seed(0)"
     return f"standfast.training.classifier.train_classifier({module}, train_inputs, train_labels, {options})"
 
@@ -135,22 +135,33 @@ def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
 
 def _choose_codes(given: GivenParts | None, names: Sequence[str]) -> dict[str, str] | None:
     """The codes of explainers by name; None if one of them has none."""
-    parts = () if given is None else given.parts
-    chosen = {
-        part.name: part.code for part in parts if part.name in names and part.code is not None
-    }
+    chosen: dict[str, str] = {}
+    for part in () if given is None else given.parts:
+        if part.name in names and part.code is not None:
+            chosen[part.name] = part.code
     return chosen if len(chosen) == len(names) else None
 
 
 def _write_metrics(given: GivenParts | None, step: NextStep) -> str | None:
     """The metrics of a step; None where one has to move to another neighbourhood and cannot."""
     further = [METRIC_OF[kind] for kind in step.missing if kind in METRIC_OF]
-    codes = [] if given is None else [_write_metric(part, step) for part in given.parts]
-    if given is None or None in codes:
+    parts = None if given is None else _write_given_metrics(given, step)
+    if given is None or parts is None:
+        # the line names the user's metrics, and can neither add to them nor change them
         return None if further or step.changes else "metrics"
-    parts = [(part.name, str(code)) for part, code in zip(given.parts, codes, strict=True)]
     parts += [(name, repr(name)) for name in further]
     return _write_parts(parts, given.are_named)
+
+
+def _write_given_metrics(given: GivenParts, step: NextStep) -> list[tuple[str, str]] | None:
+    """The names and codes of the user's metrics; None if one of them has none."""
+    parts = []
+    for part in given.parts:
+        code = _write_metric(part, step)
+        if code is None:
+            return None
+        parts.append((part.name, code))
+    return parts
 
 
 def _write_metric(part: GivenPart, step: NextStep) -> str | None:
@@ -172,7 +183,8 @@ def _count_inputs(results: StoredResults, step: NextStep) -> int | None:
     """How many inputs the call gets; None for all that it had."""
     if step.kind != "samples":
         return None
-    available = max((available for _, available in results.limited_samples.values()), default=0)
+    # with a time limit the call has had more inputs than were evaluated
+    available = max((count for _, count in results.limited_samples.values()), default=0)
     return None if step.samples <= available else step.samples
 
 
@@ -209,4 +221,6 @@ def _write_changes(changes: Sequence[Neighbourhood]) -> str:
     for change in changes:
         reach = list_reaches(change) if isinstance(change, TableChanges) else find_reach(change)
         codes.append(f"standfast.neighbourhoods.{type(change).__name__}({spell(reach)})")
-    return codes[0] if len(codes) == 1 else f"[{', '.join(codes)}]"
+    if len(codes) == 1:
+        return codes[0]
+    return f"[{', '.join(codes)}]"

@@ -46,17 +46,20 @@ def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | No
     """What a step changes in a study; None where the study leaves no room for it."""
     if step.kind == "samples":
         # without it all samples of the data are evaluated, and there are no more
-        return [("samples", step.samples)] if "samples" in study else None
+        if "samples" not in study:
+            return None
+        return [("samples", step.samples)]
     if step.kind == "explainer":
         return [("explainers+", _write_explainer(step.instead))]
     if step.kind == "question":
-        changes: list[Change] = [
-            ("metrics+", METRIC_OF[kind]) for kind in step.missing if kind in METRIC_OF
-        ]
-        return [*changes, ("sanity", True)] if "checks" in step.missing else changes
+        further = [METRIC_OF[kind] for kind in step.missing if kind in METRIC_OF]
+        changes: list[Change] = [("metrics+", metric) for metric in further]
+        if "checks" in step.missing:
+            changes.append(("sanity", True))
+        return changes
     if step.kind == "neighbourhood" and not _has_own_neighbourhood(study):
-        places = [_write_place(change) for change in step.changes]
-        return [("neighbourhood", places[0] if len(places) == 1 else places)]
+        entries = [_write_neighbourhood(change) for change in step.changes]
+        return [("neighbourhood", entries[0] if len(entries) == 1 else entries)]
     return None
 
 
@@ -75,15 +78,14 @@ def _write_explainer(text: str) -> Any:
 def _has_own_neighbourhood(study: Mapping[str, Any]) -> bool:
     """Whether a metric has one of its own, which that of the study does not replace."""
     common = study.get("neighbourhood")
-    metrics = study.get("metrics") or {}
-    return any(
-        isinstance(options, Mapping) and options.get("neighbourhood") not in (None, common)
-        for metric in metrics.values()
-        for options in metric.values()
-    )
+    for metric in (study.get("metrics") or {}).values():
+        for options in metric.values():
+            if isinstance(options, Mapping) and options.get("neighbourhood") not in (None, common):
+                return True
+    return False
 
 
-def _write_place(change: Neighbourhood) -> dict[str, Any]:
+def _write_neighbourhood(change: Neighbourhood) -> dict[str, Any]:
     """A neighbourhood as a study file has it."""
     name = find_name(type(change))
     if isinstance(change, TableChanges):
@@ -99,11 +101,8 @@ def _write_command(
     command = str((results.manifest.get("about") or {}).get("command") or "")
     words = _read_command(command) or _find_command(results, origin)
     if results.summary.minutes is not None:
-        words = [
-            *_leave_out(words, "--minutes"),
-            "--minutes",
-            write_minutes(results.summary.minutes, step),
-        ]
+        minutes = write_minutes(results.summary.minutes, step)
+        words = [*_leave_out(words, "--minutes"), "--minutes", minutes]
     if step.changes:
         stem = Path(words[2]).stem
         words = [*_leave_out(words, "--out"), "--out", f"results/{stem}-nearer"]
@@ -120,14 +119,18 @@ def _read_command(command: str) -> list[str]:
     """
     try:
         words = shlex.split(command)
-    except ValueError:  # a quotation mark without an end
+    except ValueError:
+        # a quotation mark without an end
         return []
+    # two names, the file, and then each option with its value
     names, options, values = words[:2], words[3::2], words[4::2]
     has_file = len(words) > 2 and not words[2].startswith("-")
     is_of_options = set(options) <= _OPTIONS and len(options) == len(values)
     if names != ["standfast", "run"] or not has_file or not is_of_options:
         return []
-    return [] if any(_TRUST in value for value in values) else words
+    if any(_TRUST in value for value in values):
+        return []
+    return words
 
 
 def _find_command(results: StoredResults, origin: str) -> list[str]:
@@ -136,15 +139,17 @@ def _find_command(results: StoredResults, origin: str) -> list[str]:
     address = _find_address(results)
     default = (Path("results") / Path(origin).stem).resolve()
     is_default = address is None or Path(address).resolve() == default
-    return words if is_default else [*words, "--out", str(address)]
+    if is_default:
+        return words
+    return [*words, "--out", str(address)]
 
 
 def _leave_out(words: Sequence[str], option: str) -> list[str]:
     """A command without an option and its value."""
     if option not in words:
         return list(words)
-    place = words.index(option)
-    return [*words[:place], *words[place + 2 :]]
+    start = words.index(option)
+    return [*words[:start], *words[start + 2 :]]
 
 
 def _write_call(results: StoredResults, changes: Sequence[Change]) -> str | None:
@@ -181,7 +186,9 @@ def _shorten(path: str) -> str:
     """A path from the current folder on, where it is in it."""
     full = Path(path).resolve()
     current = Path.cwd()
-    return str(full.relative_to(current)) if full.is_relative_to(current) else path
+    if full.is_relative_to(current):
+        return str(full.relative_to(current))
+    return path
 
 
 def _write_flow(value: Any) -> str:
@@ -191,12 +198,12 @@ def _write_flow(value: Any) -> str:
     ('[{brightness: 0.2}, {jpeg: [30, 90]}]', 'true')
     """
     if isinstance(value, Mapping):
-        entries = ", ".join(
-            f"{_write_flow(key)}: {_write_flow(entry)}" for key, entry in value.items()
-        )
-        return f"{{{entries}}}"
+        entries = [f"{_write_flow(key)}: {_write_flow(entry)}" for key, entry in value.items()]
+        return f"{{{', '.join(entries)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_write_flow, value))}]"
     # JSON is YAML; plain words need no quotes
     is_word = isinstance(value, str) and value.isidentifier()
-    return str(value) if is_word else json.dumps(value, ensure_ascii=False)
+    if is_word:
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)

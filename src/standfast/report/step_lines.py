@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections.abc import Mapping
+from itertools import pairwise
 
 from standfast.errors import make_printable
 from standfast.report.step_calls import write_call, write_race, write_training
@@ -143,7 +144,7 @@ def _split_at_options(command: str) -> list[str]:
 
 def _split_code(code: str) -> list[str]:
     """Code in parts that end with a comma and a space, or with an opening bracket, that are in no text."""
-    quoted = [range(*found.span()) for found in _QUOTED.finditer(code)]
-    ends = [found.end() for found in re.finditer(r", |[({]|(?<!\w)\[", code)]
+    quoted = [range(*match.span()) for match in _QUOTED.finditer(code)]
+    ends = [match.end() for match in re.finditer(r", |[({]|(?<!\w)\[", code)]
     cuts = [end for end in ends if not any(end - 1 in text for text in quoted)]
-    return [code[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(code)], strict=True)]
+    return [code[start:stop] for start, stop in pairwise([0, *cuts, len(code)])]

@@ -28,7 +28,8 @@ from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, Star, SummaryRow
 from standfast.results.tables import count_explainers
 
-_NAME = 20  # characters of a line of an explainer's name
+#: characters of a line of an explainer's name
+_NAME = 20
 _SIGNS: dict[Quality | None, str] = {
     "good": "+",
     "control": "o",
@@ -102,12 +103,12 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
         lines += write_steps(matrix.steps, width)
         lines += _format_paragraph(matrix.endings, width)
         lines += _format_paragraph(notes, width)
-    lines = (
-        [*_wrap(describe_neighbourhood(results), width), *lines]
-        if lines
-        else ["No results yet.", ""]
-    )
-    lines += [line for note in _list_endings(results) for line in _wrap(note, width, "  ")]
+    if not lines:
+        lines = ["No results yet.", ""]
+    elif neighbourhood := describe_neighbourhood(results):
+        lines = [*_wrap(neighbourhood, width), *lines]
+    for note in _list_endings(results):
+        lines += _wrap(note, width, "  ")
     return to_ascii("\n".join(lines)).rstrip()
 
 
@@ -130,97 +131,108 @@ def _format_paragraph(sentences: Sequence[str], width: int) -> list[str]:
 
 
 def _make_matrices(results: StoredResults) -> list[Matrix]:
-    summary, found = results.summary, []
+    summary = results.summary
+    matrices = []
     for data, model in summary.pairs:
         verdict = results.verdict(data, model)
         steps = describe_steps(results, data, model)
+        metrics = summary.select(data, model)
         samples = summary.samples.get(data, 0)
-        where = f"{model} on {format_count(samples, 'sample')} of {data}"
-        sanity = {
-            at[2]: say("says", checks)
-            for at, checks in summary.sanity.items()
-            if at[:2] == (data, model)
-        }
-        found.append(
+        evaluated = f"{model} on {format_count(samples, 'sample')} of {data}"
+        sanity = {}
+        for (data_of, model_of, explainer), checks in summary.sanity.items():
+            if (data_of, model_of) == (data, model):
+                sanity[explainer] = say("says", checks)
+        matrices.append(
             Matrix(
-                f"{count_explainers(results.explainers)} of {where}. Median over samples",
+                f"{count_explainers(results.explainers)} of {evaluated}. Median over samples",
                 samples,
                 summary.sort_explainers(data, model),
                 summary.controls,
                 sanity,
-                summary.select(data, model),
+                metrics,
                 describe_verdict(verdict),
                 steps,
                 describe_endings(steps, verdict),
-                list_cautions(summary.select(data, model)),
-                describe_uncounted(summary.select(data, model), only_empty_cells=True),
+                list_cautions(metrics),
+                describe_uncounted(metrics, only_empty_cells=True),
             )
         )
-    return found
+    return matrices
 
 
 def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
     """The value in words; given the number of all samples, with its interval, and its own number where it differs."""
-    if row is None or row.estimate is None:
-        return "-" if row is None or row.error is None else "failed"
+    if row is None:
+        return "-"
+    if row.estimate is None:
+        return "-" if row.error is None else "failed"
     text = format_estimate(row.estimate, row.spec.decimals)
     if samples is not None:
         text = f"{text} {format_confidence(row.estimate, row.spec.decimals)}".rstrip()
-        text += f" n={row.estimate.count}" if row.estimate.count < samples else ""
+        if row.estimate.count < samples:
+            text += f" n={row.estimate.count}"
     return text
 
 
 def _format_matrix(matrix: Matrix, verbose: bool, width: int) -> list[str]:
     """The table and its legend; columns that do not fit stand below."""
-    groups = _split(
-        Column([""], {name: textwrap.wrap(name, _NAME) for name in matrix.names}, "<"),
-        matrix,
-        verbose,
-        width,
-    )
-    lines = [line for group in groups for line in [*_format_group(group, matrix), ""]]
-    qualities = {row.quality for each in matrix.metrics for row in each.rows}
-    stars = {star for each in matrix.metrics for star in each.stars.values()}
-    marks = [
-        f"{sign} {say('quality', word)}"
-        for word, sign in _SIGNS.items()
-        if word and word in qualities
-    ]
-    marks += [text for star, text in _WORDS.items() if star in stars]
-    return [*lines, *_wrap(", ".join(marks), width)]
+    names = Column([""], {name: textwrap.wrap(name, _NAME) for name in matrix.names}, "<")
+    lines: list[str] = []
+    for group in _split(names, matrix, verbose, width):
+        lines += [*_format_group(group, matrix), ""]
+    return [*lines, *_wrap(", ".join(_explain_marks(matrix)), width)]
+
+
+def _explain_marks(matrix: Matrix) -> list[str]:
+    """What the signs mean, of those that the table has."""
+    qualities = {row.quality for metric in matrix.metrics for row in metric.rows}
+    stars = {star for metric in matrix.metrics for star in metric.stars.values()}
+    marks = []
+    for quality, sign in _SIGNS.items():
+        if quality is not None and quality in qualities:
+            marks.append(f"{sign} {say('quality', quality)}")
+    return [*marks, *(text for star, text in _WORDS.items() if star in stars)]
 
 
 def _lay_out(matrix: Matrix, verbose: bool) -> list[Column]:
+    """The columns behind the names: the checks, and one for each metric."""
     columns = []
     if matrix.sanity:
         cells = {name: _wrap(words, 17) for name, words in matrix.sanity.items()}
         columns.append(Column(["says", "something?"], cells, "<"))
-    for metric in matrix.metrics:
-        head = [line.replace("_ ", "_") for line in _wrap(metric.label.replace("_", "_ "), 14)]
-        better = metric.metric.spec.direction
-        rows = {name: metric.find_row(name) for name in matrix.names}
-        texts = {
-            name: to_ascii(_write_cell(row, matrix.samples if verbose else None))
-            for name, row in rows.items()
-        }
-        signs = {
-            name: _SIGNS[row.quality if row else None] + _STARS[metric.stars.get(name)]
-            for name, row in rows.items()
-        }
-        text, sign = (max(map(len, parts.values())) for parts in (texts, signs))
-        cells = {name: [f"{texts[name]:>{text}} {signs[name]:{sign}}"] for name in matrix.names}
-        columns.append(Column([*head, f"({better})"] if better else head, cells))
-    return columns
+    samples = matrix.samples if verbose else None
+    return [*columns, *(_lay_out_metric(matrix, metric, samples) for metric in matrix.metrics)]
+
+
+def _lay_out_metric(matrix: Matrix, metric: MetricSummary, samples: int | None) -> Column:
+    """The values of a metric with their signs; `samples` is as in `_write_cell`."""
+    # a label may be broken behind an underscore
+    head = [line.replace("_ ", "_") for line in _wrap(metric.label.replace("_", "_ "), 14)]
+    better = metric.metric.spec.direction
+    if better:
+        head.append(f"({better})")
+    texts, signs = {}, {}
+    for name in matrix.names:
+        row = metric.find_row(name)
+        texts[name] = to_ascii(_write_cell(row, samples))
+        quality = None if row is None else row.quality
+        signs[name] = _SIGNS[quality] + _STARS[metric.stars.get(name)]
+    widest_text = max(map(len, texts.values()))
+    widest_sign = max(map(len, signs.values()))
+    cells = {
+        name: [f"{texts[name]:>{widest_text}} {signs[name]:{widest_sign}}"] for name in matrix.names
+    }
+    return Column(head, cells)
 
 
 def _split(first: Column, matrix: Matrix, verbose: bool, width: int) -> list[list[Column]]:
     """The columns that fit beside each other, with the names before them."""
     groups = [[first]]
     for column in _lay_out(matrix, verbose):
-        if (
-            len(groups[-1]) > 1
-            and sum(2 + each.width for each in [*groups[-1], column]) - 2 > width
-        ):
+        # two blanks between columns
+        needed = sum(2 + beside.width for beside in [*groups[-1], column]) - 2
+        if len(groups[-1]) > 1 and needed > width:
             groups.append([first])
         groups[-1].append(column)
     return groups
@@ -229,24 +241,31 @@ def _split(first: Column, matrix: Matrix, verbose: bool, width: int) -> list[lis
 def _format_group(group: Sequence[Column], matrix: Matrix) -> list[str]:
     """Columns beside each other, controls below a line; controls without any number here are left out."""
 
-    def write(cells: Sequence[Sequence[str]]) -> list[str]:
-        rows = zip_longest(*cells, fillvalue="")
-        parts = [
-            [f"{text:{each.align}{each.width}}" for text, each in zip(row, group, strict=True)]
-            for row in rows
-        ]
-        return ["  ".join(row).rstrip() for row in parts]
-
-    lines = write([column.head[::-1] for column in group])[::-1]
+    # a head stands at the bottom of its lines, and a cell at the top
+    heads = _write_lines(group, [column.head[::-1] for column in group])
+    lines = heads[::-1]
     ruled = False
     for name in matrix.names:
         cells = [column.cells.get(name, [""]) for column in group]
-        if name in matrix.controls and all(cell[0].strip() in ("", "-") for cell in cells[1:]):
+        is_control = name in matrix.controls
+        if is_control and all(cell[0].strip() in ("", "-") for cell in cells[1:]):
             continue
-        if name in matrix.controls and not ruled:
+        if is_control and not ruled:
             lines.append("-" * max(map(len, lines)))
             ruled = True
-        lines += write(cells)
+        lines += _write_lines(group, cells)
+    return lines
+
+
+def _write_lines(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a row, as many as its highest cell has."""
+    lines = []
+    for texts in zip_longest(*cells, fillvalue=""):
+        aligned = [
+            f"{text:{column.align}{column.width}}"
+            for text, column in zip(texts, columns, strict=True)
+        ]
+        lines.append("  ".join(aligned).rstrip())
     return lines
 
 
@@ -259,36 +278,46 @@ def _wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 def _list_notes(results: StoredResults, matrix: Matrix) -> list[str]:
     """What the tests, the controls and the checks say beyond the table."""
-    notes, undecided = [], dict[str, list[str]]()
-    for name in matrix.sanity:
-        for found in results.sanity[matrix.metrics[0].data, matrix.metrics[0].model, name].checks:
-            if found.state not in ("passed", "exempt"):
-                notes.append(
-                    say("check", name, found, MARGINS.get(found.question, (None, None))[1])
-                )
-    for each in matrix.metrics:
-        tests, spec = each.control_tests, each.metric.spec
-        shown = results.metric_results(each.data, each.model, each.label)
-        controls = say("controls", tests, spec.decimals) if tests else ""
-        warning = find_words(shown).caution(collect_facts(each, shown))
-        said = " ".join(filter(None, (describe_leader(each), controls, spec.caution, warning)))
-        notes += [f"{each.label}: {said}"] if said else []
-        is_open = each.decision.state in ("open", "unable") or each.decision.reason == "unfit"
-        if is_open and each.decision.reason not in ("no result", "unchanged"):
-            undecided.setdefault(describe_decision(each), []).append(each.label)
-    notes += [f"No best for {', '.join(labels)}: {reason}" for reason, labels in undecided.items()]
+    notes = _list_check_notes(results, matrix)
+    labels_of: dict[str, list[str]] = {}
+    for metric in matrix.metrics:
+        view = results.metric_results(metric.data, metric.model, metric.label)
+        spec = metric.metric.spec
+        controls = ""
+        if metric.control_tests:
+            controls = say("controls", metric.control_tests, spec.decimals)
+        warning = find_words(view).caution(collect_facts(metric, view))
+        sentences = filter(None, (describe_leader(metric), controls, spec.caution, warning))
+        text = " ".join(sentences)
+        if text:
+            notes.append(f"{metric.label}: {text}")
+        decision = metric.decision
+        is_open = decision.state in ("open", "unable") or decision.reason == "unfit"
+        if is_open and decision.reason not in ("no result", "unchanged"):
+            labels_of.setdefault(describe_decision(metric), []).append(metric.label)
+    notes += [f"No best for {', '.join(labels)}: {reason}" for reason, labels in labels_of.items()]
     return [*notes, *describe_uncounted(matrix.metrics)]
+
+
+def _list_check_notes(results: StoredResults, matrix: Matrix) -> list[str]:
+    """What the checks say that are not passed."""
+    notes = []
+    for name in matrix.sanity:
+        sanity = results.sanity[matrix.metrics[0].data, matrix.metrics[0].model, name]
+        for check in sanity.checks:
+            if check.state not in ("passed", "exempt"):
+                margin = MARGINS.get(check.question)
+                notes.append(say("check", name, check, None if margin is None else margin.value))
+    return notes
 
 
 def _list_endings(results: StoredResults) -> list[str]:
     """What was left out, what failed, and what is missing."""
     summary = results.summary
-    lines = [
-        f"Left out: {line}." for line in describe_misfits(results.manifest.get("misfits") or {})
-    ]
-    lines += [f"Failed: {line}" for line in describe_failures(summary)]
+    misfits = describe_misfits(results.manifest.get("misfits") or {})
+    lines = [f"Left out: {misfit}." for misfit in misfits]
+    lines += [f"Failed: {failure}" for failure in describe_failures(summary)]
     if summary.missing > 0:
-        lines.append(
-            f"{summary.missing} of {format_count(summary.planned, 'job')} were not run yet."
-        )
+        planned = format_count(summary.planned, "job")
+        lines.append(f"{summary.missing} of {planned} were not run yet.")
     return lines

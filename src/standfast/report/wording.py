@@ -25,14 +25,17 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     >>> describe_reach({"neighbourhood": {"norm": "L2Ball", "radius": 2.0}})
     'by a Euclidean distance of at most 2'
     """
-    tag, title, place = split_tag(options.get("neighbourhood", {"norm": "LinfBall", **options}))
-    radius = place.get("radius")
+    stored = options.get("neighbourhood", {"norm": "LinfBall", **options})
+    tag, title, settings = split_tag(stored)
+    radius = settings.get("radius")
     if tag == "transformation" or not isinstance(radius, int | float):
         return ""
     size = f"{radius:.4g}"
     if title == "L2Ball":
         return f"by a Euclidean distance of at most {size}"
-    return f"by at most {size} in each {part}" if title == "LinfBall" else f"by at most {size}"
+    if title == "LinfBall":
+        return f"by at most {size} in each {part}"
+    return f"by at most {size}"
 
 
 def describe_neighbourhood(results: StoredResults) -> str:
@@ -60,15 +63,12 @@ def describe_changes_of(results: StoredResults, labels: Sequence[str]) -> str:
 def _list_ways(results: StoredResults, labels: Sequence[str] | None = None) -> list[str]:
     """In words each way in which a metric changes inputs; of all metrics, if no labels are given."""
     feature, width = _name_feature(results)
-    metrics = [
-        metric for label, metric in results.metrics.items() if labels is None or label in labels
-    ]
-    places = (metric.options.get("neighbourhood") for metric in metrics)
-    return list(
-        dict.fromkeys(
-            _describe_place(place, feature, width) for place in places if place is not None
-        )
-    )
+    ways = []
+    for label, metric in results.metrics.items():
+        stored = metric.options.get("neighbourhood")
+        if stored is not None and (labels is None or label in labels):
+            ways.append(_describe_stored(stored, feature, width))
+    return list(dict.fromkeys(ways))
 
 
 def _join_ways(ways: Sequence[str]) -> str:
@@ -84,12 +84,14 @@ def _join_ways(ways: Sequence[str]) -> str:
 
 def _name_feature(results: StoredResults) -> tuple[str, float | None]:
     """What a number of an input is called, and the width of the range of each pixel; None where there are others."""
-    known = [results.manifest.get("data", {}).get(name) or {} for name in results.data]
-    if any(about.get("tokens") and not about.get("texts") for about in known):
+    stored = results.manifest.get("data", {})
+    data_sets = [stored.get(name) or {} for name in results.data]
+    if any(about.get("tokens") and not about.get("texts") for about in data_sets):
         return "number of the embedding", None
-    if not known or not all(is_image(about.get("input_shape") or ()) for about in known):
+    shapes = [about.get("input_shape") or () for about in data_sets]
+    if not shapes or not all(is_image(shape) for shape in shapes):
         return "feature", None
-    widths = {_find_width(about.get("bounds")) for about in known}
+    widths = {_find_width(about.get("bounds")) for about in data_sets}
     return "pixel", widths.pop() if len(widths) == 1 else None
 
 
@@ -100,15 +102,18 @@ def _find_width(bounds: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     width = upper[0] - lower[0]
-    same = len({*lower}) == len({*upper}) == 1
-    return width if same and math.isfinite(width) and width > 0 else None
+    are_same = len(set(lower)) == len(set(upper)) == 1
+    if are_same and math.isfinite(width) and width > 0:
+        return width
+    return None
 
 
-def _describe_place(place: Any, feature: str, width: float | None) -> str:
-    known = read_stored(place)
-    if known is not None:
-        return describe_change(known, feature, width)
-    options = {"neighbourhood": place}
+def _describe_stored(stored: Any, feature: str, width: float | None) -> str:
+    """A neighbourhood in words; of a class that is not installed here, what its options say."""
+    neighbourhood = read_stored(stored)
+    if neighbourhood is not None:
+        return describe_change(neighbourhood, feature, width)
+    options = {"neighbourhood": stored}
     return describe_transformation(options) or f"moved {describe_reach(options, feature)}"
 
 
@@ -131,27 +136,29 @@ def describe_parameters(
     >>> describe_parameters({"value": 0.3, "brightness [share of the range]": 0.1}, options, (1, 28, 28))
     'brightness 10% of the range'
     """
-    place = read_stored(options.get("neighbourhood"))
-    if not isinstance(place, Transformation) or len(shape) < 2:
+    neighbourhood = read_stored(options.get("neighbourhood"))
+    if not isinstance(neighbourhood, Transformation) or len(shape) < 2:
         return ""
-    names = set(place.name_parameters(shape).values())
-    found = []
+    names = set(neighbourhood.name_parameters(shape).values())
+    described = []
     for column, value in row.items():
-        if column.partition(" #")[0] not in names or not isinstance(value, int | float):
-            continue
-        name, _, rest = column.partition(" [")
-        unit, _, number = rest.partition("]")
-        scale = 100 if unit.startswith("share") else 1
-        text = f"{scale * value:z.3g}".replace("-", "−")
-        unit = (
-            f"%{unit.removeprefix('share')}"
-            if scale == 100
-            else "%"
-            if unit in ("%", "percent")
-            else f" {unit}"
-        )
-        found.append(f"{name}{number} {text}{unit}".rstrip())
-    return ", ".join(found)
+        if column.partition(" #")[0] in names and isinstance(value, int | float):
+            described.append(_describe_parameter(column, value))
+    return ", ".join(described)
+
+
+def _describe_parameter(column: str, value: float) -> str:
+    """A parameter in words, from a column such as `"angle [degrees]"`; shares are in percent."""
+    name, _, rest = column.partition(" [")
+    unit, _, number = rest.partition("]")
+    end = f" {unit}"
+    if unit.startswith("share"):
+        value *= 100
+        end = f"%{unit.removeprefix('share')}"
+    elif unit in ("%", "percent"):
+        end = "%"
+    size = f"{value:z.3g}".replace("-", "−")
+    return f"{name}{number} {size}{end}".rstrip()
 
 
 def describe_transformation(options: Mapping[str, Any]) -> str:
@@ -162,12 +169,14 @@ def describe_transformation(options: Mapping[str, Any]) -> str:
     >>> describe_transformation({"neighbourhood": {"transformation": "Wobble", "strength": 3}})
     'changed by Wobble (strength 3)'
     """
-    place = options.get("neighbourhood")
-    tag, title, rest = split_tag(place)
+    stored = options.get("neighbourhood")
+    tag, title, rest = split_tag(stored)
     if tag != "transformation":
         return ""
-    known = read_stored(place)
-    if known is not None:
-        return known.describe()
-    own = ", ".join(f"{key} {value}" for key, value in rest.items())
-    return f"changed by {title}{f' ({own})' if own else ''}"
+    neighbourhood = read_stored(stored)
+    if neighbourhood is not None:
+        return neighbourhood.describe()
+    settings = ", ".join(f"{key} {value}" for key, value in rest.items())
+    if settings:
+        return f"changed by {title} ({settings})"
+    return f"changed by {title}"

@@ -47,24 +47,11 @@ class MetricWords:
     """The sentences of one metric, by its presentation."""
 
     def __init__(self, presentation: Presentation) -> None:
-        environment, own, metric = (
-            _environment(),
-            presentation.words,
-            f"metrics/{presentation.metric}.html",
-        )
-        known = {"task": presentation.task}
+        environment = _environment()
         default = environment.get_template("metrics/default.html")
-        if isinstance(own, Path):
-            template = environment.from_string(own.read_text(encoding="utf-8"))
-        elif own:
-            template = environment.from_string(own)
-        else:
-            template = (
-                environment.get_template(metric)
-                if metric in environment.list_templates()
-                else default
-            )
-        self._modules = (template.make_module(known), default.make_module(known))
+        template = _find_template(environment, presentation) or default
+        arguments = {"task": presentation.task}
+        self._modules = (template.make_module(arguments), default.make_module(arguments))
         self.presentation = presentation
 
     def _find(self, name: str) -> Any:
@@ -103,6 +90,21 @@ class MetricWords:
         import markupsafe
 
         return markupsafe.Markup(self._find("guide")(Options(options)))
+
+
+def _find_template(
+    environment: jinja2.Environment, presentation: Presentation
+) -> jinja2.Template | None:
+    """The template that a presentation brings, or ours for its metric; None without either."""
+    words = presentation.words
+    if isinstance(words, Path):
+        return environment.from_string(words.read_text(encoding="utf-8"))
+    if words:
+        return environment.from_string(words)
+    name = f"metrics/{presentation.metric}.html"
+    if name not in environment.list_templates():
+        return None
+    return environment.get_template(name)
 
 
 @cache

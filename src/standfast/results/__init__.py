@@ -35,7 +35,7 @@ from standfast.results.summary import (
 )
 from standfast.results.tables import Best
 from standfast.results.verdict import Ground, Partial, Verdict
-from standfast.results.verification import Verification, verify_results
+from standfast.study.verification import Verification, verify_results
 from standfast.value_spec import CommonShare, ValueSpec
 
 __all__ = [

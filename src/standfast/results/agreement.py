@@ -41,7 +41,12 @@ _SEEDS, _OTHERS = 5, 5
 TRAINED = "#"
 #: of samples of data sets that are compared, and how many are compared at once
 _RESAMPLES, _AT_ONCE = 200, 20
+#: the quantiles of resampled agreements of data sets that are the ends of an interval
 _TAILS = (0.005, 0.995)
+#: a model (or a data set) and an explainer, whose maps are compared with those of others
+Source = tuple[str, str]
+#: the maps of each sample by its number, `(seeds, F)`
+Maps = Mapping[int, Array]
 
 
 @dataclass(frozen=True)
@@ -90,30 +95,36 @@ class MapAgreement:
 
     def find(self, first: int, second: int, measure: Measure = "kendall") -> Pair:
         """The pair of two sources by their places."""
-        wanted = (min(first, second), max(first, second), measure)
+        first, second = sorted((first, second))
         return next(
-            pair for pair in self.pairs if (pair.first, pair.second, pair.measure) == wanted
+            pair
+            for pair in self.pairs
+            if (pair.first, pair.second, pair.measure) == (first, second, measure)
         )
 
     def matrix(self, measure: Measure = "kendall") -> Array:
         """The medians, `(sources, sources)`."""
-        places = range(len(self.sources))
-        return np.array([[self.find(a, b, measure).median for b in places] for a in places])
+        count = len(self.sources)
+        matrix = np.zeros((count, count))
+        for pair in self.pairs:
+            if pair.measure == measure:
+                matrix[pair.first, pair.second] = pair.median
+                matrix[pair.second, pair.first] = pair.median
+        return matrix
 
     def frame(self) -> pl.DataFrame:
         """A row for each pair and measure: both models (or data sets) and explainers, median, interval, chance level,
         samples.
         """
-        rows = [
-            {
-                **dict(zip((self.of, "explainer"), self.sources[pair.first], strict=True)),
-                **dict(
-                    zip(
-                        (f"other_{self.of}", "other_explainer"),
-                        self.sources[pair.second],
-                        strict=True,
-                    )
-                ),
+        rows = []
+        for pair in self.pairs:
+            name, explainer = self.sources[pair.first]
+            other_name, other_explainer = self.sources[pair.second]
+            row = {
+                self.of: name,
+                "explainer": explainer,
+                f"other_{self.of}": other_name,
+                "other_explainer": other_explainer,
                 "measure": pair.measure,
                 "median": pair.median,
                 "low": pair.low,
@@ -121,8 +132,7 @@ class MapAgreement:
                 "chance": pair.chance,
                 "samples": pair.samples,
             }
-            for pair in self.pairs
-        ]
+            rows.append(row)
         return pl.DataFrame(rows)
 
 
@@ -146,9 +156,7 @@ class Disagreement:
     chance: float
 
 
-def find_disagreements(
-    maps: Mapping[str, Mapping[int, Array]], top: int
-) -> tuple[Disagreement, ...]:
+def find_disagreements(maps: Mapping[str, Maps], top: int) -> tuple[Disagreement, ...]:
     """The explainers that disagree, the worst pair first; none for maps of more than 512 numbers.
 
     Among thousands of pixels, which three are first says nothing: their neighbours say the same.
@@ -164,27 +172,30 @@ def find_disagreements(
     """
     disagreements = []
     for first, second in itertools.combinations(maps, 2):
-        features = next((own.shape[1] for own in maps[first].values()), 0)
+        features = next((rows.shape[1] for rows in maps[first].values()), 0)
         if not 0 < features <= MOST_RANKED:
             continue
-        same, others = _measure_samples(maps[first], maps[second], False, _measures(top)["overlap"])
         count = min(top, features)
+        same, others = _measure_samples(maps[first], maps[second], False, _measures(top)["overlap"])
+        if not len(same):
+            continue
         # medians of so few counts would jump; and a single sample has no others to compare with
+        overlap_of_both = float(np.mean(same))
         chance = float(np.mean(others)) if len(others) else count / features
-        if len(same) and float(np.mean(same)) < (1 + chance) / 2 - ROUNDING:
+        # nearer to chance than to equal maps
+        if overlap_of_both < (1 + chance) / 2 - ROUNDING:
             disagreements.append(
-                Disagreement(first, second, count * float(np.mean(same)), count, count * chance)
+                Disagreement(first, second, count * overlap_of_both, count, count * chance)
             )
-    return tuple(sorted(disagreements, key=lambda each: each.common - each.chance))
+    disagreements.sort(key=lambda pair: pair.common - pair.chance)
+    return tuple(disagreements)
 
 
-def measure_map_agreement(
-    found: Mapping[tuple[str, str], Mapping[int, Array]], data: str, top: int
-) -> MapAgreement:
+def measure_map_agreement(maps: Mapping[Source, Maps], data: str, top: int) -> MapAgreement:
     """The agreement of sources of maps.
 
     Args:
-        found: for each model and explainer the maps of each sample, `(seeds, F)`.
+        maps: for each model and explainer the maps of each sample, `(seeds, F)`.
         data: the name of the data set.
         top: how many first features count.
 
@@ -192,59 +203,79 @@ def measure_map_agreement(
     >>> measure_map_agreement(maps, "mine", 1).matrix().tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    sources = list(found)
-    pairs = {
-        (a, b, name): _compare(found[sources[a]], found[sources[b]], a == b, measure, (a, b, name))
-        for a, b in itertools.combinations_with_replacement(range(len(sources)), 2)
-        for name, measure in _measures(top).items()
-    }
-    return MapAgreement(data, *_order(sources, pairs), _split(found), top)
+    sources = list(maps)
+    pairs = {}
+    for a, b in itertools.combinations_with_replacement(range(len(sources)), 2):
+        for name, measure in _measures(top).items():
+            first, second = maps[sources[a]], maps[sources[b]]
+            pairs[a, b, name] = _compare(first, second, a == b, measure, (a, b, name))
+    return MapAgreement(data, *_order(sources, pairs), _split(maps), top)
 
 
-def measure_data_agreement(
-    found: Mapping[tuple[str, str], Mapping[int, Array]], model: str, top: int
-) -> MapAgreement:
+def measure_data_agreement(maps: Mapping[Source, Maps], model: str, top: int) -> MapAgreement:
     """The agreement of the mean maps of data sets, such as windows of time.
 
     Args:
-        found: for each data set and explainer the maps of each sample, `(seeds, F)`, whose features are the same.
+        maps: for each data set and explainer the maps of each sample, `(seeds, F)`, whose features are the same.
         model: the name of the model.
         top: how many first features count.
     """
-    sources, rng = list(found), np.random.default_rng(0)
-    maps = [np.array([own.mean(0) for own in found[source].values()]) for source in sources]
-    whole = [np.arange(len(own))[None] for own in maps]
-    drawn = [rng.integers(len(own), size=(_RESAMPLES, len(own))) for own in maps]
-    mixed = [rng.permuted(np.tile(every, (_RESAMPLES, 1)), axis=1) for every in whole]
+    sources = list(maps)
+    rng = np.random.default_rng(0)
+    # for each source a map of each sample, the mean over its seeds
+    means = [_average_seeds(maps[source]) for source in sources]
+    # and the numbers of its samples: all, drawn with replacement, and in a random order
+    whole = [np.arange(len(rows))[None] for rows in means]
+    drawn = [rng.integers(len(rows), size=(_RESAMPLES, len(rows))) for rows in means]
+    mixed = [rng.permuted(np.tile(numbers, (_RESAMPLES, 1)), axis=1) for numbers in whole]
     pairs = {}
     for name, measure in _measures(top).items():
-        kept = maps if name == "signs" else [np.abs(own) for own in maps]
+        kept = means if name == "signs" else [np.abs(rows) for rows in means]
         for a, b in itertools.combinations_with_replacement(range(len(sources)), 2):
-            half = len(maps[a]) // 2
-            rows, others = (
-                (mixed[a][:, :half], mixed[a][:, half:]) if a == b else (drawn[a], drawn[b])
-            )
-            values = _compare_means(kept[a], kept[b], rows, others, measure)
-            value = (
-                np.median(values)
-                if a == b
-                else _compare_means(kept[a], kept[b], whole[a], whole[b], measure)[0]
-            )
-            low, high = np.quantile(values, _TAILS)
-            if a != b:
-                low, high = min(low, 2 * value - high), max(high, 2 * value - low)
-                low, high = max(low, -1.0 if name == "kendall" else 0.0), min(high, 1.0)
-            mixed_up = rng.permuted(np.tile(kept[b].mean(0), (_RESAMPLES, 1)), axis=1)
-            own = np.tile(kept[a].mean(0), (_AT_ONCE, 1))
-            unrelated = [measure(own, some) for some in np.split(mixed_up, _RESAMPLES // _AT_ONCE)]
-            numbers = (
-                float(value),
-                float(min(low, value)),
-                float(max(high, value)),
-                float(np.median(unrelated)),
-            )
-            pairs[a, b, name] = Pair(a, b, name, *numbers, min(len(maps[a]), len(maps[b])))
+            first, second = kept[a], kept[b]
+            if a == b:
+                # a set agrees with itself over halves that have no sample in common
+                half = len(first) // 2
+                values = _compare_means(
+                    first, first, mixed[a][:, :half], mixed[a][:, half:], measure
+                )
+                value = float(np.median(values))
+                low, high = np.quantile(values, _TAILS)
+            else:
+                values = _compare_means(first, second, drawn[a], drawn[b], measure)
+                value = float(_compare_means(first, second, whole[a], whole[b], measure)[0])
+                low, high = _widen(value, *np.quantile(values, _TAILS))
+                low = max(low, -1.0 if name == "kendall" else 0.0)
+                high = min(high, 1.0)
+            low, high = float(min(low, value)), float(max(high, value))
+            chance = _measure_chance(first, second, measure, rng)
+            samples = min(len(first), len(second))
+            pairs[a, b, name] = Pair(a, b, name, value, low, high, chance, samples)
     return MapAgreement(model, *_order(sources, pairs), pl.DataFrame(), top, "data")
+
+
+def _average_seeds(maps: Maps) -> Array:
+    """The mean map of each sample, `(n, F)`."""
+    return np.array([maps_of_seeds.mean(0) for maps_of_seeds in maps.values()])
+
+
+def _widen(value: float, low: float, high: float) -> tuple[float, float]:
+    """The hull of the percentile and the basic bootstrap.
+
+    Where features matter nearly equally, the value is at the edge of what resamples reach, and the percentile alone
+    hardly ever holds the truth; the basic one alone holds it too seldom.
+    """
+    return min(low, 2 * value - high), max(high, 2 * value - low)
+
+
+def _measure_chance(
+    first: Array, second: Array, measure: _Comparison, rng: np.random.Generator
+) -> float:
+    """The median agreement of two mean maps if the features of the second stood in a random order."""
+    shuffled = rng.permuted(np.tile(second.mean(0), (_RESAMPLES, 1)), axis=1)
+    mean = np.tile(first.mean(0), (_AT_ONCE, 1))
+    parts = np.split(shuffled, _RESAMPLES // _AT_ONCE)
+    return float(np.median([measure(mean, part) for part in parts]))
 
 
 def _compare_means(a: Array, b: Array, rows: Array, others: Array, measure: _Comparison) -> Array:
@@ -264,64 +295,68 @@ def _measures(top: int) -> dict[Measure, _Comparison]:
 
 
 def _order(
-    sources: Sequence[tuple[str, str]], pairs: Mapping[tuple[int, int, Measure], Pair]
-) -> tuple[tuple[tuple[str, str], ...], tuple[Pair, ...]]:
+    sources: Sequence[Source], pairs: Mapping[tuple[int, int, Measure], Pair]
+) -> tuple[tuple[Source, ...], tuple[Pair, ...]]:
     """Sources that agree beside each other, and their pairs."""
-    places = range(len(sources))
-    order = _cluster(
-        np.array([[pairs[min(a, b), max(a, b), "kendall"].median for b in places] for a in places])
-    )
-    place = {old: new for new, old in enumerate(order)}
-    return tuple(sources[old] for old in order), tuple(
-        _move(pair, place) for pair in pairs.values()
-    )
+    medians = np.zeros((len(sources), len(sources)))
+    for pair in pairs.values():
+        if pair.measure == "kendall":
+            medians[pair.first, pair.second] = medians[pair.second, pair.first] = pair.median
+    order = _cluster(medians)
+    new_place = {old: new for new, old in enumerate(order)}
+    moved = tuple(_move(pair, new_place) for pair in pairs.values())
+    return tuple(sources[old] for old in order), moved
 
 
-def _move(pair: Pair, place: Mapping[int, int]) -> Pair:
-    first, second = sorted((place[pair.first], place[pair.second]))
+def _move(pair: Pair, new_place: Mapping[int, int]) -> Pair:
+    first, second = sorted((new_place[pair.first], new_place[pair.second]))
     return replace(pair, first=first, second=second)
 
 
 def _compare(
-    first: Mapping[int, Array],
-    second: Mapping[int, Array],
+    first: Maps,
+    second: Maps,
     same: bool,
     measure: _Comparison,
     key: tuple[int, int, Measure],
 ) -> Pair:
-    own, others = _measure_samples(first, second, same, measure)
-    known = own[~np.isnan(own)]
-    if not len(known):
+    values, others = _measure_samples(first, second, same, measure)
+    # of maps with too many numbers Kendall's tau is not computed
+    values = values[~np.isnan(values)]
+    if not len(values):
         return Pair(*key, float("nan"), None, None, float("nan"), 0)
-    interval = median_interval(known, known, 0.95)
+    interval = median_interval(values, values, 0.95)
     chance = float(np.median(others)) if len(others) else float("nan")
-    return Pair(*key, interval.value, interval.low, interval.high, chance, len(known))
+    return Pair(*key, interval.value, interval.low, interval.high, chance, len(values))
 
 
 def _measure_samples(
-    first: Mapping[int, Array], second: Mapping[int, Array], same: bool, measure: _Comparison
+    first: Maps, second: Maps, same: bool, measure: _Comparison
 ) -> tuple[Array, Array]:
     """How far two sources agree on each sample that both have, `(n,)`, and on different samples, `(m,)`."""
     samples = [sample for sample in first if sample in second]
-    own = np.array([_average(first[sample], second[sample], same, measure) for sample in samples])
-    shifts = range(1, min(_OTHERS, len(samples) - 1) + 1)
-    others = [
-        _average(first[samples[at]], second[samples[(at + shift) % len(samples)]], False, measure)
-        for shift in shifts
-        for at in range(len(samples))
-    ]
-    return own, np.array(others)
+    values = [_average(first[sample], second[sample], same, measure) for sample in samples]
+    others = []
+    for shift in range(1, min(_OTHERS, len(samples) - 1) + 1):
+        # each sample meets the one that stands so many places behind it, in a ring
+        shifted = [*samples[shift:], *samples[:shift]]
+        for sample, other in zip(samples, shifted, strict=True):
+            others.append(_average(first[sample], second[other], False, measure))
+    return np.array(values), np.array(others)
 
 
 def _average(a: Array, b: Array, same: bool, measure: _Comparison) -> float:
     """The mean over pairs of seeds; of one source only of different ones."""
-    places = [
-        (r, s)
-        for r in range(min(_SEEDS, len(a)))
-        for s in range(min(_SEEDS, len(b)))
-        if not same or r < s
-    ] or [(0, 0)]
-    first, second = (list(each) for each in zip(*places, strict=True))
+    seeds, other_seeds = range(min(_SEEDS, len(a))), range(min(_SEEDS, len(b)))
+    pairs = [
+        (seed, other)
+        for seed, other in itertools.product(seeds, other_seeds)
+        if not same or seed < other
+    ]
+    if not pairs:
+        # one seed is all that there is
+        pairs = [(0, 0)]
+    first, second = np.array(pairs).T
     return float(measure(a[first], b[second]).mean())
 
 
@@ -331,56 +366,62 @@ def _cluster(similarity: Array) -> list[int]:
 
     if len(similarity) < 3:
         return list(range(len(similarity)))
-    distance = 1 - np.nan_to_num(similarity)
-    tree = linkage(
-        np.maximum(distance, 0)[np.triu_indices(len(distance), 1)], "average", optimal_ordering=True
-    )
+    distances = np.maximum(1 - np.nan_to_num(similarity), 0)
+    of_pairs = distances[np.triu_indices(len(distances), 1)]
+    tree = linkage(of_pairs, "average", optimal_ordering=True)
     return [int(leaf) for leaf in leaves_list(tree)]
 
 
-def _split(found: Mapping[tuple[str, str], Mapping[int, Array]]) -> pl.DataFrame:
+def _split(maps: Mapping[Source, Maps]) -> pl.DataFrame:
     """The two-way table of each model that was trained several times, and each explainer."""
-    groups: dict[tuple[str, str], list[Mapping[int, Array]]] = {}
-    for (model, explainer), maps in found.items():
+    groups: dict[Source, list[Maps]] = {}
+    for (model, explainer), maps_of_model in maps.items():
         if TRAINED in model:
-            groups.setdefault((model.rpartition(TRAINED)[0], explainer), []).append(maps)
+            base, _, _ = model.rpartition(TRAINED)
+            groups.setdefault((base, explainer), []).append(maps_of_model)
     rows = []
-    for (model, explainer), several in groups.items():
-        samples = sorted(set.intersection(*(set(maps) for maps in several)))
-        if len(several) > 1 and samples:
-            stacked = np.array([[maps[sample] for maps in several] for sample in samples])
-            within, between = split_variance(stacked)
-            shown = {"within model": within, "between models": between}
-            row = {name: median_interval(values, values, 0.95) for name, values in shown.items()}
-            numbers = {
-                f"{name}{end}": getattr(each, at)
-                for name, each in row.items()
-                for end, at in _ENDS.items()
+    for (model, explainer), models in groups.items():
+        samples = sorted(set.intersection(*(set(of_model) for of_model in models)))
+        if len(models) < 2 or not samples:
+            continue
+        stacked = np.array([[of_model[sample] for of_model in models] for sample in samples])
+        within, between = split_variance(stacked)
+        rows.append(
+            {
+                "model": model,
+                "explainer": explainer,
+                "trained": len(models),
+                "samples": len(samples),
+                **_describe_share("within model", within),
+                **_describe_share("between models", between),
             }
-            counts = {"trained": len(several), "samples": len(samples)}
-            rows.append({"model": model, "explainer": explainer, **counts, **numbers})
+        )
     return pl.DataFrame(rows)
 
 
-_ENDS = {"": "value", ", low": "low", ", high": "high"}
+def _describe_share(name: str, values: Array) -> dict[str, float | None]:
+    """The columns of a share: its median over samples, with the interval."""
+    interval = median_interval(values, values, 0.95)
+    return {name: interval.value, f"{name}, low": interval.low, f"{name}, high": interval.high}
 
 
 def read_seed_maps(
     views: Iterable[MetricResults], of: Literal["model", "data"] = "model"
-) -> dict[tuple[str, str], dict[int, Array]]:
+) -> dict[Source, dict[int, Array]]:
     """The stored maps of each model (or data set) and explainer, by sample, `(seeds, F)`, where there are some.
 
     Raises:
         ArgumentError: there are none.
     """
-    maps_of_sources: dict[tuple[str, str], dict[int, Array]] = {}
+    maps: dict[Source, dict[int, Array]] = {}
     for view in views:
-        for explainer, maps in _read_maps(view, view.present, "seed_maps").items():
-            maps_of_sources[getattr(view, of), explainer] = maps
-    if not maps_of_sources:
+        name = view.model if of == "model" else view.data
+        for explainer, maps_of_samples in _read_maps(view, view.present, "seed_maps").items():
+            maps[name, explainer] = maps_of_samples
+    if not maps:
         expected = "results of the metric seed_agreement, which stores the maps of several seeds"
         raise ArgumentError("results", expected, "none")
-    return maps_of_sources
+    return maps
 
 
 def read_clean_maps(view: MetricResults, explainers: Sequence[str]) -> dict[str, dict[int, Array]]:
@@ -405,17 +446,14 @@ def _read_maps(
     view: MetricResults, explainers: Sequence[str], array: Literal["seed_maps", "origin_maps"]
 ) -> dict[str, dict[int, Array]]:
     """The stored maps of explainers by sample, `(seeds, F)`, or `(1, F)` of the inputs; where there are some."""
-    evaluated = {
-        name: set(view.rows_for(name).filter(pl.col("status") == "ok")["sample"].to_list())
-        for name in explainers
-    }
-    maps: dict[str, dict[int, Array]] = {name: {} for name in explainers}
-    chosen = replace(view, jobs=view.jobs.filter(pl.col("explainer").is_in(list(explainers))))
-    for name, repeat, start, arrays in chosen.parts([array]):
+    evaluated = set(view.frame.filter(status="ok").select("explainer", "sample").rows())
+    maps_of: dict[str, dict[int, Array]] = {explainer: {} for explainer in explainers}
+    of_explainers = view.jobs.filter(pl.col("explainer").is_in(list(explainers)))
+    for explainer, repeat, start, arrays in replace(view, jobs=of_explainers).parts([array]):
         if repeat != 0:
             continue
-        for place, stored in enumerate(arrays[array]):
-            rows = len(stored) if array == "seed_maps" else 1
-            if start + place in evaluated[name]:
-                maps[name][start + place] = stored.reshape(rows, -1).astype(np.float64)
-    return {name: maps_of_samples for name, maps_of_samples in maps.items() if maps_of_samples}
+        for sample, stored in enumerate(arrays[array], start):
+            if (explainer, sample) in evaluated:
+                rows = len(stored) if array == "seed_maps" else 1
+                maps_of[explainer][sample] = stored.reshape(rows, -1).astype(np.float64)
+    return {explainer: maps for explainer, maps in maps_of.items() if maps}

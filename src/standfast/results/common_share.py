@@ -79,14 +79,15 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
     if not parts:
         return None
     counted = _find_arrays(results, parts)
-    if counted["place"].has_nulls():
+    if counted["position"].has_nulls():
         return None
-    order = counted["place"].to_numpy()
+    order = counted["position"].to_numpy()
     _check_curves(parts, common)
     shares = _stack(parts, common.share)[order]
     drops = _stack(parts, common.drop)[order]
     ends = _find_smallest(counted, shares[:, -1])
     areas = compute_area_up_to(shares, drops, ends)
+    # where nothing is replaced, nothing is lost
     means = areas / np.where(ends > 0, ends, 1.0)
     columns = counted.select(_KEYS).with_columns(
         pl.Series(SHARE, ends),
@@ -98,12 +99,13 @@ def measure_up_to_common_share(results: MetricResults, common: CommonShare) -> p
 def _check_curves(parts: Sequence[Part], common: CommonShare) -> None:
     """Raise `ArgumentError` unless arrays are numbers `(N, K)` of one K above 0: a file may have any."""
     stored = [arrays[name] for *_, arrays in parts for name in (common.share, common.drop)]
-    shapes = sorted({f"{array.dtype} {array.shape}" for array in stored})
     are_numbers = all(array.ndim == 2 and array.dtype.kind in "fiu" for array in stored)
-    are_alike = (
-        are_numbers and len({array.shape[1] for array in stored}) == 1 and stored[0].shape[1] > 0
-    )
+    are_alike = False
+    if are_numbers:
+        lengths = {array.shape[1] for array in stored}
+        are_alike = len(lengths) == 1 and 0 not in lengths
     argument = f"arrays {common.share} and {common.drop}"
+    shapes = sorted({f"{array.dtype} {array.shape}" for array in stored})
     check(are_alike, argument, "numbers of shape (N, K), with one K for all", "; ".join(shapes))
 
 
@@ -114,6 +116,7 @@ def _stack(parts: Sequence[Part], name: str) -> Array:
 
 def _find_smallest(counted: pl.DataFrame, last_shares: Array) -> Array:
     """The smallest last share of each sample and repeat, over the explainers that replace anything; else 0."""
+    # an explainer that replaces nothing would leave nothing to compare
     counting = np.where(last_shares > 0, last_shares, np.inf)
     rows = counted.with_columns(pl.Series("last", counting))
     smallest = rows.select(pl.col("last").min().over("repeat", "sample"))
@@ -132,6 +135,6 @@ def _find_arrays(results: MetricResults, parts: Sequence[Part]) -> pl.DataFrame:
             repeat=pl.lit(repeat, pl.Int64),
         )
         stored.append(rows)
-    places = pl.concat(stored).with_row_index("place")
+    positions = pl.concat(stored).with_row_index("position")
     valid = results.spec.select_valid(results.frame).select(_KEYS)
-    return valid.join(places, on=_KEYS, how="left", maintain_order="left")
+    return valid.join(positions, on=_KEYS, how="left", maintain_order="left")

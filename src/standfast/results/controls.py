@@ -22,8 +22,8 @@ def find_controls(names: Sequence[str], known: Collection[str] = ()) -> list[str
     >>> find_controls(["saliency", "edges", "random"], ["edges"]), find_controls(["random"])
     (['edges', 'random'], [])
     """
-    found = [name for name in names if name in known or is_random(name)]
-    return found if len(found) < len(names) else []
+    controls = [name for name in names if name in known or is_random(name)]
+    return controls if len(controls) < len(names) else []
 
 
 class Explainers(list[str]):

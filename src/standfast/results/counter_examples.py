@@ -71,14 +71,11 @@ class CounterExample:
             f"{name} {after} instead of {before}" for name, (before, after) in self.changes.items()
         ]
         others = len(named) - _MOST_NAMED
-        shown = [*named[:_MOST_NAMED], f"{others} further changes"] if others > 0 else named
-        places = "the first" if self.top == 1 else f"among the first {self.top}"
-        falls = (
-            f"{self.reason} speaks the other way"
-            if self.turned
-            else f"{self.reason} is no longer {places}"
-        )
-        return f"With {_join(shown)}, {falls}."
+        if others > 0:
+            named = [*named[:_MOST_NAMED], f"{others} further changes"]
+        first = "the first" if self.top == 1 else f"among the first {self.top}"
+        falls = "speaks the other way" if self.turned else f"is no longer {first}"
+        return f"With {_join(named)}, {self.reason} {falls}."
 
 
 def describe_counter_examples(examples: Sequence[CounterExample]) -> str:
@@ -100,8 +97,8 @@ def describe_none(examples: Sequence[CounterExample]) -> str:
     """That none was found for the reasons of these, in a sentence."""
     names = _join([example.reason for example in examples], "or")
     evaluations = max(example.evaluations for example in examples)
-    places = "the first place" if examples[0].top == 1 else f"the first {examples[0].top}"
-    return f"Of {evaluations} changes that were tried, none takes {names} out of {places}."
+    first = "the first place" if examples[0].top == 1 else f"the first {examples[0].top}"
+    return f"Of {evaluations} changes that were tried, none takes {names} out of {first}."
 
 
 def describe_changes(
@@ -124,16 +121,24 @@ def describe_changes(
     {'income': ('2,545', '2,540'), 'debt': ('1.00001', '1.00002')}
     """
     described: dict[str, tuple[str, str]] = {}
-    for place, (old, new) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
+    numbers = zip(before.tolist(), after.tolist(), strict=True)
+    for index, (old, new) in enumerate(numbers):
         if old == new:
             continue
-        column = columns[place] if place < len(columns) else {}
-        name = names[place]
-        words = tuple(describe_cell(column, number) if column else "" for number in (old, new))
-        old_words, new_words = words if all(words) else tell_apart(old, new)
-        unit = (units or {}).get(name, "")
-        described[name] = (add_unit(old_words, unit), add_unit(new_words, unit))
+        column = columns[index] if index < len(columns) else {}
+        old_words, new_words = _describe_cells(column, old, new)
+        unit = (units or {}).get(names[index], "")
+        described[names[index]] = (add_unit(old_words, unit), add_unit(new_words, unit))
     return described
+
+
+def _describe_cells(column: Mapping[str, Any], old: float, new: float) -> tuple[str, str]:
+    """Two cells of a column in words; as numbers where the column has no words for them."""
+    if column:
+        words = describe_cell(column, old), describe_cell(column, new)
+        if all(words):
+            return words
+    return tell_apart(old, new)
 
 
 def describe_swaps(swaps: str, words: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -143,9 +148,10 @@ def describe_swaps(swaps: str, words: Sequence[str]) -> dict[str, tuple[str, str
     {'word 2': ("'good'", "'goood'")}
     """
     described: dict[str, tuple[str, str]] = {}
-    for place, new_word in json.loads(swaps).items():
+    for key, new_word in json.loads(swaps).items():
+        position = int(key)
         after = repr(str(new_word)) if new_word else "left out"
-        described[f"word {int(place) + 1}"] = (repr(words[int(place)]), after)
+        described[f"word {position + 1}"] = (repr(words[position]), after)
     return described
 
 
@@ -165,4 +171,6 @@ def tell_apart(before: float, after: float) -> tuple[str, str]:
 
 def _join(names: Sequence[str], last: str = "and") -> str:
     """Several names in a sentence."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} {last} {names[-1]}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from standfast.results.formatting import shorten_error
@@ -42,33 +44,48 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
     >>> group_failures([job], 3)[0].reason
     'no convolution'
     """
-    run: dict[tuple[str, str], int] = {}
-    reasons: dict[str, dict[str, dict[str, int]]] = {}
+    jobs = list(jobs)
+    run = Counter(_find_key(job) for job in jobs)
+    failed = [job for job in jobs if job["status"] == "failed"]
+    # of each reason the first one: the others differ in the samples at most
     tracebacks: dict[str, str] = {}
-    for job in jobs:
-        explainer, label = place = (job["explainer"] or "unknown", job["label"] or "unknown")
-        run[place] = run.get(place, 0) + 1
-        if job["status"] == "failed":
-            reason = shorten_error(job["error"])
-            tracebacks.setdefault(reason, str(job.get("traceback") or ""))
-            labels = reasons.setdefault(reason, {}).setdefault(explainer, {})
-            labels[label] = labels.get(label, 0) + 1
-    for explainers in reasons.values():
-        for labels in explainers.values():
-            # what fails with the metrics fails with the sanity checks, which are none
-            if len(labels) > 1:
-                labels.pop(SANITY_CHECKS, None)
-    found = []
-    for reason, explainers in reasons.items():
-        together: dict[tuple[str, ...], list[str]] = {}
-        for name, labels in explainers.items():
-            together.setdefault(tuple(labels), []).append(name)
-        for own, names in together.items():
+    # by reason, explainer and label, how many jobs failed
+    counts: dict[str, dict[str, Counter[str]]] = {}
+    for job in failed:
+        reason = shorten_error(job["error"])
+        tracebacks.setdefault(reason, str(job.get("traceback") or ""))
+        explainer, label = _find_key(job)
+        counts.setdefault(reason, {}).setdefault(explainer, Counter())[label] += 1
+    failures = []
+    for reason, by_explainer in counts.items():
+        for labels, names in _group_by_labels(by_explainer).items():
             partly = any(
-                explainers[name][label] < run[name, label] for name in names for label in own
+                by_explainer[name][label] < run[name, label]
+                for name, label in product(names, labels)
             )
-            found.append(Failure(reason, tuple(names), own, metrics, partly, tracebacks[reason]))
-    return found
+            failures.append(
+                Failure(reason, tuple(names), labels, metrics, partly, tracebacks[reason])
+            )
+    return failures
+
+
+def _find_key(job: Mapping[str, Any]) -> tuple[str, str]:
+    """The explainer and the label of a job; a failure that cannot be read has none."""
+    return job["explainer"] or "unknown", job["label"] or "unknown"
+
+
+def _group_by_labels(
+    by_explainer: Mapping[str, Mapping[str, int]],
+) -> dict[tuple[str, ...], list[str]]:
+    """The explainers that failed with the same metrics, together."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for explainer, counts in by_explainer.items():
+        labels = list(counts)
+        # what fails with the metrics fails with the sanity checks, which are none
+        if len(labels) > 1 and SANITY_CHECKS in labels:
+            labels.remove(SANITY_CHECKS)
+        groups.setdefault(tuple(labels), []).append(explainer)
+    return groups
 
 
 def group_misfits(misfits: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Sequence[str], str]]:
@@ -77,10 +94,10 @@ def group_misfits(misfits: Mapping[str, Mapping[str, str]]) -> list[tuple[str, S
     >>> group_misfits({"attack": {"LIME": "no gradient", "LRP": "no gradient"}})
     [('attack', ['LIME', 'LRP'], 'no gradient')]
     """
-    found: list[tuple[str, Sequence[str], str]] = []
+    groups: list[tuple[str, Sequence[str], str]] = []
     for label, reasons in misfits.items():
-        together: dict[str, list[str]] = {}
+        names_of: dict[str, list[str]] = {}
         for name, reason in reasons.items():
-            together.setdefault(reason, []).append(name)
-        found += [(label, names, reason) for reason, names in together.items()]
-    return found
+            names_of.setdefault(reason, []).append(name)
+        groups += [(label, names, reason) for reason, names in names_of.items()]
+    return groups

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from standfast import errors
+from standfast.results.quality import CONFIDENT
 from standfast.statistics.paired import Interval
 from standfast.value_spec import Decimals
 
@@ -32,12 +33,15 @@ def join_names(names: Sequence[str], named: int = _NAMED) -> str:
     >>> join_names(["a"]), join_names(["a", "b", "c"]), join_names(["a", "b", "c", "d"])
     ('a', 'a, b and c', 'a, b and 2 others')
     """
-    shown = (
-        list(names)
-        if len(names) <= named
-        else [*names[: named - 1], f"{len(names) - named + 1} others"]
-    )
-    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else "none"
+    shown = list(names)
+    if len(names) > named:
+        others = len(names) - named + 1
+        shown = [*names[: named - 1], f"{others} others"]
+    if not shown:
+        return "none"
+    if len(shown) == 1:
+        return shown[0]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def format_rough(number: int) -> str:
@@ -56,6 +60,7 @@ def round_roughly(number: int) -> int:
     (40, 100, 30)
     """
     step = int(10 ** (len(str(number)) - 1))
+    # Python rounds a half to the even number
     return round(number / step + 1e-9) * step
 
 
@@ -77,7 +82,9 @@ def format_count(number: int, noun: str) -> str:
     >>> format_count(1, "sample"), format_count(2, "failed job")
     ('1 sample', '2 failed jobs')
     """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    if number == 1:
+        return f"{number} {noun}"
+    return f"{number} {noun}s"
 
 
 def format_probability(log_probability: float) -> str:
@@ -94,7 +101,10 @@ def format_probability(log_probability: float) -> str:
     if power < 3 - 1e-9:
         return f"{100 * math.exp(log_probability):.2g}%"
     if power >= 9:
-        return f"1 in 10^{round(power)}" if math.isfinite(power) else "0%"
+        if not math.isfinite(power):
+            return "0%"
+        return f"1 in 10^{round(power)}"
+    # two digits
     step = 10 ** (math.floor(power) - 1)
     return f"1 in {round(10**power / step) * step:,}"
 
@@ -113,8 +123,9 @@ def format_number(value: float | None, decimals: Decimals = 2) -> str:
         return format_probability(value)
     if np.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:z.4g}" if decimals is None or abs(value) >= 1e15 else f"{value:z.{decimals}f}"
-    return text.replace("-", "−")
+    digits = ".4g" if decimals is None or abs(value) >= 1e15 else f".{decimals}f"
+    # the `z` writes a rounded -0.0 without its sign
+    return f"{value:z{digits}}".replace("-", "−")
 
 
 def format_estimate(estimate: Interval | None, decimals: Decimals = 2) -> str:
@@ -123,9 +134,9 @@ def format_estimate(estimate: Interval | None, decimals: Decimals = 2) -> str:
     >>> format_estimate(Interval(-9.3, None, None, 6, 0.0, "upper", (-20.0, -9.3)))
     '≤ −9.30'
     """
-    return (
-        "–" if estimate is None else SIGNS[estimate.bound] + format_number(estimate.value, decimals)
-    )
+    if estimate is None:
+        return "–"
+    return SIGNS[estimate.bound] + format_number(estimate.value, decimals)
 
 
 def format_interval(estimate: Interval | None, decimals: Decimals = 2) -> str:
@@ -136,7 +147,9 @@ def format_interval(estimate: Interval | None, decimals: Decimals = 2) -> str:
     """
     if estimate is None or estimate.low is None or estimate.high is None:
         return ""
-    low, high = format_number(estimate.low, decimals), format_number(estimate.high, decimals)
+    low = format_number(estimate.low, decimals)
+    high = format_number(estimate.high, decimals)
+    # an end that is infinite is open, and the last known number says from where
     if math.isinf(estimate.low) and estimate.low_bound is not None:
         low = f"below {format_number(estimate.low_bound, decimals)}"
     if math.isinf(estimate.high) and estimate.high_bound is not None:
@@ -154,15 +167,22 @@ def format_difference(estimate: Interval, decimals: Decimals = 2) -> str:
     """
     what = "difference"
     if decimals == "probability":
-        low, high = (None if end is None else _exp(end) for end in (estimate.low, estimate.high))
-        estimate = replace(estimate, value=_exp(estimate.value), low=low, high=high)
         what, decimals = "ratio", 2
+        estimate = replace(
+            estimate,
+            value=_exp(estimate.value),
+            low=None if estimate.low is None else _exp(estimate.low),
+            high=None if estimate.high is None else _exp(estimate.high),
+        )
     interval = format_interval(estimate, decimals)
-    coverage = f" at {estimate.coverage:.0%}" if interval and estimate.coverage < 0.945 else ""
-    return f"{what} {format_estimate(estimate, decimals)} {interval}".rstrip() + coverage
+    text = f"{what} {format_estimate(estimate, decimals)} {interval}".rstrip()
+    if interval and estimate.coverage < CONFIDENT:
+        return f"{text} at {estimate.coverage:.0%}"
+    return text
 
 
 def _exp(value: float) -> float:
+    # beyond that, `math.exp` raises
     return math.exp(min(value, 700.0))
 
 
@@ -173,11 +193,9 @@ def format_confidence(estimate: Interval, decimals: Decimals = 2) -> str:
     '[0.25, 1.00] (88%)'
     """
     interval = format_interval(estimate, decimals)
-    return (
-        f"{interval} ({100 * estimate.coverage:.0f}%)"
-        if interval and estimate.coverage < 0.945
-        else interval
-    )
+    if interval and estimate.coverage < CONFIDENT:
+        return f"{interval} ({100 * estimate.coverage:.0f}%)"
+    return interval
 
 
 def to_ascii(text: str) -> str:

@@ -63,13 +63,13 @@ def read_call(manifest: Mapping[str, Any]) -> GivenCall:
     if not isinstance(stored, Mapping):
         return GivenCall()
     options = stored.get("options")
+    if not isinstance(options, Mapping):
+        options = {}
     return GivenCall(
         str(stored.get("model") or ""),
         _read_parts(stored.get("explainers")),
         _read_parts(stored.get("metrics")),
-        {str(name): str(code) for name, code in options.items()}
-        if isinstance(options, Mapping)
-        else {},
+        {str(name): str(code) for name, code in options.items()},
     )
 
 

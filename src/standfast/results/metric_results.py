@@ -180,12 +180,12 @@ class MetricResults:
         rows = {int(row["sample"]): row for row in evaluated.iter_rows(named=True)}
         jobs = self.jobs.filter(explainer=explainer, repeat=self._first).sort("start")
         for job, start, stop in jobs.select("job", "start", "stop").iter_rows():
+            # the arrays of a job have a row for each of its samples, in their order
             numbers = [number for number in rows if start <= number < stop]
             arrays = self.load(str(job)) if numbers else {}
             if not set(names) <= set(arrays):
                 continue
-            wanted = [name for name in (*names, *also) if name in arrays]
-            stored = {name: arrays[name] for name in wanted}
+            stored = {name: arrays[name] for name in (*names, *also) if name in arrays}
             for number in numbers:
                 row = rows[number]
                 arrays_of_sample = self._cut(stored, number - start, number)
@@ -193,17 +193,17 @@ class MetricResults:
                     explainer, number, row.get("targets"), self.name_classes(row), arrays_of_sample
                 )
 
-    def _cut(self, arrays: Mapping[str, Array], place: int, sample: int) -> dict[str, Array]:
-        """The arrays of one sample, from its place in those of a job."""
-        own_arrays = {name: np.array(array[place]) for name, array in arrays.items()}
+    def _cut(self, arrays: Mapping[str, Array], index: int, sample: int) -> dict[str, Array]:
+        """The arrays of one sample, from its index in those of a job."""
+        arrays_of_sample = {name: np.array(array[index]) for name, array in arrays.items()}
         if not self.texts or sample >= len(self.tokens):
-            return own_arrays
+            return arrays_of_sample
         # shorter texts of a job are filled with NaN
         words = len(self.tokens[sample])
         for name in _OF_WORDS:
-            if name in own_arrays:
-                own_arrays[name] = own_arrays[name][:words]
-        return own_arrays
+            if name in arrays_of_sample:
+                arrays_of_sample[name] = arrays_of_sample[name][:words]
+        return arrays_of_sample
 
     def load_sample(
         self,
@@ -247,6 +247,7 @@ class MetricResults:
         rows = self.jobs.select("job", "explainer", "repeat", "start").rows()
         jobs = [str(job) for job, *_ in rows]
         with ThreadPoolExecutor(_READERS) as pool:
+            # in the order of the jobs, whichever is read first
             for row, arrays in zip(rows, pool.map(read, jobs), strict=True):
                 _, explainer, repeat, start = row
                 if arrays:

@@ -27,8 +27,8 @@ Quality = Literal["good", "control", "bad", "undecided"]
 
 #: the largest probability of a changed explanation that counts as good
 RARE = 0.01
-#: the least confidence of an interval that judges; five samples or fewer have less
-_CONFIDENT = 0.945
+#: the least confidence of an interval that judges, and that is shown without a word; five samples or fewer have less
+CONFIDENT = 0.945
 _FEWEST = 6
 #: the smallest number of further samples that is proposed, as a share of those that there are
 _LEAST_MORE = 0.25
@@ -74,6 +74,7 @@ def find_references(spec: ValueSpec, label: str, rows: pl.DataFrame) -> Referenc
         if not len(values):
             middles.append(None)
         elif spec.log_probability:
+            # the share of all pairs, of which each sample has a few
             middles.append(float(np.mean(values)))
         else:
             middles.append(float(np.median(values)))
@@ -85,7 +86,9 @@ def find_references(spec: ValueSpec, label: str, rows: pl.DataFrame) -> Referenc
 
 def find_middle(spec: ValueSpec, references: References) -> float:
     """The value that separates good ones from bad ones."""
-    return math.log(RARE) if spec.log_probability else references.middle
+    if spec.log_probability:
+        return math.log(RARE)
+    return references.middle
 
 
 def judge_stability(
@@ -97,10 +100,12 @@ def judge_stability(
     low, high = estimate.low, estimate.high
     middle = find_middle(spec, references)
     if spec.log_probability and references.unrelated < USEFUL:
+        # a threshold by which unrelated maps do not count as changed is too loose to find any change
         return None
-    if low is None or high is None or estimate.coverage < _CONFIDENT:
+    if low is None or high is None or estimate.coverage < CONFIDENT:
         return "undecided"
     if spec.direction == "lower":
+        # from here on, larger is better
         low, high, middle = -high, -low, -middle
     if _is_above(low, middle):
         return "good"
@@ -129,18 +134,22 @@ def find_bad_p_value(
     0.03125
     """
     low, high = to_bounds(values, bounds, spec.censored_side)
-    are_beyond = _find_beyond(spec, high if spec.direction == "higher" else low, references)
+    # a bound counts by its better end
+    best = high if spec.direction == "higher" else low
+    are_beyond = _find_beyond(spec, best, references)
     beyond = int(are_beyond.sum())
-    return float(bdtrc(beyond - 1, len(values), 0.5)) if beyond else 1.0
+    if not beyond:
+        return 1.0
+    return float(bdtrc(beyond - 1, len(values), 0.5))
 
 
 def _find_beyond(spec: ValueSpec, values: Array, references: References) -> Array:
     """Which values lie beyond the middle, on the side of unrelated maps, by more than rounding; bool `(n,)`."""
     middle = find_middle(spec, references)
     margin = ROUNDING * abs(middle)
-    return np.asarray(
-        values < middle - margin if spec.direction == "higher" else values > middle + margin
-    )
+    if spec.direction == "higher":
+        return np.asarray(values < middle - margin)
+    return np.asarray(values > middle + margin)
 
 
 def count_more(spec: ValueSpec, estimate: Interval | None, references: References) -> int | None:
@@ -148,9 +157,11 @@ def count_more(spec: ValueSpec, estimate: Interval | None, references: Reference
     if estimate is None or estimate.low is None or estimate.high is None:
         return None
     middle = find_middle(spec, references)
-    width, distance = (estimate.high - estimate.low) / 2, abs(estimate.value - middle)
+    width = (estimate.high - estimate.low) / 2
+    distance = abs(estimate.value - middle)
     if not (math.isfinite(width) and distance > 0):
         return None
+    # the width of an interval falls with the square root of the number of samples
     needed = max(_FEWEST, math.ceil(estimate.count * (width / distance) ** 2))
     # the ends of an interval of a median are values of samples, so that a few more samples may move none of them
     fewest = math.ceil(_LEAST_MORE * estimate.count)
@@ -197,9 +208,11 @@ def judge_against_controls(
         return "good"
     if test.verdict == "undecided":
         return "undecided"
-    ends = (estimate.low, estimate.high) if estimate is not None else (None, None)
-    end = ends[1] if spec.direction == "higher" else ends[0]
-    if random is None or end is None:
+    if random is None or estimate is None:
+        return "control"
+    # an explainer is worse than random maps if its whole interval is
+    end = estimate.high if spec.direction == "higher" else estimate.low
+    if end is None:
         return "control"
     is_worse = _is_above(random, end) if spec.direction == "higher" else _is_above(end, random)
     return "bad" if is_worse else "control"

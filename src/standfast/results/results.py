@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,16 +28,23 @@ from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
 from standfast.results.metric_results import MetricResults
+from standfast.results.metric_summary import summarise_metric
 from standfast.results.next_steps import MOST_STEPS, NextStep, Situation, find_next_steps
 from standfast.results.races import SETTINGS, Race, read_race
 from standfast.results.reasons import Card
 from standfast.results.reasons.feature_names import check_units
 from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
 from standfast.results.stored_reasons import Place, read_card
-from standfast.results.summary import Summary, summarise_metric
+from standfast.results.summary import MetricSummary, Summary
 from standfast.results.tables import Best, count_explainers, list_best, make_table
 from standfast.results.verdict import Verdict, reach_verdict
-from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
+from standfast.statistics.comparison import ControlTest
+from standfast.statistics.ranking import (
+    Ranking,
+    compare_controls,
+    measure_agreements,
+    rank_explainers,
+)
 from standfast.study.forecast.left_out import KEY, describe_left_out
 from standfast.study.store import COORDINATES, ArraysInMemory, Store
 from standfast.tasks import TaskWords, read_common_words
@@ -72,6 +80,8 @@ _CORE = ("explainer", "label", "sample", "value", "low", "high", "bound", "statu
 _PLACES = ("data", "model", "repeat")
 #: how many first features of two maps are compared, where no metric says it
 _TOP = 3
+#: the data set, the model and the label of a configured metric
+Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -125,23 +135,11 @@ class StoredResults:
         manifest = store.manifest()
         planned = [str(job) for job in (manifest.get("jobs") or [] if jobs is None else jobs)]
         records, samples = store.read_all(planned)
-        place = {job: index for index, job in enumerate(planned)}
-        records.sort(key=lambda record: place[record["job"]])
-        if samples.width:
-            order = pl.DataFrame({"job": planned}).with_row_index("__place")
-            samples = samples.join(order, on="job", how="left").sort(
-                "__place", "sample", maintain_order=True
-            )
-            samples = samples.select(
-                *COORDINATES,
-                "sample",
-                "status",
-                pl.exclude(*COORDINATES, "sample", "status", "__place"),
-            )
-        else:
-            samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
-        samples, checks = _split_checks(samples)
-        return cls(store, manifest, samples, _list_jobs(records), len(planned), run, checks)
+        # files are read in the order in which they arrive; results have that of the study
+        position = {job: index for index, job in enumerate(planned)}
+        records.sort(key=lambda record: position[record["job"]])
+        rows, checks = _split_checks(_order_samples(samples, planned))
+        return cls(store, manifest, rows, _list_jobs(records), len(planned), run, checks)
 
     @classmethod
     def in_memory(
@@ -161,16 +159,16 @@ class StoredResults:
             planned: the number of jobs of the study.
             arrays: the arrays of each job that has any, by name.
 
-        >>> place = {"data": "d", "model": "m", "explainer": "lrp", "label": "AOPC", "metric": "aopc", "repeat": 0}
-        >>> samples = pl.DataFrame([{**place, "sample": 0, "status": "ok", "value": 0.5, "job": "a"}])
-        >>> job = {**place, "job": "a", "start": 0, "stop": 1, "status": "done"}
-        >>> found = StoredResults.in_memory({"seed": 0}, samples, [job], 2, {"a": {"curve": np.zeros((1, 5))}})
-        >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
+        >>> names = {"data": "d", "model": "m", "explainer": "lrp", "label": "AOPC", "metric": "aopc", "repeat": 0}
+        >>> samples = pl.DataFrame([{**names, "sample": 0, "status": "ok", "value": 0.5, "job": "a"}])
+        >>> job = {**names, "job": "a", "start": 0, "stop": 1, "status": "done"}
+        >>> results = StoredResults.in_memory({"seed": 0}, samples, [job], 2, {"a": {"curve": np.zeros((1, 5))}})
+        >>> results.missing, results.artefacts("a")["curve"].shape, results.table()["value"].to_list()
         (1, (1, 5), [0.5])
         """
-        samples, checks = (
-            _split_checks(samples) if "metric" in samples.columns else (samples, pl.DataFrame())
-        )
+        checks = pl.DataFrame()
+        if "metric" in samples.columns:
+            samples, checks = _split_checks(samples)
         return cls(
             ArraysInMemory(arrays),
             dict(manifest),
@@ -181,13 +179,13 @@ class StoredResults:
         )
 
     def __repr__(self) -> str:
-        labels = format_count(len(self._list_names("metrics", "label")), "metric")
-        samples = (
-            " + ".join(format_count(count, "sample") for count in self._count_samples().values())
-            or "no samples"
-        )
-        failed = f", {format_count(len(self.failures), 'failed job')}" if self.failures else ""
-        return f"{type(self).__name__}({count_explainers(self.explainers)} x {labels}, {samples}{failed})"
+        explainers = count_explainers(self.explainers)
+        metrics = format_count(len(self._list_names("metrics", "label")), "metric")
+        counts = [format_count(count, "sample") for count in self._count_samples().values()]
+        parts = [f"{explainers} x {metrics}", " + ".join(counts) or "no samples"]
+        if self.failures:
+            parts.append(format_count(len(self.failures), "failed job"))
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     @cached_property
     def failures(self) -> list[dict[str, Any]]:
@@ -195,13 +193,13 @@ class StoredResults:
         return self.jobs.filter(pl.col("status") == "failed").to_dicts()
 
     @cached_property
-    def _errors(self) -> dict[tuple[str, str, str], dict[str, list[str]]]:
+    def _errors(self) -> dict[Key, dict[str, list[str]]]:
         """The errors of failed jobs by data, model and label, and then by explainer."""
-        found: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+        errors: dict[Key, dict[str, list[str]]] = {}
         for job in self.failures:
-            own = found.setdefault((job["data"], job["model"], job["label"]), {})
-            own.setdefault(job["explainer"], []).append(str(job["error"]))
-        return found
+            by_explainer = errors.setdefault((job["data"], job["model"], job["label"]), {})
+            by_explainer.setdefault(job["explainer"], []).append(str(job["error"]))
+        return errors
 
     @property
     def missing(self) -> int:
@@ -217,8 +215,11 @@ class StoredResults:
     @cached_property
     def explainers(self) -> Explainers:
         """The names of the explainers; its attribute `controls` has those that are only references."""
-        names, known = self._list_names("explainers", "explainer"), self.manifest.get("controls")
-        return Explainers(names, find_controls(names, known if isinstance(known, list) else ()))
+        names = self._list_names("explainers", "explainer")
+        controls = self.manifest.get("controls")
+        if not isinstance(controls, list):
+            controls = []
+        return Explainers(names, find_controls(names, controls))
 
     @cached_property
     def data(self) -> list[str]:
@@ -238,12 +239,10 @@ class StoredResults:
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs of data and model that were evaluated, in the order of the manifest."""
-        have = {(data, model) for data, model, _ in self._stored}
+        evaluated = {(data, model) for data, model, _ in self._stored}
         if {"data", "model"} <= set(self.jobs.columns):
-            have |= set(self.jobs.select("data", "model").unique().iter_rows())
-        return [
-            (data, model) for data in self.data for model in self.models if (data, model) in have
-        ]
+            evaluated |= set(self.jobs.select("data", "model").unique().iter_rows())
+        return [pair for pair in product(self.data, self.models) if pair in evaluated]
 
     @property
     def _limit(self) -> Mapping[str, Any]:
@@ -257,21 +256,26 @@ class StoredResults:
 
     def _count_samples(self) -> dict[str, int]:
         """How many samples each data set has; with a time limit, how many of them were evaluated."""
-        known = self.manifest.get("data") or {}
-        counts = {name: int((known.get(name) or {}).get("samples") or 0) for name in self.data}
+        counts = {name: int(self._describe_data(name).get("samples") or 0) for name in self.data}
         evaluated = {name: done for name, (done, _) in self.limited_samples.items()}
         return {**counts, **evaluated}
 
+    def _describe_data(self, name: str) -> Mapping[str, Any]:
+        """What the manifest says of a data set; empty where it says nothing."""
+        described = (self.manifest.get("data") or {}).get(name)
+        return described if isinstance(described, dict) else {}
+
     def _list_names(self, key: str, column: str) -> list[str]:
+        """The names that the manifest has, and behind them those that only jobs or rows have."""
         names = list(self.manifest.get(key) or {})
+        # the manifest of an interrupted or a stranger's study may lack some
         for frame in (self.jobs, self.samples):
             if column in frame.columns:
-                names += [
-                    n
-                    for n in frame[column].drop_nulls().unique(maintain_order=True).sort()
-                    if n not in names
-                ]
-        return [name for name in names if key != "metrics" or name != SANITY_CHECKS]
+                stored = frame[column].drop_nulls().unique(maintain_order=True).sort()
+                names += [name for name in stored if name not in names]
+        if key == "metrics":
+            return [name for name in names if name != SANITY_CHECKS]
+        return names
 
     # Rows
 
@@ -280,33 +284,34 @@ class StoredResults:
         """The stored rows of each data set, model and label, by explainer, repeat and sample."""
         if not self.samples.width or not len(self.samples):
             return {}
-        place = pl.col("explainer").replace_strict(self.explainers, range(len(self.explainers)))
-        rows = self.samples.sort(place, "repeat", "sample", maintain_order=True)
+        position = pl.col("explainer").replace_strict(self.explainers, range(len(self.explainers)))
+        rows = self.samples.sort(position, "repeat", "sample", maintain_order=True)
         return rows.partition_by("data", "model", "label", as_dict=True)
 
     @cached_property
-    def _compared(
-        self,
-    ) -> tuple[dict[str, ConfiguredMetric], dict[tuple[str, str, str], MetricResults]]:
+    def _compared(self) -> tuple[dict[str, ConfiguredMetric], dict[Key, MetricResults]]:
         """The metrics, and their rows with the values by which explainers are compared. Arrays are read here, once."""
         metrics: dict[str, ConfiguredMetric] = {}
-        views: dict[tuple[str, str, str], MetricResults] = {}
+        views: dict[Key, MetricResults] = {}
         for label in self._list_names("metrics", "label"):
-            known = self._configure(label)
-            found = [
-                self._view(known, *pair) for pair in self.pairs if (*pair, label) in self._stored
-            ]
-            comparable = make_comparable(found)
-            if comparable is not None:
-                spec, frames = comparable
-                known = replace(known, spec=spec, compared=True)
-                found = [
-                    replace(each, spec=spec, frame=frame)
-                    for each, frame in zip(found, frames, strict=True)
-                ]
-            metrics[label] = known
-            views |= {(each.data, each.model, label): each for each in found}
+            metric, views_of_metric = self._compare(label)
+            metrics[label] = metric
+            views |= {(view.data, view.model, label): view for view in views_of_metric}
         return metrics, views
+
+    def _compare(self, label: str) -> tuple[ConfiguredMetric, list[MetricResults]]:
+        """A metric, and its rows on each data set and model that it has, with comparable values."""
+        metric = self._configure(label)
+        views = [self._view(metric, *pair) for pair in self.pairs if (*pair, label) in self._stored]
+        # over all views at once, since a value is compared by one spec wherever it is from
+        comparable = make_comparable(views)
+        if comparable is None:
+            return metric, views
+        spec, frames = comparable
+        views = [
+            replace(view, spec=spec, frame=frame) for view, frame in zip(views, frames, strict=True)
+        ]
+        return replace(metric, spec=spec, compared=True), views
 
     def _configure(self, label: str) -> ConfiguredMetric:
         stored = dict((self.manifest.get("metrics") or {}).get(label) or {})
@@ -320,46 +325,43 @@ class StoredResults:
     def _find_metric_of(self, label: str) -> str | None:
         for frame in (self.jobs, self.samples):
             if {"label", "metric"} <= set(frame.columns):
-                found = frame.filter(pl.col("label") == label)["metric"].head(1).to_list()
-                if found:
-                    return str(found[0])
+                names = frame.filter(pl.col("label") == label)["metric"]
+                if len(names):
+                    return str(names[0])
         return None
 
     @cached_property
     def compared_samples(self) -> pl.DataFrame:
         """`samples` with the columns by which explainers are compared, where these are not the stored values."""
         keys = [*COORDINATES, "sample"]
+        # what `make_comparable` has added to the rows of a metric
         added = []
-        for place, view in self._compared[1].items():
-            new = [name for name in view.frame.columns if name not in self._stored[place].columns]
-            added += [view.frame.select(*keys, *new)] if new else []
+        for key, view in self._compared[1].items():
+            stored = self._stored[key].columns
+            new = [name for name in view.frame.columns if name not in stored]
+            if new:
+                added.append(view.frame.select(*keys, *new))
         if not added:
             return self.samples
-        return self.samples.join(
-            pl.concat(added, how="diagonal_relaxed"), on=keys, how="left", maintain_order="left"
-        )
+        columns = pl.concat(added, how="diagonal_relaxed")
+        return self.samples.join(columns, on=keys, how="left", maintain_order="left")
 
     def metric_results(self, data: str, model: str, label: str) -> MetricResults:
         """The rows of a configured metric for one data set and model, with all that its figures need; maybe no rows."""
-        found = self._compared[1].get((data, model, label))
-        return self._view(self.metrics[label], data, model) if found is None else found
+        view = self._compared[1].get((data, model, label))
+        if view is None:
+            return self._view(self.metrics[label], data, model)
+        return view
 
     def list_metric_results(self, label: str) -> list[MetricResults]:
         """Those of all data sets and models that have rows."""
-        return [each for (_, _, name), each in self._compared[1].items() if name == label]
+        return [view for (_, _, name), view in self._compared[1].items() if name == label]
 
     def _view(self, metric: ConfiguredMetric, data: str, model: str) -> MetricResults:
         """The stored rows of a metric for one data set and model."""
-        jobs = self.jobs
-        if {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
-            mine = (
-                (pl.col("data") == data)
-                & (pl.col("model") == model)
-                & (pl.col("label") == metric.name)
-            )
-            jobs = jobs.filter(mine & (pl.col("status") == "done") & pl.col("artefacts"))
-        else:
-            jobs = jobs.clear()
+        key = (data, model, metric.name)
+        sanity = self._select_sanity(data, model)
+        tokens = self._list_texts(data, "tokens")
         return MetricResults(
             metric.name,
             metric.metric,
@@ -368,25 +370,30 @@ class StoredResults:
             data,
             model,
             self.explainers,
-            self._stored.get((data, model, metric.name), self.samples.clear()),
+            self._stored.get(key, self.samples.clear()),
             self._find_bounds(data),
-            jobs,
+            self._select_jobs_with_arrays(key),
             self.artefacts,
             self._list_texts(data, "features"),
-            [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
+            [words for words in tokens if not isinstance(words, str)],
             self.explainers.controls,
-            [
-                name
-                for name, each in self._select_sanity(data, model).items()
-                if each.state != "passed"
-            ],
+            _list_unfit(sanity),
             self._list_classes(data),
-            self._errors.get((data, model, metric.name), {}),
+            self._errors.get(key, {}),
             self._list_texts(data, "columns"),
             self.task_words,
-            bool(((self.manifest.get("data") or {}).get(data) or {}).get("texts")),
+            bool(self._describe_data(data).get("texts")),
             [str(name) for name in self._list_texts(data, "sample_names")],
         )
+
+    def _select_jobs_with_arrays(self, key: Key) -> pl.DataFrame:
+        """The finished jobs of a metric on one data set and model that stored arrays."""
+        jobs = self.jobs
+        if not {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
+            return jobs.clear()
+        data, model, label = key
+        of_metric = jobs.filter(data=data, model=model, label=label)
+        return of_metric.filter(pl.col("artefacts"), status="done")
 
     @cached_property
     def task_words(self) -> TaskWords:
@@ -398,9 +405,8 @@ class StoredResults:
         if self.task_words.answers:
             return list(self.task_words.answers)
         names = [str(name) for name in self._list_texts(data, "classes")]
-        are_classes = all(
-            about.get("of classes", True) for about in (self.manifest.get("models") or {}).values()
-        )
+        models = (self.manifest.get("models") or {}).values()
+        are_classes = all(about.get("of classes", True) for about in models)
         are_sides = self.task_words.kind == "side" and len(names) == 2
         are_labels = self.task_words.kind == "label"
         return names if are_classes or are_sides or are_labels else []
@@ -415,48 +421,51 @@ class StoredResults:
 
     def _list_texts(self, data: str, key: str) -> list[Any]:
         """What the manifest stores of a data set's names; empty where it has none."""
-        stored = (self.manifest.get("data") or {}).get(data)
-        found = stored.get(key) if isinstance(stored, dict) else None
-        return list(found) if isinstance(found, (list, tuple)) else []
+        texts = self._describe_data(data).get(key)
+        return list(texts) if isinstance(texts, (list, tuple)) else []
 
     # What they say
 
     @cached_property
-    def sanity(self) -> dict[tuple[str, str, str], Sanity]:
+    def sanity(self) -> dict[Key, Sanity]:
         """The sanity checks of each explainer that is no control, by data, model and explainer; empty without checks.
 
         Checks that have not run yet, or have failed, are untested.
         """
         if not self.manifest.get("sanity"):
             return {}
-        place, rows = ["data", "model", "explainer"], self.sanity_rows
-        parts = rows.partition_by(place, as_dict=True) if len(rows) else {}
-        return {
-            (data, model, name): decide_checks(parts.get((data, model, name), rows.clear()))
-            for data, model in self.pairs
-            for name in self.explainers
-            if name not in self.explainers.controls
-        }
+        rows = self.sanity_rows
+        rows_of: dict[tuple[Any, ...], pl.DataFrame] = {}
+        if len(rows):
+            rows_of = rows.partition_by("data", "model", "explainer", as_dict=True)
+        no_rows = rows.clear()
+        controls = self.explainers.controls
+        judged = [name for name in self.explainers if name not in controls]
+        sanity = {}
+        for (data, model), name in product(self.pairs, judged):
+            key = (data, model, name)
+            sanity[key] = decide_checks(rows_of.get(key, no_rows))
+        return sanity
 
     def _select_sanity(self, data: str, model: str) -> dict[str, Sanity]:
         """The sanity checks on one data set and model, by explainer."""
         return {
-            name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)
+            name: sanity for (*pair, name), sanity in self.sanity.items() if pair == [data, model]
         }
 
     @cached_property
     def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
         """The accuracy of each model on each data set whose labels the sanity checks know."""
-        found: dict[tuple[str, str], Accuracy] = {}
+        accuracies: dict[tuple[str, str], Accuracy] = {}
         if not len(self.sanity_rows):
-            return found
-        for (data, model, _), rows in self.sanity_rows.partition_by(
-            "data", "model", "explainer", as_dict=True
-        ).items():
+            return accuracies
+        parts = self.sanity_rows.partition_by("data", "model", "explainer", as_dict=True)
+        for (data, model, _), rows in parts.items():
             accuracy = measure_accuracy(rows)
             if accuracy is not None:
-                found.setdefault((str(data), str(model)), accuracy)
-        return found
+                # each explainer has met the same samples
+                accuracies.setdefault((str(data), str(model)), accuracy)
+        return accuracies
 
     @cached_property
     def race(self) -> Race | None:
@@ -488,12 +497,18 @@ class StoredResults:
         """
         if metric is None:
             return self._list_core()
-        labels = [label for label, known in self.metrics.items() if metric in (label, known.metric)]
+        labels = [
+            label
+            for label, configured in self.metrics.items()
+            if metric in (label, configured.metric)
+        ]
         if not labels:
             raise UnknownNameError("metric", metric, self.metrics)
         frame = self.compared_samples.filter(pl.col("label").is_in(labels))
+        # without rows no column has a value, and all stay
+        fewest_nulls = max(len(frame), 1)
         return frame.select(
-            column for column in frame.get_columns() if column.null_count() < max(len(column), 1)
+            column for column in frame.get_columns() if column.null_count() < fewest_nulls
         )
 
     def _list_core(self) -> pl.DataFrame:
@@ -501,13 +516,13 @@ class StoredResults:
         frame = self.samples
         if "label" not in frame.columns:
             return frame
-        bound = np.zeros(len(frame), dtype=bool)
+        are_bounds = np.zeros(len(frame), dtype=bool)
         labels = frame["label"].to_numpy()
-        for label, known in self.metrics.items():
+        for label, metric in self.metrics.items():
             rows = np.flatnonzero(labels == label)
-            bound[rows] = known.spec.bounds(frame[rows])
+            are_bounds[rows] = metric.spec.bounds(frame[rows])
         several = [name for name in _PLACES if name in frame.columns and frame[name].n_unique() > 1]
-        frame = frame.with_columns(pl.Series("bound", bound, dtype=pl.Boolean))
+        frame = frame.with_columns(pl.Series("bound", are_bounds, dtype=pl.Boolean))
         return frame.select(*(name for name in _CORE if name in frame.columns), *several)
 
     def table(self) -> pl.DataFrame:
@@ -544,10 +559,10 @@ class StoredResults:
         Raises:
             ArgumentError: there is no such data set or model, or there are several and none is given.
         """
-        pairs = self._choose_pairs(data, model)
-        return {
-            label: best for pair in pairs for label, best in list_best(self.summary.select(*pair))
-        }
+        best: dict[str, Best] = {}
+        for pair in self._choose_pairs(data, model):
+            best.update(list_best(self.summary.select(*pair)))
+        return best
 
     def verdict(self, data: str | None = None, model: str | None = None) -> Verdict:
         """Which explanations may be shown, which not and why, and what would decide the rest; `print` says it.
@@ -627,19 +642,10 @@ class StoredResults:
         Raises:
             ArgumentError: there is no such data set, or there are several and none is given, or no maps are stored.
         """
-        names = list(self.data)
-        known = ", ".join(names)
-        check(
-            data in names if data is not None else len(names) == 1,
-            "data",
-            f"one of {known}",
-            repr(data),
-        )
-        chosen = names[0] if data is None else str(data)
+        chosen = _choose_one("data", data, self.data)
         label, top = self._find_seed_agreement()
-        views = (
-            self.metric_results(chosen, model, label) for of, model in self.pairs if of == chosen
-        )
+        models = [model for name, model in self.pairs if name == chosen]
+        views = [self.metric_results(chosen, model, label) for model in models]
         return measure_map_agreement(read_seed_maps(views), chosen, top)
 
     def agreement_of_data(self, model: str | None = None) -> MapAgreement:
@@ -655,26 +661,15 @@ class StoredResults:
                 or data sets with other features; or no maps are stored.
         """
         names = list(dict.fromkeys(name for _, name in self.pairs))
-        known = ", ".join(names)
-        check(
-            model in names if model is not None else len(names) == 1,
-            "model",
-            f"one of {known}",
-            repr(model),
-        )
-        chosen = names[0] if model is None else str(model)
+        chosen = _choose_one("model", model, names)
         met = [data for data, name in self.pairs if name == chosen]
         features = {tuple(self._list_texts(data, "features")) for data in met}
-        same = len(met) > 1 and len(features) == 1 and features != {()}
-        check(
-            same,
-            "results",
-            "those of several data sets with the same names of features",
-            ", ".join(met),
-        )
+        are_alike = len(met) > 1 and len(features) == 1 and features != {()}
+        expected = "those of several data sets with the same names of features"
+        check(are_alike, "results", expected, ", ".join(met))
         label, top = self._find_seed_agreement()
-        maps = read_seed_maps((self.metric_results(data, chosen, label) for data in met), "data")
-        return measure_data_agreement(maps, chosen, top)
+        views = [self.metric_results(data, chosen, label) for data in met]
+        return measure_data_agreement(read_seed_maps(views, "data"), chosen, top)
 
     def reasons(
         self,
@@ -703,24 +698,20 @@ class StoredResults:
         Raises:
             ArgumentError: there is no such part of the results, or it has no reasons of this sample.
         """
-        known_models = [name for name in self.models if name not in retrained]
-        chosen_model = model if model is not None or len(known_models) != 1 else known_models[0]
-        pairs = [
-            pair for pair in self._choose_pairs(data, chosen_model) if pair[1] not in retrained
-        ]
+        originals = [name for name in self.models if name not in retrained]
+        if model is None and len(originals) == 1:
+            # retrained models are no choice: they only vary the original
+            model = originals[0]
+        pairs = [pair for pair in self._choose_pairs(data, model) if pair[1] not in retrained]
         check(len(pairs) > 0, "results", "those of the metric reasons", "none")
         names = [name for name in self.explainers if name not in self.explainers.controls]
         chosen = names[0] if explainer is None else explainer
-        for argument, listed, known in (
-            ("explainer", [chosen], names),
-            ("others", others, names),
-            ("retrained", retrained, self.models),
-        ):
-            unknown = [name for name in listed if name not in known]
-            check(not unknown, argument, f"of {', '.join(known)}", ", ".join(map(repr, unknown)))
-        place = Place(*pairs[0], chosen, sample)
-        check_units(units, self._list_texts(place.data, "features"))
-        return read_card(self, place, dict.fromkeys(retrained, self), others, units)
+        _check_names("explainer", [chosen], names)
+        _check_names("others", others, names)
+        _check_names("retrained", retrained, self.models)
+        place_of_sample = Place(*pairs[0], chosen, sample)
+        check_units(units, self._list_texts(place_of_sample.data, "features"))
+        return read_card(self, place_of_sample, dict.fromkeys(retrained, self), others, units)
 
     def _find_seed_agreement(self) -> tuple[str, int]:
         """The label of the metric whose maps are stored, and how many first features it looks at."""
@@ -741,12 +732,14 @@ class StoredResults:
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""
         pairs = self.pairs
-        for what, given, place in (("data", data, 0), ("model", model, 1)):
-            names = list(dict.fromkeys(pair[place] for pair in pairs))
-            check(given is None or given in names, what, f"one of {', '.join(names)}", repr(given))
-            pairs = [pair for pair in pairs if given in (None, pair[place])]
-        known = "; ".join(f"data={data!r}, model={model!r}" for data, model in pairs)
-        check(len(pairs) <= 1, "data, model", f"one of several: {known}", "none")
+        if data is not None:
+            _check_name("data", data, [name for name, _ in pairs])
+            pairs = [pair for pair in pairs if pair[0] == data]
+        if model is not None:
+            _check_name("model", model, [name for _, name in pairs])
+            pairs = [pair for pair in pairs if pair[1] == model]
+        choice = "; ".join(f"data={data!r}, model={model!r}" for data, model in pairs)
+        check(len(pairs) <= 1, "data, model", f"one of several: {choice}", "none")
         return pairs
 
 
@@ -756,53 +749,26 @@ def summarise(results: StoredResults) -> Summary:
     The tests are Friedman's, then Wilcoxon's on all pairs with Holm's correction, at 5%, on the samples that have a
     value for every explainer. Controls are not ranked.
     """
-    configured, controls = results.metrics, results.explainers.controls
-    specs = {label: known.spec for label, known in configured.items()}
-    frame, checks, sanity = results.compared_samples, results.sanity_rows, results.sanity
-
-    def leave_out(data: str, model: str) -> list[str]:
-        decided = results._select_sanity(data, model)
-        return [*controls, *(name for name, each in decided.items() if each.state != "passed")]
-
-    rankings = rank_explainers(frame, specs, unranked=leave_out) if len(frame) else []
-    comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
-    tested = {label: known.spec for label, known in configured.items() if known.controls}
-    tests = compare_controls(frame, tested, controls) if controls and len(frame) else {}
-    metrics = []
-    for data, model in results.pairs:
-        here = (
-            checks.filter((pl.col("data") == data) & (pl.col("model") == model))
-            if len(checks)
-            else None
-        )
-        decided = results._select_sanity(data, model)
-        for label, known in configured.items():
-            place = (data, model, label)
-            found, comparison = results.metric_results(*place), comparisons.get(place)
-            metrics.append(
-                summarise_metric(found, known, comparison, tests.get(place, ()), here, decided)
-            )
+    rankings = _rank_explainers(results)
+    agreements = {
+        (agreement.data, agreement.model): agreement
+        for agreement in measure_agreements(rankings)
+        if len(agreement.explainers) >= 3
+    }
+    metrics = len(results.manifest.get("metrics") or {})
     return Summary(
         tuple(results.data),
         tuple(results.models),
         tuple(results.explainers),
-        tuple(controls),
+        tuple(results.explainers.controls),
         results._count_samples(),
-        tuple(metrics),
-        {
-            (each.data, each.model): each
-            for each in measure_agreements(rankings)
-            if len(each.explainers) >= 3
-        },
+        tuple(_summarise_metrics(results, rankings)),
+        agreements,
         results.planned,
         results.missing,
         len(results.failures),
-        tuple(
-            group_failures(
-                results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {})
-            )
-        ),
-        sanity,
+        tuple(group_failures(results.jobs.iter_rows(named=True), metrics)),
+        results.sanity,
         results._accuracies,
         {name: tuple(results._list_classes(name)) for name in results.data},
         results._limit.get("minutes"),
@@ -811,18 +777,102 @@ def summarise(results: StoredResults) -> Summary:
     )
 
 
+def _rank_explainers(results: StoredResults) -> list[Ranking]:
+    """The tests between explainers, of all that pass the sanity checks and are no controls."""
+
+    def leave_out(data: str, model: str) -> list[str]:
+        return [*results.explainers.controls, *_list_unfit(results._select_sanity(data, model))]
+
+    frame = results.compared_samples
+    if not len(frame):
+        return []
+    specs = {label: metric.spec for label, metric in results.metrics.items()}
+    return rank_explainers(frame, specs, unranked=leave_out)
+
+
+def _test_against_controls(results: StoredResults) -> Mapping[Key, Sequence[ControlTest]]:
+    """The tests of explainers against controls, by the metrics that ask for them."""
+    frame, controls = results.compared_samples, results.explainers.controls
+    if not controls or not len(frame):
+        return {}
+    specs = {label: metric.spec for label, metric in results.metrics.items() if metric.controls}
+    return compare_controls(frame, specs, controls)
+
+
+def _summarise_metrics(
+    results: StoredResults, rankings: Sequence[Ranking]
+) -> Iterator[MetricSummary]:
+    """What each metric says on each data set and model."""
+    comparisons = {
+        (ranking.data, ranking.model, ranking.label): ranking.comparison for ranking in rankings
+    }
+    control_tests = _test_against_controls(results)
+    for data, model in results.pairs:
+        checks = None
+        if len(results.sanity_rows):
+            checks = results.sanity_rows.filter(data=data, model=model)
+        sanity = results._select_sanity(data, model)
+        for label, metric in results.metrics.items():
+            key = (data, model, label)
+            yield summarise_metric(
+                results.metric_results(*key),
+                metric,
+                comparisons.get(key),
+                control_tests.get(key, ()),
+                checks,
+                sanity,
+            )
+
+
+def _list_unfit(sanity: Mapping[str, Sanity]) -> list[str]:
+    """The explainers that do not pass the sanity checks, or not yet."""
+    return [name for name, checks in sanity.items() if checks.state != "passed"]
+
+
+def _choose_one(argument: str, name: str | None, names: Sequence[str]) -> str:
+    """The name that is asked for, or the only one that there is."""
+    fits = len(names) == 1 if name is None else name in names
+    check(fits, argument, f"one of {', '.join(names)}", repr(name))
+    return names[0] if name is None else str(name)
+
+
+def _check_name(argument: str, name: str, names: Sequence[str]) -> None:
+    several = ", ".join(dict.fromkeys(names))
+    check(name in names, argument, f"one of {several}", repr(name))
+
+
+def _check_names(argument: str, asked_for: Sequence[str], names: Sequence[str]) -> None:
+    unknown = ", ".join(repr(name) for name in asked_for if name not in names)
+    check(not unknown, argument, f"of {', '.join(names)}", unknown)
+
+
+def _order_samples(samples: pl.DataFrame, jobs: Sequence[str]) -> pl.DataFrame:
+    """Rows in the order of their jobs, with the columns that all metrics have first."""
+    if not samples.width:
+        return pl.DataFrame(schema=SAMPLE_COLUMNS)
+    position = pl.DataFrame({"job": jobs}).with_row_index("__position")
+    ordered = samples.join(position, on="job", how="left")
+    ordered = ordered.sort("__position", "sample", maintain_order=True)
+    first = (*COORDINATES, "sample", "status")
+    return ordered.select(*first, pl.exclude(*first, "__position"))
+
+
 def _split_checks(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of the metrics and those of the sanity checks, each without the columns that only the others have."""
     is_check = pl.col("metric") == SANITY_CHECKS
-    rest, checks = samples.filter(~is_check), samples.filter(is_check)
+    rows, checks = samples.filter(~is_check), samples.filter(is_check)
     if not len(checks):
         return samples, checks
     common = set(SAMPLE_COLUMNS)
-    empty = [
-        {name for name in part.columns if part[name].null_count() == len(part)}
-        for part in (rest, checks)
-    ]
-    return rest.drop(empty[0] - empty[1] - common), checks.drop(empty[1] - common)
+    empty_in_rows, empty_in_checks = _find_empty(rows), _find_empty(checks)
+    # what is empty in both is a column of a metric that has no value yet
+    rows = rows.drop(empty_in_rows - empty_in_checks - common)
+    return rows, checks.drop(empty_in_checks - common)
+
+
+def _find_empty(frame: pl.DataFrame) -> set[str]:
+    """The columns without a value."""
+    return {column.name for column in frame if column.null_count() == len(frame)}
 
 
 def _list_jobs(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import polars as pl
@@ -41,14 +41,29 @@ QUESTIONS: tuple[Question, ...] = get_args(Question)
 CheckState = Literal["passed", "failed", "undecided", "untested", "exempt", "remark"]
 SanityState = Literal["passed", "failed", "undecided"]
 
-#: for each question that has an interval: the column, the margin, and whether larger values are better
-MARGINS: Mapping[Question, tuple[str, float, bool]] = {
-    "finite": ("fine", 0.5, True),
-    "input": ("value", 0.02, True),
-    "model": ("scrambled", 0.9, False),
-    "learned": ("learned", 0.6, True),
-    "removal": ("removal", 0.6, True),
-    "class": ("other_class", 0.9, False),
+
+class Margin(NamedTuple):
+    """How a question with an interval is decided.
+
+    Attributes:
+        column: of the rows of the checks.
+        value: on one side of it, the check is failed.
+        larger_is_better: which side is good.
+    """
+
+    column: str
+    value: float
+    larger_is_better: bool
+
+
+#: for each question that has an interval
+MARGINS: Mapping[Question, Margin] = {
+    "finite": Margin("fine", 0.5, True),
+    "input": Margin("value", 0.02, True),
+    "model": Margin("scrambled", 0.9, False),
+    "learned": Margin("learned", 0.6, True),
+    "removal": Margin("removal", 0.6, True),
+    "class": Margin("other_class", 0.9, False),
 }
 #: larger margins for passing; in between, a check stays undecided. By luck, a map of a scrambled model does somewhat
 #: better than those of others: among correlated columns, a direction is often about right. And where inputs of a class
@@ -88,7 +103,9 @@ class Check:
     @property
     def more(self) -> int | None:
         """As `needed`, but how many more than there are."""
-        return None if self.needed is None else max(1, self.needed - self.samples)
+        if self.needed is None:
+            return None
+        return max(1, self.needed - self.samples)
 
 
 @dataclass(frozen=True)
@@ -107,7 +124,9 @@ class Sanity:
         states = {check.state for check in self.checks}
         if "failed" in states:
             return "failed"
-        return "undecided" if states & {"undecided", "untested"} else "passed"
+        if states & {"undecided", "untested"}:
+            return "undecided"
+        return "passed"
 
     @property
     def reason(self) -> Check | None:
@@ -189,7 +208,7 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
         "gap",
         "group",
     ]
-    names += [column for column, _, _ in MARGINS.values()]
+    names += [margin.column for margin in MARGINS.values()]
     names += _name_gains(rows.columns)
     present = [name for name in names if name in rows.columns]
     return decide_columns({name: rows[name].to_numpy() for name in present})
@@ -199,8 +218,10 @@ def decide_columns(columns: Mapping[str, Array]) -> Sanity:
     """`decide_checks` for the columns of the frame as arrays `(N,)`, with NaN where there is no value."""
     fine = columns["status"] == "ok"
     count = len(fine)
-    gap, outside = _find_largest(columns, "gap"), _find_largest(columns, "outside")
-    learned = _judge_luck(_decide_column("learned", columns, fine), _find_luck_of(columns, fine))
+    gap = _find_largest(columns, "gap")
+    outside = _find_largest(columns, "outside")
+    learned = _decide_column("learned", columns, fine)
+    learned = _judge_luck(learned, _find_luck_of(columns, fine))
     checks: dict[Question, Check] = {
         "accuracy": _judge_accuracy(_find_accuracy(columns)),
         "finite": _judge_finite(columns["status"]),
@@ -221,9 +242,8 @@ def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
     Args:
         rows: of `SanityChecks` for one explainer.
     """
-    return _find_accuracy(
-        {name: rows[name].to_numpy() for name in ("correct", "classes") if name in rows.columns}
-    )
+    names = [name for name in ("correct", "classes") if name in rows.columns]
+    return _find_accuracy({name: rows[name].to_numpy() for name in names})
 
 
 def find_luck(gains: Array, groups: Array) -> float:
@@ -287,7 +307,8 @@ def _find_accuracy(columns: Mapping[str, Array]) -> Accuracy | None:
         return None
     right, count = int(correct.sum()), len(correct)
     low, high = proportion_interval(right, count, LEVEL)
-    return Accuracy(right / count, low, high, count, 1 / float(columns["classes"].max()))
+    chance = 1 / float(columns["classes"].max())
+    return Accuracy(right / count, low, high, count, chance)
 
 
 def _drop_missing(columns: Mapping[str, Array], name: str, fine: Array | None = None) -> Array:
@@ -333,21 +354,20 @@ def _judge_finite(status: Array) -> Check:
     if not count:
         return Check("finite", "untested")
     low, high = proportion_interval(hits, count, LEVEL)
-    margin = MARGINS["finite"][1]
+    margin = MARGINS["finite"].value
     check = Check("finite", "passed", hits / count, low, high, count)
     if low > margin and hits >= _OFTEN * count and count >= FEWEST:
         return check
     if high < margin or hits == 0:
+        # an explainer that never speaks fails, however few the samples are
         return replace(check, state="failed")
-    return replace(
-        check,
-        state="undecided",
-        needed=_count_needed(hits / count, (high - low) / 2, margin, count),
-    )
+    needed = _count_needed(hits / count, (high - low) / 2, margin, count)
+    return replace(check, state="undecided", needed=needed)
 
 
 def _judge_input(columns: Mapping[str, Array], fine: Array) -> Check:
     """The worse of the excess over samples of other classes, and of that over those of the same class."""
+    # the first of these that one of the two has
     order = ("failed", "untested", "undecided", "passed")
     both = [
         _decide_column("input", columns, fine),
@@ -356,7 +376,8 @@ def _judge_input(columns: Mapping[str, Array], fine: Array) -> Check:
     worse = min(both, key=lambda check: order.index(check.state))
     linear = bool(fine.any()) and bool(columns["linear"][fine].all())
     if linear and worse.state in ("failed", "undecided"):
-        return _exempt(worse)  # the gradient of a linear model is rightly the same everywhere
+        # the gradient of a linear model is rightly the same everywhere
+        return _exempt(worse)
     return worse
 
 
@@ -370,7 +391,9 @@ def _judge_luck(learned: Check, luck: float | None) -> Check:
 def _judge_scrambled(check: Check, gap: float | None) -> Check:
     """What adds up to each answer of the model depends on the model, also where this cannot be scrambled."""
     adds_up = gap is not None and gap <= GAPS[0]
-    return _exempt(check) if adds_up and check.state == "untested" else check
+    if adds_up and check.state == "untested":
+        return _exempt(check)
+    return check
 
 
 def _judge_baseline(outside: float | None, count: int) -> Check:
@@ -399,13 +422,13 @@ def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Che
     rightly_the_same = two_classes and not columns["negative"][fine].any()
     if rightly_the_same or check.state == "untested":
         return _exempt(check)
-    is_same = check.low is not None and check.low > MARGINS["class"][1]
+    is_same = check.low is not None and check.low > MARGINS["class"].value
     return replace(check, state="remark" if is_same else "passed", needed=None)
 
 
 def _decide_column(question: Question, columns: Mapping[str, Array], fine: Array) -> Check:
     """`decide_mean` for the column of a question."""
-    return decide_mean(question, _drop_missing(columns, MARGINS[question][0], fine))
+    return decide_mean(question, _drop_missing(columns, MARGINS[question].column, fine))
 
 
 def decide_mean(question: Question, values: Array) -> Check:
@@ -436,10 +459,10 @@ def decide_mean(question: Question, values: Array) -> Check:
     if is_bad:
         return replace(check, state="failed")
     if margin <= mean <= passing:
+        # between the two margins, no number of samples decides
         return check
-    return replace(
-        check, needed=_count_needed(mean, half, passing if mean > passing else margin, count)
-    )
+    nearest = passing if mean > passing else margin
+    return replace(check, needed=_count_needed(mean, half, nearest, count))
 
 
 def _count_needed(mean: float, half: float, margin: float, count: int) -> int | None:

@@ -1,45 +1,35 @@
 """The summary of results: typed rows of numbers, without words, which everything that shows results reads.
 
-`standfast.results.summarise` makes it.
+The way of a number, from the store to the reader:
+
+1. `StoredResults` reads the rows of a study. There is one for each explainer, metric, sample and repeat
+   (`results.py`; the rows of one metric on one data set and model are a `MetricResults`).
+2. Where the stored values of two explainers cannot be compared, `make_comparable` adds values that can
+   (`common_share.py`).
+3. `summarise` compares the explainers with each other and with controls, and decides on the sanity checks
+   (`results.py`, `statistics/`, `sanity.py`).
+4. `summarise_metric` makes a `SummaryRow` of the samples of each explainer: the median over repeats, then over samples,
+   with its interval, and how good it is (`metric_summary.py`, `quality.py`).
+5. `reach_verdict` reads the whole `Summary`, and says which explanations may be shown (`verdict.py`).
+
+This file has what steps 3 and 4 make, the smallest part first.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-import polars as pl
-
 from standfast.results.configured_metric import ConfiguredMetric
-from standfast.results.controls import is_random
 from standfast.results.failures import Failure
-from standfast.results.metric_results import MetricResults
-from standfast.results.quality import (
-    Quality,
-    References,
-    count_more,
-    find_bad_p_value,
-    find_references,
-    find_weak_classes,
-    judge_against_controls,
-    judge_stability,
-)
-from standfast.results.sanity import Accuracy, Sanity, SanityState, round_up
-from standfast.statistics.comparison import (
-    Comparison,
-    ControlTest,
-    count_more_against_controls,
-    count_needed,
-    estimate_needed,
-)
-from standfast.statistics.paired import Interval, bootstrap_interval, holm, median_over_repeats
+from standfast.results.quality import Quality, References
+from standfast.results.sanity import Accuracy, Sanity, SanityState
+from standfast.statistics.comparison import Comparison, ControlTest
+from standfast.statistics.paired import Interval
 from standfast.statistics.ranking import Agreement
-from standfast.tensors import Array
-from standfast.value_spec import ValueSpec, read_numbers
+from standfast.value_spec import ValueSpec
 
 #: where the tests put an explainer among the others; see `SummaryRow.standing`
 Standing = Literal["best", "tied", "worse", "undecided"]
@@ -171,11 +161,9 @@ class SummaryRow:
     @property
     def value(self) -> float | None:
         """The median; None where there is none, or where not even a bound of it is known."""
-        return (
-            None
-            if self.estimate is None or math.isnan(self.estimate.value)
-            else self.estimate.value
-        )
+        if self.estimate is None or math.isnan(self.estimate.value):
+            return None
+        return self.estimate.value
 
 
 @dataclass(frozen=True)
@@ -291,393 +279,59 @@ class Summary:
     @property
     def rows(self) -> list[SummaryRow]:
         """All rows that have samples, in the order of data, models, metrics and explainers."""
-        return [row for each in self.metrics for row in each.rows if row.counts.rows]
+        return [row for metric in self.metrics for row in metric.rows if row.counts.rows]
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs of data and model that were evaluated."""
-        return list(dict.fromkeys((each.data, each.model) for each in self.metrics))
+        return list(dict.fromkeys((metric.data, metric.model) for metric in self.metrics))
 
     def name_pair(self, data: str, model: str) -> str:
         """The name of a pair of data and model; empty where there is only one pair."""
+        if len(self.pairs) < 2:
+            return ""
         parts = [data] * (len(self.data) > 1) + [model] * (len(self.models) > 1)
-        return " · ".join(parts) if len(self.pairs) > 1 else ""
+        return " · ".join(parts)
 
     def select(self, data: str, model: str) -> list[MetricSummary]:
         """The metrics on one data set and model."""
-        return [each for each in self.metrics if (each.data, each.model) == (data, model)]
+        return [metric for metric in self.metrics if (metric.data, metric.model) == (data, model)]
 
     def sort_explainers(self, data: str, model: str) -> list[str]:
         """The explainers in the order of tables: those that pass the sanity checks, undecided, failed, and controls.
 
         Among equals, those with more good values and then those with the better mean ranks come first.
         """
+        rows_of: dict[str, list[SummaryRow]] = {}
+        for metric in self.select(data, model):
+            for row in metric.rows:
+                if row.estimate is not None:
+                    rows_of.setdefault(row.explainer, []).append(row)
+
+        def find_key(name: str) -> tuple[float, ...]:
+            rows = rows_of.get(name, [])
+            good = sum(row.quality == "good" for row in rows)
+            bad = sum(row.quality in ("bad", "control") for row in rows)
+            group = self._find_group(data, model, name)
+            return (group, not rows, -good, bad, _average_ranks(rows))
+
+        return sorted(self.explainers, key=find_key)
+
+    def _find_group(self, data: str, model: str, explainer: str) -> int:
+        """The group of an explainer in tables: the state of its sanity checks, and controls behind all others."""
         states = ("passed", "undecided", "failed")
-        metrics = self.select(data, model)
-
-        def place(name: str) -> tuple[float, ...]:
-            rows = [
-                row
-                for each in metrics
-                for row in each.rows
-                if row.explainer == name and row.estimate is not None
-            ]
-            sanity = self.sanity.get((data, model, name))
-            group = 0 if sanity is None else states.index(sanity.state)
-            good, bad = (
-                sum(row.quality in kinds for row in rows)
-                for kinds in (("good",), ("bad", "control"))
-            )
-            ranks = [row.mean_rank for row in rows if row.mean_rank is not None]
-            rank = sum(ranks) / len(ranks) if ranks else math.inf
-            return (len(states) if name in self.controls else group, not rows, -good, bad, rank)
-
-        return sorted(self.explainers, key=place)
+        if explainer in self.controls:
+            return len(states)
+        sanity = self.sanity.get((data, model, explainer))
+        return 0 if sanity is None else states.index(sanity.state)
 
     def find(self, data: str, model: str, label: str) -> MetricSummary | None:
         """One metric on one data set and model; None if it was not evaluated there."""
-        return next((each for each in self.select(data, model) if each.label == label), None)
+        metrics = self.select(data, model)
+        return next((metric for metric in metrics if metric.label == label), None)
 
 
-@dataclass(frozen=True)
-class RemovalChange:
-    """A metric of which the way to remove words decides which explainers are first.
-
-    Attributes:
-        metric: its registered name.
-        first: by the words for each way, the explainers that are best, or one of several best; or better than controls.
-        controls: whether they are compared with controls, and not with each other.
-    """
-
-    metric: str
-    first: Mapping[str, tuple[str, ...]]
-    controls: bool
-
-
-def find_removal_changes(metrics: Sequence[MetricSummary]) -> list[RemovalChange]:
-    """Where metrics on one data set and model that differ in the removal alone do not put the same explainers first.
-
-    Only those count whose tests put any explainer first; or, against controls, all that are compared with them.
-    """
-    groups: dict[tuple[str, str], list[MetricSummary]] = {}
-    for each in metrics:
-        if each.metric.removal:
-            options = {key: value for key, value in each.metric.options.items() if key != "removal"}
-            key = (each.metric.metric, json.dumps(options, sort_keys=True, default=repr))
-            groups.setdefault(key, []).append(each)
-    found = []
-    for (name, _), group in groups.items():
-        best = {each.metric.removal: tuple(each.stars) for each in group if each.stars}
-        better = {
-            each.metric.removal: tuple(
-                test.explainer for test in each.control_tests if test.verdict == "beats"
-            )
-            for each in group
-            if each.control_tests
-        }
-        for first, controls in ((best, False), (better, True)):
-            if len(set(map(frozenset, first.values()))) > 1:
-                found.append(RemovalChange(name, first, controls))
-    return found
-
-
-def summarise_metric(
-    results: MetricResults,
-    metric: ConfiguredMetric,
-    comparison: Comparison | None,
-    control_tests: Sequence[ControlTest] = (),
-    checks: pl.DataFrame | None = None,
-    sanity: Mapping[str, Sanity] | None = None,
-) -> MetricSummary:
-    """The numbers of one configured metric on one data set and model.
-
-    Args:
-        results: its rows.
-        metric: its configuration.
-        comparison: the tests between explainers, if there are two or more with a value.
-        control_tests: the tests against the controls.
-        checks: the rows of the sanity checks on this data set and model.
-        sanity: the decisions of the checks, by explainer.
-    """
-    sanity = sanity or {}
-    test_of = {test.explainer: test for test in control_tests}
-    parts = {
-        str(name): rows
-        for (name,), rows in results.frame.partition_by("explainer", as_dict=True).items()
-    }
-    is_unchanged = _find_whether_unchanged(results)
-    rows = []
-    for name in results.explainers:
-        samples = parts.get(name, results.frame.clear())
-        if not len(samples) and not results.errors.get(name):
-            continue
-        row = _summarise_explainer(
-            results, name, samples, _select_references(results, name, checks)
-        )
-        mean_rank, standing = _rank(name, None if is_unchanged else comparison)
-        state = sanity[name].state if name in sanity else None
-        rows.append(
-            replace(
-                row,
-                mean_rank=mean_rank,
-                standing=standing,
-                control_test=test_of.get(name),
-                sanity=state,
-            )
-        )
-    rows = judge_rows(_correct_for_explainers(rows), sanity)
-    decision = Decision("unable", "unchanged") if is_unchanged else decide(results, comparison)
-    is_uneven = _find_whether_uneven(results.spec, parts.values())
-    return MetricSummary(
-        results.data, results.model, metric, tuple(rows), comparison, decision, is_uneven
-    )
-
-
-def _find_whether_unchanged(results: MetricResults) -> bool:
-    """Whether no map of any explainer changed, of those that have a value."""
-    explained = [*results.candidates, *results.unfit]
-    valid = results.spec.select_valid(results.frame.filter(pl.col("explainer").is_in(explained)))
-    return len(valid) > 0 and bool(results.spec.find_unchanged(results.spec.values(valid)).all())
-
-
-def _find_whether_uneven(spec: ValueSpec, parts: Iterable[pl.DataFrame]) -> bool:
-    """Whether explainers have values for different samples."""
-    samples = {frozenset(spec.select_valid(rows)["repeat", "sample"].rows()) for rows in parts}
-    return len(samples) > 1
-
-
-def _select_references(
-    results: MetricResults, explainer: str, checks: pl.DataFrame | None
-) -> References | None:
-    """What the metric gives for known maps of an explainer; None without checks."""
-    if checks is None or not len(checks):
-        return None
-    return find_references(
-        results.spec, results.label, checks.filter(pl.col("explainer") == explainer)
-    )
-
-
-def _summarise_explainer(
-    results: MetricResults, explainer: str, samples: pl.DataFrame, references: References | None
-) -> SummaryRow:
-    """The numbers of one explainer, from its rows `samples`, without what is compared with others."""
-    spec, errors = results.spec, results.errors.get(explainer, ())
-    row = SummaryRow(
-        results.data,
-        results.model,
-        explainer,
-        results.label,
-        results.metric,
-        spec,
-        estimate(spec, samples),
-        control=explainer in results.controls,
-        counts=count_rows(spec, samples, len(errors)),
-        error=errors[0] if errors else None,
-        references=references,
-    )
-    if references is None:
-        return row
-    failure_p = _find_failure_p(spec, samples, references)
-    return replace(
-        row, failure_p=failure_p, weak_classes=find_weak_classes(spec, samples, references)
-    )
-
-
-def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:
-    """The rows of one metric with their qualities; none where the model is near chance."""
-    random = next((row.value for row in rows if row.control and is_random(row.explainer)), None)
-    tested = sum(row.control_test is not None for row in rows)
-    judged = []
-    for row in rows:
-        measured = _judge_value(row, random)
-        needed = _count_more(row, tested) if measured == "undecided" else None
-        quality = _hold_to_sanity(row, measured)
-        if row.explainer in sanity and _is_near_chance(sanity[row.explainer]):
-            quality = None
-        failure_p = None if quality is None else row.failure_p
-        judged.append(replace(row, quality=quality, failure_p=failure_p, needed=needed))
-    return judged
-
-
-def _judge_value(row: SummaryRow, random: float | None) -> Quality | None:
-    """How good the value of an explainer is, whatever the sanity checks say; None where nothing judges it.
-
-    Args:
-        row: of the explainer.
-        random: the value of random maps; None without them.
-    """
-    if row.has_nothing_varied:
-        return None
-    if row.references is not None:
-        return judge_stability(row.spec, row.estimate, row.references)
-    if row.control_test is not None:
-        return judge_against_controls(row.spec, row.estimate, row.control_test, random)
-    return None
-
-
-def _count_more(row: SummaryRow, tested: int) -> int | None:
-    """About how many samples more would decide on a value that is undecided; None if that is not known.
-
-    Args:
-        row: of the explainer.
-        tested: how many explainers are tested against controls.
-    """
-    more: int | None = None
-    counted = row.counts.counted
-    if row.references is not None:
-        more = count_more(row.spec, row.estimate, row.references)
-    elif row.control_test is not None:
-        more = count_more_against_controls(row.control_test, tested)
-        counted = row.control_test.count
-    if more is None or not 0 < counted < row.counts.rows:
-        return more
-    # of further samples no larger share counts than of those that there are
-    return round_up(math.ceil(more * row.counts.rows / counted))
-
-
-def _hold_to_sanity(row: SummaryRow, quality: Quality | None) -> Quality | None:
-    """The quality that the sanity checks leave: of one that fails them, no value is better than a control's."""
-    is_judged = row.references is not None or row.control_test is not None
-    if is_judged and not row.has_nothing_varied and row.sanity == "failed" and quality != "bad":
-        return "control"
-    if quality == "good" and row.sanity == "undecided":
-        return "undecided"
-    return quality
-
-
-def _is_near_chance(sanity: Sanity) -> bool:
-    """Whether the model itself is not shown to be better than chance."""
-    reason = sanity.reason
-    return reason is not None and reason.question == "accuracy" and reason.state == "failed"
-
-
-def _find_failure_p(spec: ValueSpec, rows: pl.DataFrame, references: References) -> float | None:
-    """The p-value of the claim that an explainer is bad by a measure of stability; None without a value."""
-    rows = spec.select_valid(rows)
-    if not len(rows):
-        return None
-    _, values, bounds = read_samples(spec, rows)
-    return find_bad_p_value(spec, values, bounds, references)
-
-
-def _correct_for_explainers(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
-    """The rows of one metric with p-values for all explainers at once; tests against controls have theirs already."""
-    tested = [
-        place for place, row in enumerate(rows) if row.failure_p is not None and not row.control
-    ]
-    p_values = holm(np.array([rows[place].failure_p for place in tested], dtype=float))
-    corrected = {place: float(p) for place, p in zip(tested, p_values, strict=True)}
-    for place, row in enumerate(rows):
-        if place not in corrected and row.control_test is not None:
-            corrected[place] = row.control_test.p_worse
-    return [replace(row, failure_p=corrected.get(place)) for place, row in enumerate(rows)]
-
-
-def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Standing | None]:
-    """The mean rank of an explainer, and what the tests say of it."""
-    if comparison is None or comparison.count == 0 or name not in comparison.names:
-        return None, None
-    place = comparison.names.index(name)
-    rank = float(comparison.mean_ranks[place])
-    if not comparison.decided:
-        return rank, "undecided"
-    if place not in comparison.winner_set:
-        return rank, "worse"
-    return rank, "best" if rank == comparison.mean_ranks[comparison.order[0]] else "tied"
-
-
-def read_samples(spec: ValueSpec, rows: pl.DataFrame) -> tuple[Array, Array, Array]:
-    """Numbers of the samples of one explainer's valid rows, ascending, their values, and which of these are bounds.
-
-    The value of a sample is the median over its repeats. Each is `(n,)`.
-    """
-    values, bounds = spec.values(rows), spec.bounds(rows)
-    samples, place = np.unique(rows["sample"].to_numpy(), return_inverse=True)
-    repeats, turn = np.unique(rows["repeat"].to_numpy(), return_inverse=True)
-    table = np.full((len(repeats), len(samples), 1), np.nan)
-    marked = np.zeros(table.shape, dtype=bool)
-    table[turn, place, 0], marked[turn, place, 0] = values, bounds
-    if len(repeats) != 1:
-        table, marked = (
-            each[None] for each in median_over_repeats(table, marked, spec.censored_side)
-        )
-    return samples, table[0, :, 0], marked[0, :, 0]
-
-
-def estimate(spec: ValueSpec, rows: pl.DataFrame) -> Interval | None:
-    """The median over the samples of one explainer's rows, with its interval; None where no sample counts."""
-    rows = spec.select_valid(rows)
-    if not len(rows):
-        return None
-    _, values, bounds = read_samples(spec, rows)
-    return bootstrap_interval(values, censored=bounds, censored_side=spec.censored_side)
-
-
-def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Counts:
-    """What became of one explainer's rows."""
-    if not len(rows):
-        return Counts(failed_jobs=failed_jobs)
-    fine, valid = rows.filter(pl.col("status") == "ok"), spec.select_valid(rows)
-    bounds = spec.bounds(valid)
-    unresolved = bounds & (read_numbers(valid, "resolved") == 0.0)
-    imprecise = ~bounds & (read_numbers(valid, "error_reached") == 0.0)
-    keys = ["repeat", "sample"]
-    rest = rows.join(valid.select(keys), on=keys, how="anti", maintain_order="left")
-    uncounted = []
-    for (status,), group in rest.group_by("status", maintain_order=True):
-        failures: list[str] = []
-        if "failure" in group.columns:
-            failures = (
-                group["failure"].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
-            )
-        uncounted.append(
-            Uncounted(str(status), group["sample"].n_unique(), len(group), tuple(failures))
-        )
-    return Counts(
-        rows=len(rows),
-        evaluated=len(fine),
-        counted=len(valid),
-        bounds=int(bounds.sum()),
-        unresolved=int(unresolved.sum()),
-        imprecise=int(imprecise.sum()),
-        without_number=int((~np.isfinite(spec.values(fine))).sum()),
-        unvaried=int(spec.find_unvaried(rows).sum()),
-        uncounted=tuple(uncounted),
-        failed_jobs=failed_jobs,
-    )
-
-
-def decide(found: MetricResults, comparison: Comparison | None) -> Decision:
-    """What the tests of a comparison say."""
-    if not len(found.frame):
-        return Decision("unable", "no result")
-    if not len(found.spec.select_valid(found.frame)):
-        is_idle = bool(found.spec.find_unvaried(found.frame).any())
-        return Decision("unable", "nothing varied" if is_idle else "no value")
-    if found.spec.direction is None:
-        return Decision("none", "unranked")
-    if comparison is None and found.unfit:
-        return Decision("none", "unfit", len(found.candidates))
-    if comparison is None:
-        alone = len(found.candidates) == 1
-        return Decision("none", "one explainer") if alone else Decision("unable", "few explainers")
-    names, count, level = comparison.names, comparison.count, comparison.level
-    best = comparison.order[0]
-    first = tuple(names[at] for at in comparison.winner_set)
-    if not comparison.conclusive_possible:
-        needed = count_needed(len(names), level)
-        reason: Reason = "few samples" if count < needed else "tied"
-        return Decision("unable", reason, len(names), count, needed, level=level)
-    differ = comparison.significant
-    if not differ.any():
-        needed_more = estimate_needed(comparison)
-        return Decision("open", "no difference", len(names), count, needed_more, first, level=level)
-    worse = tuple(
-        names[at]
-        for at in comparison.order
-        if differ[best, at] and comparison.effects[best, at] > 0
-    )
-    if not worse:
-        return Decision("open", "no best", len(names), count, None, first, level=level)
-    reason = "all worse" if len(first) == 1 else "some worse"
-    return Decision("decided", reason, len(names), count, None, first, worse, level)
+def _average_ranks(rows: Sequence[SummaryRow]) -> float:
+    """The mean over metrics of the mean ranks of an explainer; infinite where none ranks it."""
+    ranks = [row.mean_rank for row in rows if row.mean_rank is not None]
+    return sum(ranks) / len(ranks) if ranks else math.inf

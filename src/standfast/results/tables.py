@@ -24,6 +24,18 @@ SUMMARY = {
         ("verdict", "quality", "sanity", "against_controls", "best_control", "failure"), pl.String
     ),
 }
+#: the columns that are attributes of a row of the summary
+_FIELDS = (
+    "data",
+    "model",
+    "explainer",
+    "label",
+    "metric",
+    "value",
+    "mean_rank",
+    "quality",
+    "sanity",
+)
 #: what `make_table` has of it, some under another name; those of `_OPTIONAL` only where they say something
 _COLUMNS = (
     "data",
@@ -66,53 +78,54 @@ class Best:
 
 def list_best(metrics: Iterable[MetricSummary]) -> Iterator[tuple[str, Best]]:
     """The best explainers by each metric that ranks them."""
-    for each in metrics:
-        comparison = each.comparison
+    for metric in metrics:
+        comparison = metric.comparison
         if comparison is not None and comparison.count > 0:
-            names = tuple(comparison.names[place] for place in comparison.winner_set)
-            yield each.label, Best(names, comparison.decided, comparison.count)
+            names = tuple(comparison.names[index] for index in comparison.winner_set)
+            yield metric.label, Best(names, comparison.decided, comparison.count)
 
 
 def make_table(summary: Summary) -> pl.DataFrame:
     """A row for each explainer and metric; `Results.table` describes the columns."""
-    failed = [row for each in summary.metrics for row in each.rows if not row.counts.rows]
-    found = make_frame([*summary.rows, *failed]).select(*_COLUMNS, *_MORE)
-    hidden = [name for name in _OPTIONAL if not found[name].is_not_null().any()]
-    hidden += ["data"] if len(summary.data) < 2 else []
-    hidden += ["model"] if len(summary.models) < 2 else []
-    return found.drop(hidden)
+    failed = [row for metric in summary.metrics for row in metric.rows if not row.counts.rows]
+    table = make_frame([*summary.rows, *failed]).select(*_COLUMNS, *_MORE)
+    hidden = [name for name in _OPTIONAL if not table[name].is_not_null().any()]
+    if len(summary.data) < 2:
+        hidden.append("data")
+    if len(summary.models) < 2:
+        hidden.append("model")
+    return table.drop(hidden)
 
 
 def make_frame(rows: Sequence[SummaryRow]) -> pl.DataFrame:
     """One row per row of the summary; `standfast.report.exports.summary` describes the columns."""
-    found: list[dict[str, object]] = []
-    for row in rows:
-        about = {
-            name: getattr(row, name) for name in ("data", "model", "explainer", "label", "metric")
-        }
-        about |= {name: getattr(row, name) for name in ("value", "mean_rank", "quality", "sanity")}
-        about["verdict"] = row.standing
-        about |= {
-            "column": row.spec.column,
-            "better": row.spec.direction if row.counts.rows else None,
-            "count": 0,
-        }
-        if row.estimate is not None:
-            about |= {
-                name: getattr(row.estimate, name) for name in ("low", "high", "count", "bound")
-            }
-            about["coverage"] = None if row.estimate.low is None else row.estimate.coverage
-        if row.control_test is not None:
-            about |= {
-                "against_controls": row.control_test.verdict,
-                "best_control": row.control_test.control,
-            }
-        found.append({**about, "failure": None if row.error is None else shorten_error(row.error)})
-    return pl.DataFrame(found, schema=SUMMARY)
+    return pl.DataFrame([_list_values(row) for row in rows], schema=SUMMARY)
+
+
+def _list_values(row: SummaryRow) -> dict[str, object]:
+    """A row of the summary by the columns of `SUMMARY`; those that are missing are null."""
+    values: dict[str, object] = {name: getattr(row, name) for name in _FIELDS}
+    values["verdict"] = row.standing
+    values["column"] = row.spec.column
+    values["better"] = row.spec.direction if row.counts.rows else None
+    values["failure"] = None if row.error is None else shorten_error(row.error)
+    values["count"] = 0
+    if row.estimate is not None:
+        values["low"] = row.estimate.low
+        values["high"] = row.estimate.high
+        values["count"] = row.estimate.count
+        values["bound"] = row.estimate.bound
+        values["coverage"] = None if row.estimate.low is None else row.estimate.coverage
+    if row.control_test is not None:
+        values["against_controls"] = row.control_test.verdict
+        values["best_control"] = row.control_test.control
+    return values
 
 
 def count_explainers(explainers: Explainers) -> str:
     """How many explainers and controls there are, in words."""
     controls = len(explainers.controls)
     text = format_count(len(explainers) - controls, "explainer")
-    return text + (f" and {format_count(controls, 'control')}" if controls else "")
+    if not controls:
+        return text
+    return f"{text} and {format_count(controls, 'control')}"

@@ -167,8 +167,9 @@ class Verdict:
     def partial_groups(self) -> list[list[Partial]]:
         """The explainers of `partial` of which the same was asked, together."""
         groups: dict[tuple[object, ...], list[Partial]] = {}
-        for each in self.partial:
-            groups.setdefault((each.passed, each.missing, each.labels, each.idle), []).append(each)
+        for partial in self.partial:
+            answers = (partial.passed, partial.missing, partial.labels, partial.idle)
+            groups.setdefault(answers, []).append(partial)
         return list(groups.values())
 
     @property
@@ -195,6 +196,7 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         for name in summary.explainers
         if name not in summary.controls
     }
+    # the more metrics judge, the more certain each of them has to be of a failure
     judging = sum(_is_judging(metric) for metric in metrics)
     for name, rows in rows_of.items():
         sanity = summary.sanity.get((data, model, name))
@@ -202,8 +204,10 @@ def reach_verdict(summary: Summary, data: str, model: str) -> Verdict:
         if obstacle is None:
             obstacle = _find_gap(name, metrics, summary.missing > 0)
         answered = _list_answered(name, metrics, sanity)
-        if obstacle is not None:
-            (undecided if obstacle.is_open else refuse).append(obstacle)
+        if obstacle is not None and obstacle.is_open:
+            undecided.append(obstacle)
+        elif obstacle is not None:
+            refuse.append(obstacle)
         elif not answered.labels:
             unjudged.append(name)
         elif summary.lacks_checks:
@@ -273,9 +277,9 @@ def _has_varied_nothing(metric: MetricSummary, row: SummaryRow) -> bool:
 def _select_kind(metrics: Sequence[MetricSummary], kind: Kind) -> list[MetricSummary]:
     """The metrics that ask a kind of question, without those whose changes moved no map."""
     return [
-        each
-        for each in metrics
-        if each.metric.spec.asks == kind and each.decision.reason != "unchanged"
+        metric
+        for metric in metrics
+        if metric.metric.spec.asks == kind and metric.decision.reason != "unchanged"
     ]
 
 
@@ -371,39 +375,44 @@ def _find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
         names = tuple(row.explainer for row in ahead)
         if 0 < len(ahead) < len(ordered):
             labels_of.setdefault(names, []).append(metric.label)
-    return [
-        Hollow(tuple(labels), names, tuple(summary.sanity[data, model, name] for name in names))
-        for names, labels in labels_of.items()
-    ]
+    hollow = []
+    for names, labels in labels_of.items():
+        sanities = tuple(summary.sanity[data, model, name] for name in names)
+        hollow.append(Hollow(tuple(labels), names, sanities))
+    return hollow
 
 
 def _order_by_stability(summary: Summary, metric: MetricSummary) -> list[SummaryRow]:
     """The rows of a measure of stability, the most stable first, and of equal ones those that say something."""
-    sign = -1 if metric.metric.spec.direction == "higher" else 1
     rows = [row for row in metric.rows if row.references is not None and row.value is not None]
-    values = merge_rounding(np.array([[sign * (row.value or 0.0) for row in rows]]))[0]
-    order = sorted(
-        range(len(rows)), key=lambda place: (values[place], _is_hollow(summary, rows[place]))
-    )
-    return [rows[place] for place in order]
+    values = np.array([[row.value or 0.0 for row in rows]])
+    if metric.metric.spec.direction == "higher":
+        values = -values
+    # values that differ by rounding are equal
+    merged = merge_rounding(values)[0]
+    are_hollow = [_is_hollow(summary, row) for row in rows]
+    order = sorted(range(len(rows)), key=lambda index: (merged[index], are_hollow[index]))
+    return [rows[index] for index in order]
 
 
 def _is_hollow(summary: Summary, row: SummaryRow) -> bool:
     sanity = summary.sanity.get((row.data, row.model, row.explainer))
-    return sanity is not None and (
-        sanity.state == "failed" or sanity.find("class").state == "remark"
-    )
+    if sanity is None:
+        return False
+    return sanity.state == "failed" or sanity.find("class").state == "remark"
 
 
 def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> Ground | None:
     """The metrics that judge other explainers, but not all of this one: parts failed, or have not been run."""
     labels = []
-    for each in metrics:
-        row = each.find_row(name)
+    for metric in metrics:
+        row = metric.find_row(name)
         lost = unfinished if row is None else _is_lost(row)
-        if lost and any(other.quality for other in each.rows):
-            labels.append(each.label)
-    return Ground(name, None, tuple(labels), "undecided", is_open=True) if labels else None
+        if lost and any(other.quality for other in metric.rows):
+            labels.append(metric.label)
+    if not labels:
+        return None
+    return Ground(name, None, tuple(labels), "undecided", is_open=True)
 
 
 def _is_lost(row: SummaryRow) -> bool:
@@ -415,10 +424,10 @@ def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
     """The worst judgement of an explainer, none of which is certain; None if all are good or missing."""
     qualities: tuple[Literal["bad", "control", "undecided"], ...] = ("bad", "control", "undecided")
     for quality in qualities:
-        found = [row for row in rows if row.quality == quality]
-        if found:
-            labels = tuple(row.label for row in found)
-            needed = _find_most_needed(found) if quality == "undecided" else None
+        judged_so = [row for row in rows if row.quality == quality]
+        if judged_so:
+            labels = tuple(row.label for row in judged_so)
+            needed = _find_most_needed(judged_so) if quality == "undecided" else None
             return Ground(name, None, labels, quality, needed, is_open=True)
     return None
 
@@ -426,10 +435,14 @@ def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
 def _find_most_needed(rows: Sequence[SummaryRow]) -> int | None:
     """About how many samples more would decide all of some rows; None if that is not known of one."""
     numbers = [_keep_foreseeable(row.needed, row.counts.rows) for row in rows]
-    known = [number for number in numbers if number is not None]
-    return max(known) if len(known) == len(numbers) else None
+    foreseeable = [number for number in numbers if number is not None]
+    if len(foreseeable) < len(numbers):
+        return None
+    return max(foreseeable)
 
 
 def _keep_foreseeable(needed: int | None, samples: int) -> int | None:
     """A number of further samples; None if it is too far from those that there are."""
-    return needed if needed is not None and needed <= _FAR * samples else None
+    if needed is not None and needed <= _FAR * samples:
+        return needed
+    return None

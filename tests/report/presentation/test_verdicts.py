@@ -17,7 +17,7 @@ from standfast.report.presentation import presentation_of
 from standfast.report.words import words_of
 from standfast.results import ConfiguredMetric, MetricResults, registered_spec
 from standfast.results.controls import is_random
-from standfast.results.summary import summarise_metric
+from standfast.results.metric_summary import summarise_metric
 
 
 def make_view(

@@ -106,7 +106,9 @@ def is_named_side(card: Card) -> bool:
 
 def supported_answer(card: Card) -> str:
     """What all features speak for, where only such features are named; else empty."""
-    return name_answer(card) if card.speaking == "for" and card.has_signs is not False else ""
+    if card.speaking == "for" and card.has_signs is not False:
+        return name_answer(card)
+    return ""
 
 
 def format_chance(card: Card) -> str:
@@ -209,8 +211,11 @@ def name_position(shape: tuple[int, ...], feature: int) -> str:
     """
     if len(shape) == 2:
         channel, step = divmod(feature, shape[1])
-        return f"step {step + 1}" if shape[0] == 1 else f"channel {channel + 1}, step {step + 1}"
+        if shape[0] == 1:
+            return f"step {step + 1}"
+        return f"channel {channel + 1}, step {step + 1}"
     indices = np.unravel_index(feature, shape[1:])
+    # a volume has slices, too
     axes = ("slice", "row", "column")[-len(indices) :]
     return ", ".join(f"{axis} {index + 1}" for axis, index in zip(axes, indices, strict=True))
 

@@ -152,7 +152,9 @@ def _list_digests(digests: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _cut(text: str, letters: int) -> str:
     """So many letters of a text at most."""
-    return text if len(text) <= letters else text[: letters - 1] + "…"
+    if len(text) <= letters:
+        return text
+    return text[: letters - 1] + "…"
 
 
 def _shorten(sentence: str | None) -> str:

@@ -97,7 +97,9 @@ def draw_image(card: Card) -> ImagePicture | None:
 
 def choose_colours(card: Card) -> Callable[[Array], Array]:
     """The colours of values in [-1, 1]: by their signs, or by their sizes where the explainer has no signs."""
-    return colour_unsigned if card.has_signs is False else colour_signed
+    if card.has_signs is False:
+        return colour_unsigned
+    return colour_signed
 
 
 def colour_unsigned(values: Array) -> Array:

@@ -109,9 +109,8 @@ class Scale:
         low, high = min(finite), max(finite)
         wider = _WIDER * (high - low)
         ends = list(filter(math.isfinite, outer))
-        lowest, highest = min([low, *ends]), max([high, *ends])
-        self.low = max(lowest, low - wider)
-        self.high = min(highest, high + wider)
+        self.low = max(min([low, *ends]), low - wider)
+        self.high = min(max([high, *ends]), high + wider)
         if self.high == self.low:
             self.low, self.high = -1.0, 1.0
 
@@ -184,7 +183,9 @@ def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
     title = title_reason(card, reason)
     is_known = math.isfinite(reason.probability)
     share = Scale([0.0, 1.0])
-    is_exact = reason.probability_low == reason.probability_high
+    named_interval = None
+    if reason.probability_low != reason.probability_high:
+        named_interval = share.span(reason.probability_low, reason.probability_high)
     return Row(
         title=title if len(title) <= _MOST_LETTERS else title[: _MOST_LETTERS - 1] + "…",
         why=why,
@@ -195,9 +196,7 @@ def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
         spread=scale.span(reason.range_low, reason.range_high),
         value=format_signed(reason.value),
         named=share.place(reason.probability) if is_known else None,
-        named_interval=None
-        if is_exact
-        else share.span(reason.probability_low, reason.probability_high),
+        named_interval=named_interval,
         share=format_share(reason.probability) if is_known else "",
         alt_value=_describe_value(reason),
         alt_named=_describe_named(reason) if is_known else "not known",

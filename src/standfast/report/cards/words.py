@@ -156,7 +156,8 @@ class _Writer:
 
     def _warn(self) -> str:
         """Where the decision itself falls."""
-        card, sentences = self.card, []
+        card = self.card
+        sentences = []
         limit = 1 - card.demand
         if card.varied and card.drawn and card.kept < card.drawn:
             share = 1 - card.kept_share
@@ -307,11 +308,9 @@ class _Writer:
             )
         if not card.reasons:
             return ""
-        order = (
-            format_share(card.same_order)
-            if len(card.reasons) > 1 and math.isfinite(card.same_order)
-            else ""
-        )
+        order = ""
+        if len(card.reasons) > 1 and math.isfinite(card.same_order):
+            order = format_share(card.same_order)
         return say_of_card("same", len(card.reasons), format_share(card.same), interval, order)
 
     def _describe_varied(self) -> str:
@@ -333,9 +332,9 @@ class _Writer:
         """What a source does alone, with its share of the variance where there are others to compare it with."""
         is_sure = alone.low == alone.high or not math.isfinite(alone.low)
         interval = "" if is_sure else format_shares(alone.low, alone.high)
-        variance = (
-            format_share(alone.variance) if is_compared and math.isfinite(alone.variance) else ""
-        )
+        variance = ""
+        if is_compared and math.isfinite(alone.variance):
+            variance = format_share(alone.variance)
         if not self.card.decided and alone.falling:
             again = 1 - sum(alone.falling) / len(alone.falling)
             return say_of_card(
@@ -418,7 +417,9 @@ class _Writer:
             return []
         outside = [name_reason(card, reason) for reason in card.reasons if lies_outside(reason)]
         sources: list[Source] = [source for source in card.varied if source != "explainer"]
-        return [say_of_card("outside", outside, sources)] if outside else []
+        if not outside:
+            return []
+        return [say_of_card("outside", outside, sources)]
 
     def _note_more(self) -> list[str]:
         """How to make as many variations as would decide the reason that needs the fewest.

@@ -110,8 +110,12 @@ class Axis:
         >>> Axis("margin").write(-0.5), Axis("probability", probability=True).write(-6.0, bound=True)
         ('−0.5', '≤ 0.25%')
         """
-        sign = "" if not bound else "≤ " if self.side == "upper" else "≥ "
-        return sign + format_number(value, "probability" if self.probability else None)
+        number = format_number(value, "probability" if self.probability else None)
+        if not bound:
+            return number
+        if self.side == "upper":
+            return f"≤ {number}"
+        return f"≥ {number}"
 
 
 @dataclass(frozen=True)
@@ -152,12 +156,10 @@ class Chart:
 
         # whatever the user has chosen for charts of her own
         with altair.data_transformers.enable("default"):
-            found = self.drawing.to_dict(validate=False)
-        own = ("data", "height", "layer", "params")  # nothing of a theme
-        return {
-            **{key: each for key, each in found.items() if key in own},
-            "datasets": dict(self.data),
-        }
+            drawn = self.drawing.to_dict(validate=False)
+        # nothing of a theme
+        parts = {key: drawn[key] for key in drawn if key in ("data", "height", "layer", "params")}
+        return {**parts, "datasets": dict(self.data)}
 
 
 @dataclass(frozen=True)
@@ -238,10 +240,10 @@ def choose_style(explainers: Sequence[str], name: str) -> Style:
     """
     if name not in explainers:
         return Style(INK, "circle", (1, 0))
-    place = list(explainers).index(name)
+    number = list(explainers).index(name)
     is_control = isinstance(explainers, Explainers) and name in explainers.controls
-    colour = REFERENCE if is_control else COLOURS[place % len(COLOURS)]
-    return Style(colour, SHAPES[place % len(SHAPES)], DASHES[place % len(DASHES)])
+    colour = REFERENCE if is_control else COLOURS[number % len(COLOURS)]
+    return Style(colour, SHAPES[number % len(SHAPES)], DASHES[number % len(DASHES)])
 
 
 def round_number(value: float) -> float | None:
@@ -250,16 +252,18 @@ def round_number(value: float) -> float | None:
     >>> round_number(0.123456789), round_number(float("nan"))
     (0.123457, None)
     """
-    return float(f"{value:z.6g}") if math.isfinite(value) else None
+    if not math.isfinite(value):
+        return None
+    return float(f"{value:z.6g}")
 
 
 def find_room(values: Iterable[float | None]) -> tuple[float, float]:
     """The range of the finite values with a margin, where intervals without an end stop."""
-    finite = [float(value) for value in values if value is not None and math.isfinite(value)] or [
-        0.0
-    ]
-    margin = 0.06 * ((max(finite) - min(finite)) or abs(finite[0]) or 1.0)
-    return min(finite) - margin, max(finite) + margin
+    finite = [float(value) for value in values if value is not None and math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    first = finite[0] if finite else 0.0
+    margin = 0.06 * ((high - low) or abs(first) or 1.0)
+    return low - margin, high + margin
 
 
 def wrap_name(name: str) -> str:
@@ -270,14 +274,15 @@ def wrap_name(name: str) -> str:
     """
     if len(name) <= 16:
         return name
-    places = [
-        i + (letter != " ")
-        for i, letter in enumerate(name)
-        if letter in " _-:" and 0 < i < len(name) - 1
+    # a blank is dropped, any other sign ends the first line
+    cuts = [
+        index + (letter != " ")
+        for index, letter in enumerate(name)
+        if letter in " _-:" and 0 < index < len(name) - 1
     ]
-    if not places:
+    if not cuts:
         return name
-    cut = min(places, key=lambda i: abs(i - len(name) / 2))
+    cut = min(cuts, key=lambda index: abs(index - len(name) / 2))
     return f"{name[:cut]}\n{name[cut:].lstrip(' ')}"
 
 
@@ -297,4 +302,6 @@ def title_axis(axis: Axis, channel: str = "x") -> str | list[str]:
     higher = axis.direction == "higher"
     arrow = f"{axis.good} →" if higher else f"← {axis.good}"
     line = f"{axis.title}, {arrow}" if higher else f"{arrow}, {axis.title}"
-    return line if channel == "y" and len(line) <= _LINE else [axis.title, arrow]
+    if channel == "y" and len(line) <= _LINE:
+        return line
+    return [axis.title, arrow]

@@ -40,21 +40,20 @@ def encode_values(channel: Literal["x", "y"], axis: Axis, field: str = "value") 
     """A field of numbers on an axis that need not include zero, with space for marks at its ends."""
     import altair
 
-    scale: dict[str, Any] = {
-        "nice": False,
-        "padding": 8,
-        **({"type": "log"} if axis.log else {"zero": False}),
-    }
+    scale: dict[str, Any] = {"nice": False, "padding": 8}
+    if axis.log:
+        scale["type"] = "log"
+    else:
+        scale["zero"] = False
     if axis.domain is not None:
         scale["domain"] = list(axis.domain)
     kind = altair.X if channel == "x" else altair.Y
-    labels, title = label_values(axis, channel), title_axis(axis, channel)
     return kind(
         field=field,
         type="quantitative",
-        title=title,
+        title=title_axis(axis, channel),
         scale=altair.Scale(**scale),
-        axis=altair.Axis(**labels),
+        axis=altair.Axis(**label_values(axis, channel)),
     )
 
 
@@ -81,7 +80,8 @@ def label_values(axis: Axis, channel: str = "x") -> dict[str, Any]:
         "'1 in 10^' + format(-datum.value / LN10, '.0f')"
     )
     labels = {"labelExpr": chance}
-    if channel == "y":  # space for "1 in 440,000" in a wide font
+    if channel == "y":
+        # space for "1 in 440,000" in a wide font
         return {**labels, "minExtent": round(12 * WIDE)}
     # below the axis each label needs its own width, whatever font the reader has
     count = {"expr": f"max(2, floor(width / {round(14 * WIDE)}))"}
@@ -133,19 +133,17 @@ def tooltip(**titles: str) -> list[altair.Tooltip]:
     """A tooltip of fields with their titles. Vega-Lite puts these into an expression, and escapes only their quotes."""
     import altair
 
-    safe = {
-        field: " ".join(title.replace("\\", "\\\\").split("\n")) for field, title in titles.items()
-    }
-    return [
-        altair.Tooltip(field=field, type="nominal", title=title) for field, title in safe.items()
-    ]
+    tips = []
+    for field, title in titles.items():
+        safe = " ".join(title.replace("\\", "\\\\").split("\n"))
+        tips.append(altair.Tooltip(field=field, type="nominal", title=safe))
+    return tips
 
 
 def rule_at(channel: Literal["x", "y"], axis: Axis) -> Any:
     """Dotted lines across the chart at the rules of an axis; they are in the table of this name."""
     mark = named(f"rules_{channel}").mark_rule(clip=True, color=INK, strokeDash=[2, 3], opacity=0.7)
-    place = encode_values(channel, axis)
-    return mark.encode(x=place) if channel == "x" else mark.encode(y=place)
+    return mark.encode(**{channel: encode_values(channel, axis)})
 
 
 def put_together(

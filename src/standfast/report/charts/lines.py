@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from standfast.report.charts.base import (
     Axis,
     Chart,
     Rows,
+    Style,
     Words,
     choose_style,
     find_room,
@@ -76,95 +78,139 @@ def draw_lines(
         x, y: the axes.
         words: the texts.
     """
-    import altair
-
     rows = _list_rows(lines, y)
     if not rows:
         return None
-    styles = {
-        name: choose_style(explainers, name) for name in dict.fromkeys(row["line"] for row in rows)
-    }
-    along, up = encode_values("x", x, "x"), encode_values("y", y, "y")
-    seen = altair.OpacityValue(
-        0.12, condition={"test": "pick === '' || datum.line === pick", "value": 1}
-    )
-    coded = {
-        "color": _code(altair.Color, styles, [style.colour for style in styles.values()]),
-        "shape": _code(altair.Shape, styles, [style.shape for style in styles.values()]),
-        "strokeDash": _code(
-            altair.StrokeDash, styles, [list(style.dash) for style in styles.values()]
-        ),
-    }
-    own_lines = named("lines").encode(x=along, color=coded["color"], opacity=seen)
+    names = dict.fromkeys(row["line"] for row in rows)
+    styles = {name: choose_style(explainers, name) for name in names}
+    has_bounds = any("bound" in row for row in rows)
+    base = _encode_lines(x, styles)
     layers = []
     if any("low" in row for row in rows):
-        band = own_lines.mark_area(clip=True, fillOpacity=0.13)
-        layers.append(band.encode(y=encode_values("y", y, "low"), y2=altair.Y2(field="high")))
-    layers += [rule_at("x", x)] if x.rules else []
-    layers += [rule_at("y", y)] if y.rules else []
-    strokes = own_lines.mark_line(clip=True, strokeWidth=2).encode(
-        y=up, strokeDash=coded["strokeDash"]
-    )
-    layers.append(strokes.add_params(altair.param(name="pick", value="")))
-    marked = own_lines.transform_filter("datum.marked && !datum.bound").mark_point(
-        filled=True, clip=True, size=46
-    )
-    layers.append(marked.encode(y=up, shape=coded["shape"]))
-    if any("bound" in row for row in rows):
-        triangle = "triangle-down" if y.side == "upper" else "triangle-up"
-        bound = own_lines.transform_filter("datum.bound").mark_point(
-            filled=False, clip=True, size=80, shape=triangle
-        )
-        layers.append(bound.encode(y=up))
-    hidden = named("lines", HOVER).mark_point(filled=True, clip=True, size=160, opacity=0)
-    layers.append(
-        hidden.encode(x=along, y=up, tooltip=tooltip(line="line", x=x.title, reads=y.title))
-    )
+        layers.append(_draw_bands(base, y))
+    if x.rules:
+        layers.append(rule_at("x", x))
+    if y.rules:
+        layers.append(rule_at("y", y))
+    layers += [_draw_strokes(base, y, styles), _draw_marks(base, y, styles)]
+    if has_bounds:
+        layers.append(_draw_bounds(base, y))
+        words = _explain_bounds(words, y)
+    layers.append(_draw_tooltips(x, y))
     data = {
         "lines": rows,
-        "rules_x": [{"value": at} for at in x.rules],
-        "rules_y": [{"value": at} for at in y.rules],
+        "rules_x": [{"value": value} for value in x.rules],
+        "rules_y": [{"value": value} for value in y.rules],
     }
-    if any("bound" in row for row in rows):
-        below = "below" if y.side == "upper" else "above"
-        caption = (
-            f"{words.caption} Open triangles: only bounds, the true value lies there or {below}."
-        )
-        words = dataclasses.replace(words, caption=caption.strip())
+    alt = f"{words.title}. {_describe(rows)}."
     shared = {name: style for name, style in styles.items() if name in explainers}
-    return put_together(layers, data, 240, words, f"{words.title}. {_describe(rows)}.", shared)
+    return put_together(layers, data, 240, words, alt, shared)
+
+
+def _encode_lines(x: Axis, styles: Mapping[str, Style]) -> Any:
+    """What bands, strokes and marks have in common; a line that is not picked in the legend is pale."""
+    import altair
+
+    is_picked = "pick === '' || datum.line === pick"
+    opacity = altair.OpacityValue(0.12, condition={"test": is_picked, "value": 1})
+    colours = [style.colour for style in styles.values()]
+    colour = _code(altair.Color, styles, colours)
+    return named("lines").encode(x=encode_values("x", x, "x"), color=colour, opacity=opacity)
+
+
+def _draw_bands(base: Any, y: Axis) -> Any:
+    import altair
+
+    band = base.mark_area(clip=True, fillOpacity=0.13)
+    return band.encode(y=encode_values("y", y, "low"), y2=altair.Y2(field="high"))
+
+
+def _draw_strokes(base: Any, y: Axis, styles: Mapping[str, Style]) -> Any:
+    import altair
+
+    dashes = [list(style.dash) for style in styles.values()]
+    dash = _code(altair.StrokeDash, styles, dashes)
+    strokes = base.mark_line(clip=True, strokeWidth=2)
+    strokes = strokes.encode(y=encode_values("y", y, "y"), strokeDash=dash)
+    return strokes.add_params(altair.param(name="pick", value=""))
+
+
+def _draw_marks(base: Any, y: Axis, styles: Mapping[str, Style]) -> Any:
+    import altair
+
+    shapes = [style.shape for style in styles.values()]
+    marked = base.transform_filter("datum.marked && !datum.bound")
+    marked = marked.mark_point(filled=True, clip=True, size=46)
+    return marked.encode(y=encode_values("y", y, "y"), shape=_code(altair.Shape, styles, shapes))
+
+
+def _draw_bounds(base: Any, y: Axis) -> Any:
+    """Open triangles, which point to where the true value lies."""
+    shape = "triangle-down" if y.side == "upper" else "triangle-up"
+    bounds = base.transform_filter("datum.bound")
+    bounds = bounds.mark_point(filled=False, clip=True, size=80, shape=shape)
+    return bounds.encode(y=encode_values("y", y, "y"))
+
+
+def _explain_bounds(words: Words, y: Axis) -> Words:
+    below = "below" if y.side == "upper" else "above"
+    caption = f"{words.caption} Open triangles: only bounds, the true value lies there or {below}."
+    return dataclasses.replace(words, caption=caption.strip())
+
+
+def _draw_tooltips(x: Axis, y: Axis) -> Any:
+    """Points that nobody sees, larger than the marks, so that a pointer need not be exact."""
+    points = named("lines", HOVER).mark_point(filled=True, clip=True, size=160, opacity=0)
+    return points.encode(
+        x=encode_values("x", x, "x"),
+        y=encode_values("y", y, "y"),
+        tooltip=tooltip(line="line", x=x.title, reads=y.title),
+    )
 
 
 def _list_rows(lines: Sequence[Line], axis: Axis) -> Rows:
     """The points of all lines, of a long line only some."""
-    room = find_room(
-        end
-        for line in lines
-        for ends in (line.y, line.low, line.high)
-        if ends is not None
-        for end in ends
-    )
+    values = [ends for line in lines for ends in (line.y, line.low, line.high) if ends is not None]
+    room = find_room(value for ends in values for value in ends)
+    return [row for line in lines for row in _list_points(line, axis, room)]
+
+
+def _list_points(line: Line, axis: Axis, room: tuple[float, float]) -> Rows:
+    drawn = _choose_points(line)
+    stride = 1 if len(drawn) <= MARKED else len(drawn) // 5
     rows: Rows = []
-    for line in lines:
-        keep = np.flatnonzero(np.isfinite(line.x) & np.isfinite(line.y))
-        if len(keep) > STEPS:
-            keep = keep[np.unique(np.linspace(0, len(keep) - 1, STEPS).round().astype(int))]
-        step = 1 if len(keep) <= MARKED else len(keep) // 5
-        for place, i in enumerate(keep):
-            bound = line.bounds is not None and line.bounds[i]
-            row: dict[str, Any] = {"line": line.name}
-            row["x"], row["y"] = (round_number(float(values[i])) for values in (line.x, line.y))
-            row["reads"] = axis.write(float(line.y[i]), bool(bound))
-            if line.low is not None and line.high is not None:
-                low, high = float(line.low[i]), float(line.high[i])
-                known = not np.isnan([low, high]).any()
-                row["low"] = round_number(max(low, room[0])) if known else row["y"]
-                row["high"] = round_number(min(high, room[1])) if known else row["y"]
-                row["reads"] += f" [{axis.write(low)}, {axis.write(high)}]" if known else ""
-            row |= {"bound": True} if bound else {}
-            row |= {"marked": True} if place % step == 0 else {}
-            rows.append(row)
+    for position, index in enumerate(drawn):
+        is_bound = line.bounds is not None and bool(line.bounds[index])
+        row: dict[str, Any] = {
+            "line": line.name,
+            "x": round_number(float(line.x[index])),
+            "y": round_number(float(line.y[index])),
+            "reads": axis.write(float(line.y[index]), is_bound),
+        }
+        if line.low is not None and line.high is not None:
+            low, high = float(line.low[index]), float(line.high[index])
+            if math.isnan(low) or math.isnan(high):
+                # the band closes to the line, since a gap would end it
+                row["low"] = row["high"] = row["y"]
+            else:
+                row["low"] = round_number(max(low, room[0]))
+                row["high"] = round_number(min(high, room[1]))
+                row["reads"] += f" [{axis.write(low)}, {axis.write(high)}]"
+        if is_bound:
+            row["bound"] = True
+        if position % stride == 0:
+            row["marked"] = True
+        rows.append(row)
     return rows
+
+
+def _choose_points(line: Line) -> Array:
+    """The indices of the finite points of a line, at most `STEPS` and evenly over them."""
+    finite = np.flatnonzero(np.isfinite(line.x) & np.isfinite(line.y))
+    if len(finite) <= STEPS:
+        return finite
+    even = np.linspace(0, len(finite) - 1, STEPS).round().astype(int)
+    return np.asarray(finite[np.unique(even)])
 
 
 def _code(channel: Any, names: Collection[str], values: Sequence[Any]) -> Any:

@@ -97,11 +97,8 @@ def draw_values(
     boxes: Rows = []
     points: Rows = []
     for strip, label in zip(strips, labels, strict=True):
-        about = {
-            "row": label,
-            "explainer": strip.name,
-            "colour": choose_style(explainers, strip.name).colour,
-        }
+        colour = choose_style(explainers, strip.name).colour
+        about = {"row": label, "explainer": strip.name, "colour": colour}
         boxes.append({**about, **_summarise(strip.values)})
         points += [{**about, **point} for point in _list_points(strip, axis)]
     y = encode_rows(labels)
@@ -117,52 +114,61 @@ def draw_values(
         ),
         median.encode(x=encode_values("x", axis, "median"), color=own("color")),
     ]
-    layers += [rule_at("x", axis)] if axis.rules else []
-    told = tooltip(explainer="explainer", sample="sample", reads=axis.title)
+    if axis.rules:
+        layers.append(rule_at("x", axis))
+    tips = tooltip(explainer="explainer", sample="sample", reads=axis.title)
     shape = altair.ShapeValue("circle", condition={"test": "datum.bound", "value": _triangle(axis)})
     points_of = _mark_points("points", 34, altair.ExprRef("datum.shift"))
-    layers.append(points_of.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=shape))
-    data = {"boxes": boxes, "points": points, "rules_x": [{"value": at} for at in axis.rules]}
-    numbers = "; ".join(
-        f"{label}: median {axis.write(float(np.median(strip.values)))} of {len(strip.values)}".replace(
-            "\n", " "
-        )
-        for label, strip in zip(labels, strips, strict=True)
-    )
+    layers.append(points_of.encode(x=encode_values("x", axis), y=y, tooltip=tips, shape=shape))
+    data = {"boxes": boxes, "points": points, "rules_x": [{"value": value} for value in axis.rules]}
+    medians = []
+    for strip, label in zip(strips, labels, strict=True):
+        median_text = axis.write(float(np.median(strip.values)))
+        medians.append(f"{label}: median {median_text} of {len(strip.values)}".replace("\n", " "))
     words = dataclasses.replace(words, caption=_caption(strips, axis, words))
-    return put_together(
-        layers, data, 42 * len(strips), words, f"Distribution, {words.title}. {numbers}."
-    )
+    alt = f"Distribution, {words.title}. {'; '.join(medians)}."
+    return put_together(layers, data, 42 * len(strips), words, alt)
 
 
 def _summarise(values: Array) -> dict[str, float | None]:
     """The quartiles, where there are enough values, and the mean."""
+    names = ("q1", "median", "q3", "mean")
     quartiles = np.quantile(values, [0.25, 0.5, 0.75]) if len(values) >= FEW else np.full(3, np.nan)
-    numbers = zip(("q1", "median", "q3", "mean"), (*quartiles, values.mean()), strict=True)
-    return {key: round_number(float(number)) for key, number in numbers}
+    numbers = zip(names, (*quartiles, values.mean()), strict=True)
+    return {name: round_number(float(number)) for name, number in numbers}
 
 
 def _list_points(strip: Strip, axis: Axis) -> Rows:
-    chosen: Sequence[int] = range(len(strip.values))
-    if len(strip.values) > POINTS:
-        order = np.argsort(strip.values, kind="stable")
-        chosen = sorted(
-            int(i) for i in order[np.linspace(0, len(order) - 1, POINTS).round().astype(int)]
-        )
     rows: Rows = []
-    for i in chosen:
+    for index in _choose_points(strip.values):
+        value = float(strip.values[index])
+        is_bound = bool(strip.bounds[index])
         row: dict[str, Any] = {
-            "sample": strip.samples[i],
-            "value": round_number(float(strip.values[i])),
+            "sample": strip.samples[index],
+            "value": round_number(value),
+            "reads": axis.write(value, is_bound),
+            # multiples of the golden ratio spread points evenly over the height of the row
+            "shift": round(((index * 0.618 + 0.5) % 1 - 0.5) * 18, 1),
         }
-        row["reads"] = axis.write(float(strip.values[i]), bool(strip.bounds[i]))
-        row["shift"] = round(((i * 0.618 + 0.5) % 1 - 0.5) * 18, 1)
-        rows.append(row | ({"bound": True} if strip.bounds[i] else {}))
+        if is_bound:
+            row["bound"] = True
+        rows.append(row)
     return rows
 
 
+def _choose_points(values: Array) -> Sequence[int]:
+    """The indices of the values that are drawn, of many at most `POINTS` and evenly over their ranks."""
+    if len(values) <= POINTS:
+        return range(len(values))
+    even = np.linspace(0, len(values) - 1, POINTS).round().astype(int)
+    return sorted(np.argsort(values, kind="stable")[even].tolist())
+
+
 def _triangle(axis: Axis) -> str:
-    return "triangle-left" if axis.side == "upper" else "triangle-right"
+    """The shape of a bound: it points to where the true value lies."""
+    if axis.side == "upper":
+        return "triangle-left"
+    return "triangle-right"
 
 
 def _mark_points(data: str, size: int, shift: Any = 0) -> Any:
@@ -205,37 +211,14 @@ def draw_intervals(
     """
     import altair
 
-    known, stars = [entry for entry in entries if math.isfinite(entry.value)], stars or {}
-    if not known:
+    stars = stars or {}
+    finite = [entry for entry in entries if math.isfinite(entry.value)]
+    if not finite:
         return None
-    room = find_room(
-        [
-            *axis.rules,
-            *(end for each in known for end in (each.value, each.low, each.high, each.zero)),
-        ]
-    )
-    labels = {
-        entry.name: f"{stars.get(entry.name, '')} {wrap_name(entry.name)}".lstrip()
-        for entry in entries
-    }
-    rows: Rows = []
-    for entry in known:
-        style = choose_style(explainers, entry.name)
-        low, high = (entry.value if end is None else end for end in (entry.low, entry.high))
-        interval = f"[{axis.write(entry.low)}, {axis.write(entry.high)}]"
-        rows.append(
-            {
-                "explainer": entry.name,
-                "row": labels[entry.name],
-                "value": round_number(entry.value),
-                "low": round_number(max(low, room[0])),
-                "high": round_number(min(high, room[1])),
-                "reads": f"{axis.write(entry.value, entry.bound)} {interval}",
-                "bound": entry.bound,
-                "colour": style.colour,
-                "shape": _triangle(axis) if entry.bound else style.shape,
-            }
-        )
+    labels = {}
+    for entry in entries:
+        labels[entry.name] = f"{stars.get(entry.name, '')} {wrap_name(entry.name)}".lstrip()
+    rows = _list_intervals(finite, labels, explainers, axis)
     y = encode_rows(list(labels.values()))
     bars = named("intervals").mark_rule(clip=True, strokeWidth=2.5)
     layers = [
@@ -243,22 +226,55 @@ def draw_intervals(
             x=encode_values("x", axis, "low"), x2=altair.X2(field="high"), y=y, color=own("color")
         )
     ]
-    layers += [rule_at("x", axis)] if axis.rules else []
+    if axis.rules:
+        layers.append(rule_at("x", axis))
     zeros = [
         {"row": labels[entry.name], "value": round_number(entry.zero)}
-        for entry in known
+        for entry in finite
         if entry.zero is not None
     ]
     if zeros:
         ticks = named("zeros").mark_tick(clip=True, color=INK, opacity=0.6, thickness=3, size=18)
         layers.append(ticks.encode(x=encode_values("x", axis), y=y))
-    told = tooltip(explainer="explainer", reads=axis.title)
+    tips = tooltip(explainer="explainer", reads=axis.title)
     points = _mark_points("intervals", 80)
-    layers.append(
-        points.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=own("shape", "shape"))
-    )
-    data = {"intervals": rows, "rules_x": [{"value": at} for at in axis.rules], "zeros": zeros}
+    shape = own("shape", "shape")
+    layers.append(points.encode(x=encode_values("x", axis), y=y, tooltip=tips, shape=shape))
+    rules = [{"value": value} for value in axis.rules]
+    data = {"intervals": rows, "rules_x": rules, "zeros": zeros}
     numbers = "; ".join(f"{row['explainer']}: {row['reads']}" for row in rows)
-    star = f" Best, or not shown to be worse: {', '.join(stars)}." if stars else ""
-    alt = f"Medians and intervals, {words.title}. {numbers}.{star}"
+    alt = f"Medians and intervals, {words.title}. {numbers}."
+    if stars:
+        alt += f" Best, or not shown to be worse: {', '.join(stars)}."
     return put_together(layers, data, 32 * len(entries), words, alt)
+
+
+def _list_intervals(
+    entries: Sequence[IntervalBar],
+    labels: Mapping[str, str],
+    explainers: Sequence[str],
+    axis: Axis,
+) -> Rows:
+    """The row of each entry, with open ends at the edge of the chart."""
+    ends = [end for entry in entries for end in (entry.value, entry.low, entry.high, entry.zero)]
+    left, right = find_room([*axis.rules, *ends])
+    rows: Rows = []
+    for entry in entries:
+        style = choose_style(explainers, entry.name)
+        low = entry.value if entry.low is None else entry.low
+        high = entry.value if entry.high is None else entry.high
+        interval = f"[{axis.write(entry.low)}, {axis.write(entry.high)}]"
+        rows.append(
+            {
+                "explainer": entry.name,
+                "row": labels[entry.name],
+                "value": round_number(entry.value),
+                "low": round_number(max(low, left)),
+                "high": round_number(min(high, right)),
+                "reads": f"{axis.write(entry.value, entry.bound)} {interval}",
+                "bound": entry.bound,
+                "colour": style.colour,
+                "shape": _triangle(axis) if entry.bound else style.shape,
+            }
+        )
+    return rows

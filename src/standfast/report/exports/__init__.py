@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -110,15 +111,18 @@ def list_verdicts(results: StoredResults) -> list[dict[str, Any]]:
 
 def to_json(results: StoredResults) -> str:
     """`summary` and `list_verdicts` as one object of JSON; what is not finite is null."""
-    rows = [
-        {
-            key: value if not isinstance(value, float) or math.isfinite(value) else None
-            for key, value in row.items()
-        }
-        for row in summary(results).iter_rows(named=True)
-    ]
+    rows = [_replace_infinite(row) for row in summary(results).iter_rows(named=True)]
     content = {"summary": rows, "verdicts": list_verdicts(results)}
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _replace_infinite(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with null for what is not finite, which JSON does not have."""
+    plain = dict(row)
+    for key, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            plain[key] = None
+    return plain
 
 
 def scalars(results: StoredResults) -> dict[str, float]:
@@ -134,11 +138,13 @@ def scalars(results: StoredResults) -> dict[str, float]:
     several_models = len({row.model for row in rows}) > 1
     named: dict[str, float] = {}
     for row in rows:
-        where = (
-            [row.data] * several_data + [row.model] * several_models + [row.label, row.explainer]
-        )
+        parts = [row.label, row.explainer]
+        if several_models:
+            parts = [row.model, *parts]
+        if several_data:
+            parts = [row.data, *parts]
         # a slash would begin a group, and MLflow accepts no other signs
-        name = "/".join(re.sub(r"[^A-Za-z0-9_\-. :]", "_", part) for part in where if part)
+        name = "/".join(re.sub(r"[^A-Za-z0-9_\-. :]", "_", part) for part in parts if part)
         named |= {f"{name}/{key}": value for key, value in _list_numbers(row).items()}
     return named
 

@@ -30,7 +30,8 @@ _SPECIAL = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # the option of a \\ before it otherwise
+    # otherwise the option of a \\ before it
+    "[": "{[}",
     "]": "{]}",
     "*": "{*}",
 }
@@ -76,9 +77,8 @@ def to_latex(
     specs = {row.label: row.spec for row in rows}
     groups = []
     for (data, model), group in groupby(rows, key=lambda row: (row.data, row.model)):
-        groups.append(
-            (escape(f"{data}, {model}"), _fill_group(list(group), list(specs), intervals))
-        )
+        lines = _fill_group(list(group), list(specs), intervals)
+        groups.append((escape(f"{data}, {model}"), lines))
     estimates = [row.estimate for row in rows if row.estimate is not None]
     coverages = [estimate.coverage for estimate in estimates if estimate.low is not None]
     environment = make_environment(autoescape=False).overlay("<%", "%>", "<<", ">>", "<#", "#>")
@@ -106,7 +106,9 @@ def _fill_head(specs: Mapping[str, ValueSpec]) -> list[list[str]]:
 def _describe_counts(counts: Set[int]) -> str:
     """The number of samples, or the smallest and the largest one."""
     smallest, largest = min(counts, default=0), max(counts, default=0)
-    return str(smallest) if smallest == largest else f"{smallest} to {largest}"
+    if smallest == largest:
+        return str(smallest)
+    return f"{smallest} to {largest}"
 
 
 def _fill_group(
@@ -143,7 +145,9 @@ def _fill_cell(row: SummaryRow, intervals: bool) -> str:
 
 def _make_bold(text: str) -> str:
     is_formula = re.fullmatch(r"\$[^$]*\$", text) is not None
-    return rf"$\mathbf{{{text[1:-1]}}}$" if is_formula else rf"\textbf{{{text}}}"
+    if is_formula:
+        return rf"$\mathbf{{{text[1:-1]}}}$"
+    return rf"\textbf{{{text}}}"
 
 
 def _to_latex(number: str) -> str:
@@ -156,7 +160,8 @@ def _to_latex(number: str) -> str:
     """
     if re.fullmatch(r"[0-9.]+", number):
         return number
-    if "%" in number or " in " in number:  # a probability, in words
+    if "%" in number or " in " in number:
+        # a probability, in words
         words = re.sub("^(≤|below) ", r"$\\leq$ ", number)
         words = re.sub("^(≥|above) ", r"$\\geq$ ", words)
         return re.sub(r"10\^(\d+)", r"$10^{\1}$", words).replace("%", r"\%")

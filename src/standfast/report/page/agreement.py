@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,23 +51,21 @@ def list_agreements(results: StoredResults) -> list[dict[str, Any]]:
     """
     if not len(results.samples):
         return []
-    found = []
+    data_sets = [(results.agreement, data) for data in results.data]
     models = dict.fromkeys(model for _, model in results.pairs)
-    asked = [
-        *((results.agreement, name) for name in results.data),
-        *((results.agreement_of_data, n) for n in models),
-    ]
-    for ask, name in asked:
+    over_data = [(results.agreement_of_data, model) for model in models]
+    described = []
+    for measure_agreement, name in (*data_sets, *over_data):
         try:
-            agreement = ask(name)
-        except ArgumentError:  # no maps are stored (yet), or there is nothing to compare
+            agreement = measure_agreement(name)
+        except ArgumentError:
+            # no maps are stored (yet), or there is nothing to compare
             continue
         if 1 < len(agreement.sources) <= MOST:
             maps = [_make_map(agreement, measure, title) for measure, title in TITLES.items()]
-            found.append(
-                {"name": name, "of": agreement.of, "maps": maps, "trained": _tabulate(agreement)}
-            )
-    return found
+            trained = _tabulate(agreement)
+            described.append({"name": name, "of": agreement.of, "maps": maps, "trained": trained})
+    return described
 
 
 def _make_map(agreement: MapAgreement, measure: Measure, title: str) -> HeatMap:
@@ -74,31 +73,33 @@ def _make_map(agreement: MapAgreement, measure: Measure, title: str) -> HeatMap:
     names = tuple(
         f"{explainer}, {name}" if several else explainer for name, explainer in agreement.sources
     )
-    places = range(len(names))
     by_chance = _BY_CHANCE[agreement.of]
-    rows = tuple(
-        tuple(_write(agreement.find(a, b, measure), by_chance) for b in places) for a in places
-    )
-    apart = [
-        pair.chance
-        for pair in agreement.pairs
-        if pair.measure == measure and pair.chance == pair.chance
-    ]
-    chance = format_number(sorted(apart)[len(apart) // 2]) if apart else "–"
-    return HeatMap(title.format(top=agreement.top), names, rows, chance, by_chance)
+    indices = range(len(names))
+    rows = []
+    for row in indices:
+        pairs = [agreement.find(row, column, measure) for column in indices]
+        rows.append(tuple(_write(pair, by_chance) for pair in pairs))
+    levels = [pair.chance for pair in agreement.pairs if pair.measure == measure]
+    # a single sample has no other, and so no chance level
+    finite = sorted(level for level in levels if not math.isnan(level))
+    chance = format_number(finite[len(finite) // 2]) if finite else "–"
+    return HeatMap(title.format(top=agreement.top), names, tuple(rows), chance, by_chance)
 
 
 def _write(pair: Pair, by_chance: str) -> tuple[str, float, str]:
-    if pair.median != pair.median:  # NaN: of inputs with too many numbers
+    if math.isnan(pair.median):
+        # of inputs with too many numbers
         return "–", 0.0, "not computed"
     interval = _write_interval(pair.low, pair.high)
-    chance = "" if pair.chance != pair.chance else f"{by_chance} {format_number(pair.chance)}"
+    chance = "" if math.isnan(pair.chance) else f"{by_chance} {format_number(pair.chance)}"
     words = ", ".join(filter(None, (interval, chance, f"{pair.samples} samples")))
     return format_number(pair.median), min(max(pair.median, 0.0), 1.0), words
 
 
 def _write_interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"[{format_number(low)}, {format_number(high)}]"
+    if low is None or high is None:
+        return ""
+    return f"[{format_number(low)}, {format_number(high)}]"
 
 
 def _tabulate(agreement: MapAgreement) -> Table | None:

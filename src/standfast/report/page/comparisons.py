@@ -74,138 +74,141 @@ def compare_models(results: StoredResults) -> list[Comparison]:
     return _take(_compare_models(results))
 
 
-def _take(found: Iterable[Comparison]) -> list[Comparison]:
-    return list(islice((each for each in found if each.figures), MOST))
+def _take(comparisons: Iterable[Comparison]) -> list[Comparison]:
+    drawn = (comparison for comparison in comparisons if comparison.figures)
+    return list(islice(drawn, MOST))
 
 
 def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
     groups = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
     for group, (data, model) in product(groups, results.pairs):
-        keys = {
-            name: {each: (data, model, each.name, name) for each in group.members}
-            for name in results.explainers
-        }
+        keys = {}
+        for name in results.explainers:
+            keys[name] = {member: (data, model, member.name, name) for member in group.members}
         heading = f"{results.metrics[group.members[0].name].spec.axis}, by {group.option}"
-        text = f"These configured metrics differ in {group.option}, and in nothing else."
         figures = _draw(results, group.option, group.members, keys, heading)
         yield Comparison(
-            f"{group.kind}: {group.option}", results.summary.name_pair(data, model), text, figures
+            f"{group.kind}: {group.option}",
+            results.summary.name_pair(data, model),
+            f"These configured metrics differ in {group.option}, and in nothing else.",
+            figures,
         )
 
 
 def _compare_explainers(results: StoredResults) -> Iterator[Comparison]:
     """A chart and a table for each metric, with one line for the kind of explainer."""
-    groups = [
-        group for group in find_groups(_configure_explainers(results)) if has_places(group.members)
-    ]
-    for group, (data, model) in product(groups, results.pairs):
+    groups = find_groups(_configure_explainers(results))
+    with_places = [group for group in groups if has_places(group.members)]
+    for group, (data, model) in product(with_places, results.pairs):
         figures: list[Figure] = []
         for label in results.metrics:
-            keys = {
-                group.kind: {member: (data, model, label, member.name) for member in group.members}
-            }
-            figures += _draw(
-                results, group.option, group.members, keys, f"{label}, by {group.option}"
-            )
-        text = f"These explainers differ in {group.option}, and in nothing else."
+            keys = {member: (data, model, label, member.name) for member in group.members}
+            heading = f"{label}, by {group.option}"
+            figures += _draw(results, group.option, group.members, {group.kind: keys}, heading)
         yield Comparison(
             f"explainer {group.kind}: {group.option}",
             results.summary.name_pair(data, model),
-            text,
+            f"These explainers differ in {group.option}, and in nothing else.",
             figures,
         )
 
 
 def _compare_models(results: StoredResults) -> Iterator[Comparison]:
     for data in results.data:
-        members = [Member(model, model) for where, model in results.pairs if where == data]
+        members = [Member(model, model) for name, model in results.pairs if name == data]
         figures: list[Figure] = []
         for label in results.metrics:
-            keys = {
-                name: {each: (data, each.name, label, name) for each in members}
-                for name in results.explainers
-            }
+            keys = {}
+            for name in results.explainers:
+                keys[name] = {member: (data, member.name, label, name) for member in members}
             figures += _draw(results, "model", members, keys, f"{label}, by model")
-        yield Comparison(
-            data, "", "The same data, explainers and options; only the model differs.", figures
-        )
+        text = "The same data, explainers and options; only the model differs."
+        yield Comparison(data, "", text, figures)
 
 
 def _configure_metric(metric: ConfiguredMetric) -> Configuration:
     """Its options that have an effect; its unit is what specs must share for values to stand on one axis."""
-    spec, options, owners = metric.spec, metric.options, {}
+    spec = metric.spec
+    options = metric.options
+    owners: dict[str, str] = {}
     kind = find_metric_class(metric.metric)
     if kind is not None:
-        options = {
-            option: value for option, value in options.items() if kind.has_effect(option, options)
-        }
+        # two that differ in an option without effect are equal
+        effective = [option for option in options if kind.has_effect(option, options)]
+        options = {option: options[option] for option in effective}
         owners = find_owners(kind)
     unit = (spec.column, spec.axis, spec.direction, spec.good, spec.censored, spec.censored_side)
     return Configuration(metric.name, metric.metric, flatten_options(options), owners, unit)
 
 
 def _configure_explainers(results: StoredResults) -> list[Configuration]:
-    found = []
+    configurations = []
     for name in results.explainers:
         stored = (results.manifest.get("explainers") or {}).get(name)
         if isinstance(stored, Mapping) and isinstance(stored.get("name"), str):
             options = {option: value for option, value in stored.items() if option != "name"}
-            found.append(Configuration(name, stored["name"], flatten_options(options)))
-    return found
+            configurations.append(Configuration(name, stored["name"], flatten_options(options)))
+    return configurations
 
 
 def _draw(
     results: StoredResults, option: str, members: Sequence[Member], keys: Keys, heading: str
 ) -> list[Figure]:
     """Lines, where the members have places on an axis, and the table; nothing where fewer than two have a value."""
-    known = {(row.data, row.model, row.label, row.explainer): row for row in results.summary.rows}
-    found = {
-        line: {member: known[key] for member, key in own.items() if key in known}
-        for line, own in keys.items()
-    }
-    rows = {line: own for line, own in found.items() if own}
-    present = {
-        member for own in rows.values() for member, row in own.items() if row.estimate is not None
-    }
-    if len(present) < 2:
+    rows = _find_rows(results, keys)
+    counts_of_lines: list[set[int]] = []
+    measured: set[Member] = set()
+    for of_line in rows.values():
+        estimates = {
+            member: row.estimate for member, row in of_line.items() if row.estimate is not None
+        }
+        measured |= set(estimates)
+        counts_of_lines.append({estimate.count for estimate in estimates.values()})
+    if len(measured) < 2:
         return []
-    counts = [
-        {row.estimate.count for row in own.values() if row.estimate is not None}
-        for own in rows.values()
-    ]
-    uneven = (
-        "Not the same samples at all values, so compare with care. "
-        if any(len(own) > 1 for own in counts)
-        else ""
-    )
-    table = _make_table(results, members, rows, heading, uneven)
-    chart = _draw_lines(results, option, rows, heading) if has_places(members) else None
+    caution = ""
+    if any(len(counts) > 1 for counts in counts_of_lines):
+        caution = "Not the same samples at all values, so compare with care. "
+    table = _make_table(results, members, rows, heading, caution)
+    if not has_places(members):
+        return [table]
+    chart = _draw_lines(results, option, rows, heading)
     return [table] if chart is None else [chart, table]
+
+
+def _find_rows(results: StoredResults, keys: Keys) -> Rows:
+    """The rows of the summary, of the lines that have any."""
+    row_of = {(row.data, row.model, row.label, row.explainer): row for row in results.summary.rows}
+    rows = {}
+    for line, keys_of_line in keys.items():
+        of_line = {member: row_of[key] for member, key in keys_of_line.items() if key in row_of}
+        if of_line:
+            rows[line] = of_line
+    return rows
 
 
 def _draw_lines(results: StoredResults, option: str, rows: Rows, heading: str) -> Chart | None:
     """The estimates against the values of the option, with their intervals."""
     lines = []
-    for name, own in rows.items():
-        found = [
-            (member.x, row.estimate) for member, row in own.items() if row.estimate is not None
+    for name, of_line in rows.items():
+        points = [
+            (member.x, row.estimate)
+            for member, row in of_line.items()
+            if row.estimate is not None and math.isfinite(row.estimate.value)
         ]
-        numbers = [
-            (x, each.value, each.low, each.high) for x, each in found if math.isfinite(each.value)
-        ]
-        if len(numbers) > 1:
-            x, value, low, high = np.array(numbers, dtype=float).T  # None becomes NaN
-            bounds = np.array(
-                [each.bound is not None for _, each in found if math.isfinite(each.value)]
-            )
-            lines.append(Line(name, x, value, low, high, bounds))
+        if len(points) > 1:
+            # None becomes NaN
+            numbers = [(x, point.value, point.low, point.high) for x, point in points]
+            x, value, low, high = np.array(numbers, dtype=float).T
+            are_bounds = np.array([point.bound is not None for _, point in points])
+            lines.append(Line(name, x, value, low, high, are_bounds))
     if not lines:
         return None
-    places = sorted({float(x) for line in lines for x in line.x})
+    ticks = sorted({float(x) for line in lines for x in line.x})
     caption = "Line: median over samples; band: its interval (95%, less with few samples)."
     words = Words(heading, caption, heading, heading)
-    spec = next(row.spec for own in rows.values() for row in own.values())
-    along = Axis(option, ticks=places, log=is_logarithmic(places))
+    spec = next(row.spec for of_line in rows.values() for row in of_line.values())
+    along = Axis(option, ticks=ticks, log=is_logarithmic(ticks))
     return draw_lines(lines, results.explainers, along, make_axis(spec), words)
 
 
@@ -213,24 +216,11 @@ def _make_table(
     results: StoredResults, members: Sequence[Member], rows: Rows, heading: str, caption: str
 ) -> Table:
     """A row for each line, a column for each value: the estimate, its interval, and two remarks of the metric."""
-
-    def make_cell(row: SummaryRow | None) -> TableCell:
-        if row is None:
-            return TableCell("–")
-        cell = describe_row(results, row)
-        found = results.summary.find(row.data, row.model, row.label)
-        star = "" if found is None else mark_leaders(found).get(row.explainer, "")
-        word = "" if row.quality is None else say("quality", row.quality)
-        small = "\n".join(filter(None, [word, cell.interval, *cell.notes[:2]]))
-        return TableCell(cell.main, small, quality=row.quality, star=star)
-
     for member in members:
-        row = next((own[member] for own in rows.values() if member in own), None)
-        summary = None if row is None else results.summary.find(row.data, row.model, row.label)
-        if summary is not None:
-            found = results.metric_results(summary.data, summary.model, summary.label)
-            warning = find_words(found).caution(collect_facts(summary, found))
-            caption += f"Beware, {member.text}: {warning} " if warning else ""
+        row = next((of_line[member] for of_line in rows.values() if member in of_line), None)
+        warning = "" if row is None else _find_warning(results, row)
+        if warning:
+            caption += f"Beware, {member.text}: {warning} "
     caption += (
         "Medians over samples. ★: the best mean rank in its column; ☆: not told apart from"
         " it (paired tests, 5%)."
@@ -238,7 +228,27 @@ def _make_table(
     columns = [
         (member.text, member.name if member.name != member.text else "") for member in members
     ]
-    cells = [
-        (line, [make_cell(own.get(member)) for member in members]) for line, own in rows.items()
-    ]
+    cells = []
+    for line, of_line in rows.items():
+        cells.append((line, [_make_cell(results, of_line.get(member)) for member in members]))
     return Table(heading, columns, cells, caption)
+
+
+def _find_warning(results: StoredResults, row: SummaryRow) -> str:
+    """What the metric of a row warns of on its data set and model; empty without a warning."""
+    metric = results.summary.find(row.data, row.model, row.label)
+    if metric is None:
+        return ""
+    view = results.metric_results(metric.data, metric.model, metric.label)
+    return find_words(view).caution(collect_facts(metric, view))
+
+
+def _make_cell(results: StoredResults, row: SummaryRow | None) -> TableCell:
+    if row is None:
+        return TableCell("–")
+    cell = describe_row(results, row)
+    metric = results.summary.find(row.data, row.model, row.label)
+    star = "" if metric is None else mark_leaders(metric).get(row.explainer, "")
+    word = "" if row.quality is None else say("quality", row.quality)
+    small = "\n".join(filter(None, [word, cell.interval, *cell.notes[:2]]))
+    return TableCell(cell.main, small, quality=row.quality, star=star)

@@ -104,17 +104,21 @@ class _Panel:
     def __init__(self, picture: Picture, place: int, found: bool) -> None:
         values = np.asarray(picture.array, dtype=float)
         marks = None if picture.marks is None else np.asarray(picture.marks)
-        if values.ndim > 2:  # features without an order, whatever their shape
+        if values.ndim > 2:
+            # features without an order, whatever their shape
             values = values.reshape(-1)
             marks = None if marks is None else marks.reshape(-1)
-        self.picture, self.place = picture, place
-        self.title, self.signed, self.change = picture.title, picture.signed, picture.change
+        self.picture = picture
+        self.place = place
+        self.title = picture.title
+        self.signed = picture.signed
+        self.change = picture.change
         self.faint = not found and place >= FIRST_FAINT
         self.array = np.nan_to_num(values)
         self.marks = marks
-        self.unseen = (
-            np.isnan(values).all(axis=0) if picture.moved_back and values.ndim == 2 else None
-        )
+        self.unseen = None
+        if picture.moved_back and values.ndim == 2:
+            self.unseen = np.isnan(values).all(axis=0)
         self.limit = float(np.abs(self.array).max(initial=0.0)) or 1.0
         self.constant = self.is_map and bool(np.ptp(self.array) == 0)
         self.plain = not self.signed and self.marks is None
@@ -133,18 +137,15 @@ def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
     for position, picture in enumerate(map(lay_slices, row.pictures)):
         kind = _find_kind(picture, bool(row.tokens))
         if kind == "image":
-            white = picture.signed or picture.change or picture.marks is not None
-            drawings.append(
-                Drawing(kind, picture.title, picture.alt, white, draw_picture(picture, bounds))
-            )
+            is_white = picture.signed or picture.change or picture.marks is not None
+            content = draw_picture(picture, bounds)
+            drawings.append(Drawing(kind, picture.title, picture.alt, is_white, content))
         else:
             panels.setdefault(kind, []).append(_Panel(picture, position, row.found))
     for kind, panels_of_kind in panels.items():
-        content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](
-            panels_of_kind, row
-        )
+        draw = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind]
         alt = ". ".join(panel.picture.alt for panel in panels_of_kind)
-        drawings.append(Drawing(kind, "", alt, True, content))
+        drawings.append(Drawing(kind, "", alt, True, draw(panels_of_kind, row)))
     return drawings
 
 
@@ -200,14 +201,13 @@ def _choose_features(panels: Sequence[_Panel]) -> list[int]:
     maps = [panel.array for panel in panels if panel.is_map]
     if maps:
         return list(rank_entries(maps, FEATURES).tolist())
-    marks = [
-        np.where(panel.marks > 0, 1 / np.maximum(panel.marks, 1), 0)
-        for panel in panels
-        if panel.marks is not None
-    ]
+    marks = [panel.marks for panel in panels if panel.marks is not None]
     if marks:
-        features = rank_entries(marks, FEATURES)
-        return list(features[np.max(marks, axis=0)[features] > 0].tolist())
+        # the lower a mark, the more relevant; 0 is none
+        weights = [np.where(mark > 0, 1 / np.maximum(mark, 1), 0) for mark in marks]
+        features = rank_entries(weights, FEATURES)
+        is_marked = np.max(weights, axis=0)[features] > 0
+        return list(features[is_marked].tolist())
     return list(rank_entries([panels[0].array], FEATURES).tolist())
 
 
@@ -236,28 +236,35 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     pairs = _pair_with_inputs(panels)
     channels, steps = max((line.shape for _, line in pairs), key=lambda shape: shape[0])
     shown = _choose_channels(pairs, channels)
-    inputs = [line for panel, line in pairs if not panel.change and len(line) == channels]
-    values = np.concatenate(inputs or [np.zeros((channels, 1))], axis=1)
-    lowest, highest = values.min(axis=1), values.max(axis=1)  # the same scale before and after
+    scales = _find_scales(pairs, channels)
+    names = [""] * channels
+    if channels > 1 or row.features:
+        names = [name_entry(row.features, channel, "channel") for channel in range(channels)]
     for panel, line in pairs:
-        # the same for all channels: one strip
         if panel.marks is not None and panel.marks.ndim == 1:
+            # the same for all channels: one strip
             panel.parts = [ChannelLane("", "", _colour_marks(panel, 0))]
             continue
         for channel in shown:
-            low, high = lowest[channel], highest[channel]
-            if panel.change:
-                low, high = -panel.limit, panel.limit
+            low, high = (-panel.limit, panel.limit) if panel.change else scales[channel]
             points = _list_points(line[channel], low, high) if len(line) == channels else ""
-            name = (
-                name_entry(row.features, channel, "channel") if channels > 1 or row.features else ""
-            )
-            panel.parts.append(ChannelLane(name, points, _colour_ground(panel, channel, channels)))
+            ground = _colour_ground(panel, channel, channels)
+            panel.parts.append(ChannelLane(names[channel], points, ground))
     return {
         "panels": [panel for panel, _ in pairs],
         "steps": steps,
         "left_out": channels - len(shown),
     }
+
+
+def _find_scales(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[tuple[float, float]]:
+    """The ends of each channel's values over all inputs, so that the scale is the same before and after."""
+    inputs = [line for panel, line in pairs if not panel.change and len(line) == channels]
+    if not inputs:
+        return [(0.0, 0.0)] * channels
+    values = np.concatenate(inputs, axis=1)
+    lowest, highest = values.min(axis=1), values.max(axis=1)
+    return list(zip(lowest.tolist(), highest.tolist(), strict=True))
 
 
 def _choose_channels(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[int]:
@@ -285,13 +292,16 @@ def _pair_with_inputs(panels: Sequence[_Panel]) -> list[tuple[_Panel, Array]]:
             drawn_on.add(explained.place)
             pairs.append((panel, explained.array))
     for panel in panels:
-        if panel.change or (
-            not panel.signed and (panel.place not in drawn_on or panel.marks is not None)
-        ):
+        is_seen_already = panel.place in drawn_on and panel.marks is None
+        if panel.change or (not panel.signed and not is_seen_already):
             pairs.append((panel, panel.array))
-    return sorted(
-        pairs, key=lambda pair: (pair[0].change, pair[0].marks is not None, pair[0].place)
-    )
+    pairs.sort(key=lambda pair: _find_order(pair[0]))
+    return pairs
+
+
+def _find_order(panel: _Panel) -> tuple[bool, bool, int]:
+    """Changes of inputs are drawn last, and marks behind maps."""
+    return panel.change, panel.marks is not None, panel.place
 
 
 def _find_input(panel: _Panel, inputs: Sequence[_Panel]) -> _Panel:
@@ -307,9 +317,10 @@ def _find_input(panel: _Panel, inputs: Sequence[_Panel]) -> _Panel:
 def _list_points(values: Array, low: float, high: float) -> str:
     """The points of a line as SVG has them, in a square of 100; more is above."""
     stride = -(-len(values) // POINTS)
-    x = 100 * np.arange(len(values))[::stride] / max(len(values) - 1, 1)
-    y = 96 - 92 * (values[::stride] - low) / ((high - low) or 1.0)
-    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    steps = np.arange(len(values))[::stride]
+    across = 100 * steps / max(len(values) - 1, 1)
+    down = 96 - 92 * (values[::stride] - low) / ((high - low) or 1.0)
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, down, strict=True))
 
 
 def _colour_ground(panel: _Panel, channel: int, channels: int) -> str | None:
@@ -318,10 +329,9 @@ def _colour_ground(panel: _Panel, channel: int, channels: int) -> str | None:
         return None
     if panel.marks is not None:
         return _colour_marks(panel, channel)
-    has_channels = len(panel.array) in (1, channels)
-    values = (
-        panel.array[min(channel, len(panel.array) - 1)] if has_channels else panel.array.sum(axis=0)
-    )
+    values = panel.array.sum(axis=0)
+    if len(panel.array) in (1, channels):
+        values = panel.array[min(channel, len(panel.array) - 1)]
     colours = colour_signed(_cut(values).mean(axis=1) / panel.limit)
     if panel.unseen is not None:
         colours[_cut(panel.unseen).mean(axis=1) > 0.5] = _UNSEEN
@@ -331,11 +341,9 @@ def _colour_ground(panel: _Panel, channel: int, channels: int) -> str | None:
 def _colour_marks(panel: _Panel, channel: int) -> str:
     """The colours of marks, as a picture of one pixel for each step: of a block of steps the lowest mark, or white."""
     assert panel.marks is not None
-    marks = (
-        panel.marks
-        if panel.marks.ndim == 1
-        else np.broadcast_to(panel.marks, panel.array.shape)[channel]
-    )
+    marks = panel.marks
+    if marks.ndim > 1:
+        marks = np.broadcast_to(marks, panel.array.shape)[channel]
     no_mark = len(panel.picture.colours) + 1
     lowest = _cut(np.where(marks > 0, marks, no_mark)).min(axis=1).astype(int)
     palette = [list(bytes.fromhex(colour[1:])) for colour in (*panel.picture.colours, _WHITE)]
@@ -350,29 +358,24 @@ def _cut(values: Array) -> Array:
 
 def _draw_words(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
     """The words of a text on coloured ground; an input without marks only where there is nothing else."""
-    shown = [
-        panel for panel in panels if not panel.plain and not _says_nothing(panel, len(row.tokens))
-    ]
-    shown = sorted(
-        shown or panels[:1], key=lambda panel: (panel.change, panel.marks is not None, panel.place)
-    )
+    count = len(row.tokens)
+    shown = [panel for panel in panels if not panel.plain and not _says_nothing(panel, count)]
+    shown = sorted(shown or panels[:1], key=_find_order)
     words = [str(token).strip() or "␣" for token in row.tokens]
     joined = _find_joined(row.tokens)
-    folded = _choose_folded(shown, len(words))
+    folded = _choose_folded(shown, count)
     for panel in shown:
         new_words = {position: word.strip() for position, word in panel.picture.swapped.items()}
-        parts = _colour_words(
-            panel, [new_words.get(position, word) for position, word in enumerate(words)]
-        )
-        for position, word in enumerate(words[: len(parts)]):
-            parts[position] = replace(
-                parts[position],
+        words_now = [new_words.get(position, word) for position, word in enumerate(words)]
+        panel.parts = _colour_words(panel, words_now)
+        for position, word in enumerate(words[: len(panel.parts)]):
+            panel.parts[position] = replace(
+                panel.parts[position],
                 old=word if position in new_words else "",
                 joined=joined[position],
                 folded=position in folded,
             )
-        panel.parts = parts
-    return {"panels": shown, "count": len(words), "folded": len(folded)}
+    return {"panels": shown, "count": count, "folded": len(folded)}
 
 
 def _says_nothing(panel: _Panel, count: int) -> bool:
@@ -399,9 +402,9 @@ def _choose_folded(panels: Sequence[_Panel], count: int) -> set[int]:
     maps = [np.atleast_2d(panel.array).sum(axis=0)[:count] for panel in panels if panel.is_map]
     if maps:
         in_view += rank_entries(maps, FEATURES).tolist()
-    with_neighbours = {
-        position + step for position in in_view for step in range(-NEIGHBOURS, NEIGHBOURS + 1)
-    }
+    with_neighbours: set[int] = set()
+    for position in in_view:
+        with_neighbours.update(range(position - NEIGHBOURS, position + NEIGHBOURS + 1))
     return set(range(FIRST_WORDS, count)) - with_neighbours
 
 
@@ -410,22 +413,17 @@ def _colour_words(panel: _Panel, words: Sequence[str]) -> list[ColouredWord]:
     array = np.atleast_2d(panel.array)
     words = list(words[: array.shape[1]])
     if panel.marks is not None:
-        marks = np.where(panel.marks > 0, panel.marks, len(panel.picture.colours) + 1)
-        lowest = marks if marks.ndim == 1 else marks.min(axis=0)
-        colours = [*panel.picture.colours, _PLAIN]
-        return [
-            ColouredWord(word, colours[mark - 1])
-            for word, mark in zip(words, lowest.tolist(), strict=False)
-        ]
+        return _mark_words(panel, panel.marks, words)
     if panel.plain:
         return [ColouredWord(word, _PLAIN) for word in words]
     values = np.abs(array).max(axis=0) if panel.change else array.sum(axis=0)
     limit = float(np.abs(values).max()) or 1.0
     beyond = values[len(words) :]
+    values = values[: len(words)]
     if not panel.change and len(beyond) and np.abs(beyond).max() > 0.02 * limit:
         words.append("(padding)")
-        values = np.append(values[: len(words) - 1], beyond.sum())
-    shares = values[: len(words)] / limit
+        values = np.append(values, beyond.sum())
+    shares = values / limit
     rgb = _mix_green(shares) if panel.change else colour_signed(shares)
     # by how bright red, green and blue are to the eye
     is_dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55
@@ -434,6 +432,17 @@ def _colour_words(panel: _Panel, words: Sequence[str]) -> list[ColouredWord]:
         ColouredWord(word, code, dark)
         for word, code, dark in zip(words, codes, is_dark.tolist(), strict=True)
     ]
+
+
+def _mark_words(panel: _Panel, marks: Array, words: Sequence[str]) -> list[ColouredWord]:
+    """Each word on the colour of its lowest mark."""
+    colours = [*panel.picture.colours, _PLAIN]
+    lowest = np.where(marks > 0, marks, len(colours))
+    if lowest.ndim > 1:
+        lowest = lowest.min(axis=0)
+    # there may be more positions than words
+    pairs = zip(words, lowest.tolist(), strict=False)
+    return [ColouredWord(word, colours[mark - 1]) for word, mark in pairs]
 
 
 def _mix_green(shares: Array) -> Array:

@@ -19,33 +19,30 @@ def render_charts(results: StoredResults) -> Iterator[tuple[str, bytes]]:
     """File names, made of section, label, data, model and chart, with their contents; one chart in memory at a time."""
     used = set[str]()
     for parts, figure in _draw_figures(with_safe_names(results)):
-        if isinstance(figure, Chart):
-            stem = name = "-".join(make_file_name(part) for part in (*parts, figure.name) if part)
-            number = 2
-            while name in used:
-                name, number = f"{stem}-{number}", number + 1
-            used.add(name)
-            for ending, content in render_files(figure).items():
-                yield f"{name}.{ending}", content
+        if not isinstance(figure, Chart):
+            continue
+        stem = name = "-".join(make_file_name(part) for part in (*parts, figure.name) if part)
+        number = 2
+        while name in used:
+            name, number = f"{stem}-{number}", number + 1
+        used.add(name)
+        for ending, content in render_files(figure).items():
+            yield f"{name}.{ending}", content
 
 
 def _draw_figures(results: StoredResults) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for metric in results.summary.metrics:
-        yield (
-            ("overview", metric.label, metric.data, metric.model),
-            draw_medians(metric, results.explainers),
-        )
-    for place, comparisons in (
-        ("options", compare_options(results)),
-        ("models", compare_models(results)),
-    ):
+    for summary in results.summary.metrics:
+        chart = draw_medians(summary, results.explainers)
+        yield ("overview", summary.label, summary.data, summary.model), chart
+    compared = {"options": compare_options(results), "models": compare_models(results)}
+    for section, comparisons in compared.items():
         for comparison in comparisons:
             for figure in comparison.figures:
-                yield (place, comparison.title, comparison.where), figure
-    for label, known in results.metrics.items():
-        for each in results.list_metric_results(label):
-            for figure in draw_figures(known, each):
-                yield ("metric", label, each.data, each.model), figure
+                yield (section, comparison.title, comparison.where), figure
+    for label, metric in results.metrics.items():
+        for view in results.list_metric_results(label):
+            for figure in draw_figures(metric, view):
+                yield ("metric", label, view.data, view.model), figure
 
 
 def make_file_name(text: str) -> str:

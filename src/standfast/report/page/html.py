@@ -72,44 +72,44 @@ class Page:
         self.charts += 1
         return render_for_page(chart, self.charts)
 
-    def prepare(self, figure: Figure, found: MetricResults | None = None) -> tuple[str, Any]:
-        """A figure as the template takes it; pictures are of `found`."""
+    def prepare(self, figure: Figure, view: MetricResults | None = None) -> tuple[str, Any]:
+        """A figure as the template takes it; pictures are of `view`."""
         if isinstance(figure, Chart):
             return "chart", self.render(figure)
         if isinstance(figure, Table):
             return "table", figure
-        assert found is not None
-        return "gallery", self._draw_gallery(figure, found)
+        assert view is not None
+        return "gallery", self._draw_gallery(figure, view)
 
     def make_metric_parts(self, metric: ConfiguredMetric) -> list[Part]:
         """The metric's own figures on each data set and model."""
         parts = []
-        for found in self.results.list_metric_results(metric.name):
-            figures = [self.prepare(figure, found) for figure in draw_figures(metric, found)]
-            parts.append(Part(self.results.summary.name_pair(found.data, found.model), figures))
+        for view in self.results.list_metric_results(metric.name):
+            figures = [self.prepare(figure, view) for figure in draw_figures(metric, view)]
+            parts.append(Part(self.results.summary.name_pair(view.data, view.model), figures))
         return [part for part in parts if part.figures]
 
-    def make_comparisons(self, found: Sequence[Comparison], start: str) -> list[dict[str, Any]]:
+    def make_comparisons(
+        self, comparisons: Sequence[Comparison], start: str
+    ) -> list[dict[str, Any]]:
         """The comparisons across configurations as the template takes them; their ids begin with `start`."""
-        return [
-            {
-                "id": f"{start}-{number}",
-                "about": each,
-                "part": Part(each.where, [self.prepare(f) for f in each.figures]),
-            }
-            for number, each in enumerate(found, 1)
-        ]
+        described = []
+        for number, comparison in enumerate(comparisons, 1):
+            figures = [self.prepare(figure) for figure in comparison.figures]
+            part = Part(comparison.where, figures)
+            described.append({"id": f"{start}-{number}", "about": comparison, "part": part})
+        return described
 
     def make_overview(self, data: str, model: str) -> dict[str, Any]:
         """The answers, the example and the comparison of all explainers on one data set and model."""
-        results, metrics = self.results, self.results.summary.select(data, model)
+        results = self.results
+        metrics = results.summary.select(data, model)
         shown = [metric for metric in metrics if metric.rows]
         order = order_explainers(results.summary, data, model)
-        groups = -(-len(shown) // COLUMNS)
-        medians = [(metric, draw_medians(metric, results.explainers)) for metric in shown]
-        agreement = results.summary.agreements.get((data, model))
-        example, verdict = choose_example(results, data, model), results.verdict(data, model)
+        names = [name for name, _ in order]
+        verdict = results.verdict(data, model)
         steps = describe_steps(results, data, model)
+        agreement = results.summary.agreements.get((data, model))
         return {
             "where": results.summary.name_pair(data, model),
             "verdict": verdict,
@@ -118,29 +118,32 @@ class Page:
             "classes": results.task_words.classes,
             "checks_id": f"checks-{results.pairs.index((data, model)) + 1}",
             "standings": order,
-            "sanity": {name: results.summary.sanity.get((data, model, name)) for name, _ in order},
+            "sanity": {name: results.summary.sanity.get((data, model, name)) for name in names},
             "stars": {metric.label: mark_leaders(metric) for metric in metrics},
-            "notes": [*(say("hollow", each) for each in verdict.hollow), *list_cautions(metrics)],
-            "references": {
-                each.label: tabulate_references(each, [name for name, _ in order])
-                for each in metrics
-            },
+            "notes": [
+                *(say("hollow", hollow) for hollow in verdict.hollow),
+                *list_cautions(metrics),
+            ],
+            "references": {metric.label: tabulate_references(metric, names) for metric in metrics},
             "answers": [answer_question(results, metric.metric, data, model) for metric in metrics],
-            "example": example
-            and {"pictures": draw_row(example[0], example[1].bounds), "row": example[0]},
-            "example_label": example and example[1].label,
-            "columns": [
-                shown[len(shown) * at // groups : len(shown) * (at + 1) // groups]
-                for at in range(groups)
-            ],
-            "cells": {name: self._describe_cells(shown, name) for name, _ in order},
-            "medians": [
-                (metric, self.render(chart)) for metric, chart in medians if chart is not None
-            ],
+            **_draw_example(results, data, model),
+            "columns": _split_evenly(shown),
+            "cells": {name: self._describe_cells(shown, name) for name in names},
+            "medians": self._draw_medians(shown),
             "pairs": [table for metric in metrics if (table := tabulate_pairs(metric)) is not None],
             "agreement": agreement,
             "correlations": None if agreement is None else tabulate_agreement(agreement),
         }
+
+    def _draw_medians(
+        self, metrics: Sequence[MetricSummary]
+    ) -> list[tuple[MetricSummary, RenderedChart]]:
+        drawn = []
+        for metric in metrics:
+            chart = draw_medians(metric, self.results.explainers)
+            if chart is not None:
+                drawn.append((metric, self.render(chart)))
+        return drawn
 
     def _describe_cells(
         self, metrics: Sequence[MetricSummary], explainer: str
@@ -151,47 +154,68 @@ class Page:
 
     def list_warnings(self) -> list[str]:
         """Results that contradict each other: a sentence for each of the first ones; there may be thousands."""
-        found: list[str] = []
+        warnings: list[str] = []
         for pair in self.results.pairs:
-            every = [self.results.metric_results(*pair, label) for label in self.results.metrics]
-            every = [each for each in every if len(each.frame)]
-            for each in every:
-                presentation = presentation_of(each.metric, each.task)
-                others = [other for other in every if other is not each]
-                for one in presentation.contradictions(each, others):
-                    found.append(
-                        words_of(presentation).say(one.macro, one.facts)
-                        if len(found) < LISTED
-                        else ""
-                    )
-        return found
+            views = [self.results.metric_results(*pair, label) for label in self.results.metrics]
+            views = [view for view in views if len(view.frame)]
+            for view in views:
+                presentation = presentation_of(view.metric, view.task)
+                others = [other for other in views if other is not view]
+                for contradiction in presentation.contradictions(view, others):
+                    # the template counts those beyond, and shows none of them
+                    sentence = ""
+                    if len(warnings) < LISTED:
+                        words = words_of(presentation)
+                        sentence = words.say(contradiction.macro, contradiction.facts)
+                    warnings.append(sentence)
+        return warnings
 
-    def _link(self, found: MetricResults, row: GalleryRow) -> str:
+    def _link(self, view: MetricResults, row: GalleryRow) -> str:
         """The id of a row of pictures; the sample's row in the table of all samples links to it."""
-        key = (found.data, found.model, found.label, row.explainer, row.sample)
+        key = (view.data, view.model, view.label, row.explainer, row.sample)
         return self.links.setdefault(key, f"p{len(self.links) + 1}")
 
-    def _draw_gallery(self, gallery: Gallery, found: MetricResults) -> dict[str, Any]:
+    def _draw_gallery(self, gallery: Gallery, view: MetricResults) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
             drawn = {
-                "id": self._link(found, row),
+                "id": self._link(view, row),
                 "row": row,
-                "pictures": draw_row(row, found.bounds),
+                "pictures": draw_row(row, view.bounds),
             }
             samples.setdefault(row.sample, []).append(drawn)
         for rows in samples.values():
-            titles = [[each.title for each in row["pictures"]] for row in rows]
+            titles = [[picture.title for picture in row["pictures"]] for row in rows]
             # titles that are the same in all rows stand above the first one
-            for place, drawn in enumerate(rows):
-                drawn["titled"] = place == 0 or any(other != titles[0] for other in titles)
+            differ = any(others != titles[0] for others in titles)
+            for number, drawn in enumerate(rows):
+                drawn["titled"] = number == 0 or differ
         return {"about": gallery, "samples": samples}
+
+
+def _draw_example(results: StoredResults, data: str, model: str) -> dict[str, Any]:
+    """The pictures that open the overview, and the label of their metric; None without any."""
+    example = choose_example(results, data, model)
+    if example is None:
+        return {"example": None, "example_label": None}
+    row, view = example
+    pictures = draw_row(row, view.bounds)
+    return {"example": {"pictures": pictures, "row": row}, "example_label": view.label}
+
+
+def _split_evenly(metrics: Sequence[MetricSummary]) -> list[Sequence[MetricSummary]]:
+    """The metrics of each table, as evenly as possible, and at most `COLUMNS` in one."""
+    count = len(metrics)
+    tables = -(-count // COLUMNS)
+    starts = [count * table // tables for table in range(tables)]
+    return [metrics[start:stop] for start, stop in zip(starts, [*starts[1:], count], strict=True)]
 
 
 def build_page(results: StoredResults) -> str:
     """The whole report as one HTML document."""
     environment = make_environment()
     environment.filters["breakable"] = allow_breaks
+    # names are looked up, so they are replaced before; the page as a whole is looked at once more below
     results = with_safe_names(results)
     environment.globals |= {"find_words": find_words, "say": say, "meanings": MEANINGS}
     environment.filters["shown"] = format_value
@@ -201,25 +225,14 @@ def build_page(results: StoredResults) -> str:
 def _make_context(results: StoredResults) -> dict[str, Any]:
     import markupsafe
 
-    page, manifest = Page(results), results.manifest
+    page = Page(results)
+    manifest = results.manifest
     overview = [page.make_overview(data, model) for data, model in results.pairs]
-    sections: list[dict[str, Any]] = [
-        {
-            "id": f"metric-{number}",
-            "metric": metric,
-            "installed": find_metric_class(metric.metric) is not None,
-            "question": find_words(metric).question(metric.options, metric.spec),
-            "answers": [
-                (each["where"], own)
-                for each in overview
-                for own in each["answers"]
-                if own.label == label
-            ],
-            "guide": find_words(metric).guide(metric.options),
-            "parts": page.make_metric_parts(metric),
-        }
-        for number, (label, metric) in enumerate(results.metrics.items(), 1)
+    sections = [
+        _make_section(page, number, metric, overview)
+        for number, metric in enumerate(results.metrics.values(), 1)
     ]
+    # behind the sections, whose pictures the rows link to
     rows, count = encode_rows(results, page.links)
     return {
         "results": results,
@@ -234,7 +247,9 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
         "most": MOST,
         "sections": sections,
         "margins": MARGINS,
-        "untrained": [each for each in results.summary.accuracies.values() if each.near_chance],
+        "untrained": [
+            accuracy for accuracy in results.summary.accuracies.values() if accuracy.near_chance
+        ],
         "listed": LISTED,
         "warnings": page.list_warnings(),
         "reasons": describe_failures(results.summary),
@@ -251,4 +266,24 @@ def _make_context(results: StoredResults) -> dict[str, Any]:
         "config": markupsafe.Markup(shared_config()),
         "bundle": markupsafe.Markup(bundle_scripts()) if page.charts else "",
         "raw": markupsafe.Markup,
+    }
+
+
+def _make_section(
+    page: Page, number: int, metric: ConfiguredMetric, overview: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """A metric of the page: its question, its answers on each data set and model, and its figures."""
+    words = find_words(metric)
+    answers = []
+    for part in overview:
+        of_metric = [answer for answer in part["answers"] if answer.label == metric.name]
+        answers += [(part["where"], answer) for answer in of_metric]
+    return {
+        "id": f"metric-{number}",
+        "metric": metric,
+        "installed": find_metric_class(metric.metric) is not None,
+        "question": words.question(metric.options, metric.spec),
+        "answers": answers,
+        "guide": words.guide(metric.options),
+        "parts": page.make_metric_parts(metric),
     }

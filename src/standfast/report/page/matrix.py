@@ -34,7 +34,9 @@ def find_standing(summary: Summary, data: str, model: str, explainer: str) -> St
     if explainer in summary.controls:
         return "control"
     sanity = summary.sanity.get((data, model, explainer))
-    return "candidate" if sanity is None or sanity.state == "passed" else sanity.state
+    if sanity is None or sanity.state == "passed":
+        return "candidate"
+    return sanity.state
 
 
 def mark_leaders(metric: MetricSummary) -> dict[str, str]:
@@ -62,22 +64,28 @@ def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | 
         ("Scrambled weights", "maps of the same inputs"),
         ("Unrelated maps", f"of other {task.kinds}: chance"),
     ]
-    shown = [place for place in range(len(columns)) if place != 2 or task.kind]
-    cells = [(row.explainer, [_write_references(row)[place] for place in shown]) for row in rows]
-    columns = [columns[place] for place in shown]
+    cells = [(row.explainer, _write_references(row)) for row in rows]
+    if not task.kind:
+        # without classes no inputs are of the same one
+        del columns[2]
+        for _, cells_of_row in cells:
+            del cells_of_row[2]
     return Table("What is acceptable?", columns, cells, say("acceptable", rows[0].spec, RARE))
 
 
 def _write_references(row: SummaryRow) -> list[TableCell]:
-    found = row.references
-    assert found is not None
+    references = row.references
+    assert references is not None
     small = "" if row.quality is None else say("quality", row.quality)
-    own = TableCell(format_value(row), small, quality=row.quality)
-    values = (found.identical, found.same_class, found.scrambled, found.unrelated)
-    return [
-        own,
-        *(TableCell("–" if each is None else _write_reference(row, each)) for each in values),
-    ]
+    value = TableCell(format_value(row), small, quality=row.quality)
+    numbers = (
+        references.identical,
+        references.same_class,
+        references.scrambled,
+        references.unrelated,
+    )
+    texts = ["–" if number is None else _write_reference(row, number) for number in numbers]
+    return [value, *(TableCell(text) for text in texts)]
 
 
 def _write_reference(row: SummaryRow, value: float) -> str:

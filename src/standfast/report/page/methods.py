@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -30,92 +31,120 @@ COUNTED = {
 
 def list_changes(results: StoredResults) -> list[str]:
     """How the inputs are changed, a few words for each way that a metric has."""
-    known = [about or {} for about in (results.manifest.get("data") or {}).values()]
-    embedded = any(about.get("tokens") and not about.get("texts") for about in known)
-    found = []
+    data_sets = [about or {} for about in (results.manifest.get("data") or {}).values()]
+    embedded = any(about.get("tokens") and not about.get("texts") for about in data_sets)
+    position = "number of the embedding" if embedded else "feature"
+    changes = []
     for metric in results.metrics.values():
-        reach = describe_reach(metric.options, "number of the embedding" if embedded else "feature")
-        found.append(f"moved {reach}" if reach else describe_transformation(metric.options))
-    return list(dict.fromkeys(filter(None, found)))
+        reach = describe_reach(metric.options, position)
+        changes.append(f"moved {reach}" if reach else describe_transformation(metric.options))
+    return list(dict.fromkeys(filter(None, changes)))
 
 
 def list_facts(results: StoredResults) -> list[tuple[str, str]]:
     """What was evaluated, as pairs of a word and its meaning."""
-    manifest, about = results.manifest, results.manifest.get("about") or {}
-    environment = manifest.get("environment") or {}
-    computed = [
-        f"{key} {environment[key]}"
-        for key in ("standfast", "torch", "python")
-        if environment.get(key)
-    ]
-    computed += [
-        str(environment[key]) for key in ("gpu", "cpu", "machine") if environment.get(key)
-    ][:1]
-    facts = {
-        key.capitalize(): value for key, value in about.items() if key not in ("title", "command")
-    }
-    ways = "; ".join(
+    manifest = results.manifest
+    facts: dict[str, Any] = {}
+    for key, value in (manifest.get("about") or {}).items():
+        if key not in ("title", "command"):
+            facts[key.capitalize()] = value
+    removals = [
         f"{name}: {metric.removal}" for name, metric in results.metrics.items() if metric.removal
-    )
-    facts |= {"Removal": ways} if ways else {}
-    facts |= {"Data sets": ", ".join(results.data), "Models": ", ".join(results.models)}
-    kept = dict.fromkeys(
-        str(each["kept"]) for each in (manifest.get("models") or {}).values() if each.get("kept")
-    )
-    facts |= {"An answer is kept if it is": "; ".join(kept)}
+    ]
+    if removals:
+        facts["Removal"] = "; ".join(removals)
+    accuracies = results.summary.accuracies.values()
     facts |= {
+        "Data sets": ", ".join(results.data),
+        "Models": ", ".join(results.models),
+        "An answer is kept if it is": "; ".join(_list_conditions(manifest)),
         "Explainers": ", ".join(results.explainers),
         "Inputs": "; ".join(list_changes(results)),
+        "Accuracy": " ".join(say("accuracy", accuracy) for accuracy in accuracies),
+        "Repeats": manifest.get("repeats"),
+        "Random seed": manifest.get("seed"),
+        "Computed with": ", ".join(_list_versions(manifest)),
     }
-    facts |= {
-        "Accuracy": " ".join(say("accuracy", each) for each in results.summary.accuracies.values())
-    }
-    facts |= {"Repeats": manifest.get("repeats"), "Random seed": manifest.get("seed")}
-    facts |= {"Computed with": ", ".join(computed)}
     return [(word, str(meaning)) for word, meaning in facts.items() if meaning not in (None, "")]
+
+
+def _list_conditions(manifest: Mapping[str, Any]) -> list[str]:
+    """What it means for each model that an answer is kept, each once."""
+    models = (manifest.get("models") or {}).values()
+    return list(dict.fromkeys(str(model["kept"]) for model in models if model.get("kept")))
+
+
+def _list_versions(manifest: Mapping[str, Any]) -> list[str]:
+    """The packages of the computation, and the device that says the most of where it ran."""
+    environment = manifest.get("environment") or {}
+    packages = [key for key in ("standfast", "torch", "python") if environment.get(key)]
+    devices = [key for key in ("gpu", "cpu", "machine") if environment.get(key)]
+    return [
+        *(f"{key} {environment[key]}" for key in packages),
+        *(str(environment[key]) for key in devices[:1]),
+    ]
 
 
 #: what the manifest says of a metric that is no option, or that is shown elsewhere
 _NO_OPTIONS = ("options", "bibtex", "citation", "values", "controls")
+#: options as pairs of a dotted name and a text
+Pairs = list[tuple[str, str]]
+#: the options of a table, by the names of what has them
+Entries = list[tuple[str, Pairs]]
 
 
-def list_options(
-    results: StoredResults,
-) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
+def list_options(results: StoredResults) -> list[tuple[str, Entries]]:
     """Headings, each with names and their options as pairs of a dotted name and a text."""
-    manifest = results.manifest
-    metrics = []
+    tables = [
+        ("Metrics", _list_metrics(results)),
+        ("Explainers", _list_entries(results, "explainers", results.explainers)),
+        ("Models", _list_entries(results, "models", results.models)),
+        ("Data", _list_entries(results, "data", results.data)),
+        ("Environment and run", _list_environment(results.manifest)),
+    ]
+    _add_choices(results, dict(tables)["Explainers"])
+    # what has no options is left out
+    shown = []
+    for heading, entries in tables:
+        shown.append((heading, [(name, pairs) for name, pairs in entries if pairs]))
+    return shown
+
+
+def _list_metrics(results: StoredResults) -> Entries:
+    entries = []
     for name, metric in results.metrics.items():
         stored = {key: value for key, value in metric.stored.items() if key not in _NO_OPTIONS}
-        metrics.append((name, flatten({"metric": metric.metric, **stored, **metric.options})))
-    tables = [("Metrics", metrics)]
-    for heading, names in (
-        ("Explainers", results.explainers),
-        ("Models", results.models),
-        ("Data", results.data),
-    ):
-        entries = manifest.get(heading.lower()) or {}
-        own = {name: _without_names(entries[name]) for name in names if entries.get(name)}
-        tables.append((heading, [(name, flatten(options)) for name, options in own.items()]))
-    if "choices" in results.jobs.columns:
-        options = dict(tables[1][1])
-        chosen = results.jobs.select("explainer", "choices", "model").unique().drop_nulls()
-        for who, text, model in sorted(chosen.rows()):
-            options.get(who, []).append(("chosen", f"{text} of {model}"))
-    environment = flatten(manifest.get("environment") or {})
-    environment = [(key, "none" if text == "default" else text) for key, text in environment]
-    run = flatten(
-        {
-            key: manifest[key]
-            for key in ("seed", "repeats", "samples_per_job", "device")
-            if key in manifest
-        }
-    )
-    tables.append(("Environment and run", [("environment", environment), ("run", run)]))
-    return [
-        (heading, [(name, pairs) for name, pairs in entries if pairs])
-        for heading, entries in tables
+        options = {"metric": metric.metric, **stored, **metric.options}
+        entries.append((name, flatten(options)))
+    return entries
+
+
+def _list_entries(results: StoredResults, key: str, names: Sequence[str]) -> Entries:
+    """What the manifest says of explainers, models or data sets, of those of which it says anything."""
+    stored = results.manifest.get(key) or {}
+    described = [name for name in names if stored.get(name)]
+    return [(name, flatten(_without_names(stored[name]))) for name in described]
+
+
+def _add_choices(results: StoredResults, explainers: Entries) -> None:
+    """Add what explainers have chosen by themselves, such as a layer, to their options."""
+    if "choices" not in results.jobs.columns:
+        return
+    pairs_of = dict(explainers)
+    chosen = results.jobs.select("explainer", "choices", "model").unique().drop_nulls()
+    for explainer, text, model in sorted(chosen.rows()):
+        if explainer in pairs_of:
+            pairs_of[explainer].append(("chosen", f"{text} of {model}"))
+
+
+def _list_environment(manifest: Mapping[str, Any]) -> Entries:
+    environment = [
+        (key, "none" if text == "default" else text)
+        for key, text in flatten(manifest.get("environment") or {})
     ]
+    settings = ("seed", "repeats", "samples_per_job", "device")
+    run = flatten({key: manifest[key] for key in settings if key in manifest})
+    return [("environment", environment), ("run", run)]
 
 
 def _without_names(options: Any) -> Any:
@@ -129,7 +158,7 @@ def _without_names(options: Any) -> Any:
     }
 
 
-def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+def flatten(value: Any, prefix: str = "") -> Pairs:
     """Nested options as pairs of a dotted name and a text.
 
     >>> flatten({"ball": {"radius": 0.1}, "threshold": None, "shape": [1, 8, 8]})
@@ -137,11 +166,12 @@ def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:
     """
     if isinstance(value, list) and not any(isinstance(entry, dict) for entry in value):
         return [(prefix, ", ".join(map(str, value)))]
-    if isinstance(value, list):  # the parts of a composition
+    if isinstance(value, list):
+        # the parts of a composition have no names
         value = {str(number): entry for number, entry in enumerate(value, 1)}
     if not isinstance(value, dict):
         return [(prefix, "default" if value is None else str(value))]
-    pairs: list[tuple[str, str]] = []
+    pairs: Pairs = []
     for key, inner in value.items():
         pairs += flatten(inner, f"{prefix}.{key}" if prefix else str(key))
     return pairs
@@ -151,17 +181,15 @@ def sum_costs(results: StoredResults) -> dict[tuple[str, str], tuple[int, float]
     """How many inputs were predicted and explained, and in how many seconds, by explainer and label."""
     if "model_evaluations" not in results.samples.columns:
         return {}
-    place = ("explainer", "label")
-    queries = results.samples.group_by(place).agg(
-        pl.col("model_evaluations").filter(pl.col("model_evaluations") > 0).sum()
-    )
-    jobs = (
-        results.jobs.filter(pl.col("status") == "done").group_by(place).agg(pl.col("seconds").sum())
-    )
-    found = queries.join(jobs, on=place, how="left")
+    keys = ("explainer", "label")
+    evaluations = pl.col("model_evaluations")
+    queries = results.samples.group_by(keys).agg(evaluations.filter(evaluations > 0).sum())
+    done = results.jobs.filter(pl.col("status") == "done")
+    seconds_of = done.group_by(keys).agg(pl.col("seconds").sum())
+    costs = queries.join(seconds_of, on=keys, how="left")
     return {
-        (who, label): (int(count), float(seconds or 0))
-        for who, label, count, seconds in found.iter_rows()
+        (explainer, label): (int(count), float(seconds or 0))
+        for explainer, label, count, seconds in costs.iter_rows()
     }
 
 
@@ -180,27 +208,25 @@ def _find_publication(metric: ConfiguredMetric) -> str:
 
 def count_rows(results: StoredResults) -> dict[tuple[str, str], dict[str, int]]:
     """For each label and explainer: how many rows there are, how many of each status, bounds, and errors."""
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    tallies: dict[tuple[str, str], dict[str, int]] = {}
     for row in results.summary.rows:
-        tally = found.setdefault((row.label, row.explainer), dict.fromkeys(COUNTED, 0))
+        tally = tallies.setdefault((row.label, row.explainer), dict.fromkeys(COUNTED, 0))
         for key in ("rows", "evaluated", "counted", "bounds", "imprecise"):
             tally[key] += getattr(row.counts, key)
-        for each in row.counts.uncounted:
-            if each.status in tally:
-                tally[each.status] += each.rows
+        for uncounted in row.counts.uncounted:
+            if uncounted.status in tally:
+                tally[uncounted.status] += uncounted.rows
         rows = results.metric_results(row.data, row.model, row.label).rows_for(row.explainer)
         for key, column in (("constant maps", "degenerate"), ("maps with NaN", "nonfinite")):
             values = read_numbers(rows, column)
             tally[key] += int(values[values > 0].sum())
-    return found
+    return tallies
 
 
 def list_sample_failures(results: StoredResults) -> list[str]:
     """What metrics stored as the reasons why samples have no value, each once, with the name of the metric."""
-    reasons = [
-        f"{row.label}: {failure}"
-        for row in results.summary.rows
-        for uncounted in row.counts.uncounted
-        for failure in uncounted.failures
-    ]
-    return list(dict.fromkeys(reasons))
+    reasons: dict[str, None] = {}
+    for row in results.summary.rows:
+        for uncounted in row.counts.uncounted:
+            reasons |= dict.fromkeys(f"{row.label}: {failure}" for failure in uncounted.failures)
+    return list(reasons)

@@ -25,7 +25,7 @@ def show_unsafe(text: str) -> str:
     >>> show_unsafe("a\u2028b")
     'a\\u2028b'
     """
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def allow_breaks(name: str) -> str:
@@ -42,15 +42,11 @@ def allow_breaks(name: str) -> str:
 def with_safe_names(results: StoredResults) -> StoredResults:
     """The same results, with names that can be drawn, whatever the data, models, explainers and metrics are called."""
     manifest = _show_all(results.manifest)
-    samples, jobs, checks = (
-        _rename(frame) for frame in (results.samples, results.jobs, results.sanity_rows)
-    )
-    if (
-        manifest == results.manifest
-        and samples.equals(results.samples)
-        and jobs.equals(results.jobs)
-    ):
+    samples, jobs = _rename(results.samples), _rename(results.jobs)
+    is_same_frame = samples.equals(results.samples) and jobs.equals(results.jobs)
+    if is_same_frame and manifest == results.manifest:
         return results
+    checks = _rename(results.sanity_rows)
     # some have the label of a metric
     checks = checks.rename({name: show_unsafe(name) for name in checks.columns})
     return replace(results, manifest=manifest, samples=samples, jobs=jobs, sanity_rows=checks)
@@ -66,4 +62,6 @@ def _show_all(value: Any) -> Any:
         return show_unsafe(value)
     if isinstance(value, Mapping):
         return {show_unsafe(str(name)): _show_all(entry) for name, entry in value.items()}
-    return [_show_all(entry) for entry in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_show_all(entry) for entry in value]
+    return value

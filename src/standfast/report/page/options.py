@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from standfast.errors import StandfastError
@@ -55,12 +56,11 @@ class Configuration:
         """Equal for equal values: 1 and 1.0 are equal, 1 and True are not. None for an option that is not set."""
         if path not in self.options:
             return None
-        number, value = self.number(path), self.options[path]
-        return (
-            number
-            if number is not None
-            else (type(value).__name__, json.dumps(value, sort_keys=True, default=repr))
-        )
+        number = self.number(path)
+        if number is not None:
+            return number
+        value = self.options[path]
+        return type(value).__name__, json.dumps(value, sort_keys=True, default=repr)
 
     def belongs(self, path: str, option: str) -> bool:
         """Whether a path is this option or belongs to it."""
@@ -93,7 +93,7 @@ class Group:
     members: tuple[Member, ...]
 
 
-class _Given(str):
+class _Tag(str):
     """The name of a thing whose own options are given. The bare name is another value: it has its default options.
 
     Attributes:
@@ -109,67 +109,72 @@ def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
     >>> flatten_options({"search": {"name": "genetic", "population": 50}, "attack": "fmn:steps=5", "floor": -8})
     {'search': 'genetic', 'search.population': 50, 'attack': 'fmn', 'attack.steps': 5, 'floor': -8}
     """
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for option, value in options.items():
-        inner = _parse(value) if isinstance(value, str) else value
-        if not isinstance(inner, Mapping):
-            found[str(option)] = value
+        parsed = _parse(value) if isinstance(value, str) else value
+        if not isinstance(parsed, Mapping):
+            flat[str(option)] = value
             continue
-        tag, title, rest = split_tag(inner)
-        if tag:
-            given = found[str(option)] = _Given(title)
-            known = read_stored(inner)
-            given.words = label_neighbourhood(known) if known is not None else ""
-        own = flatten_options(rest)
-        if tag == "transformation":
-            own = {name: _find_extent(each) for name, each in own.items()}
-        found |= {f"{option}.{path}": each for path, each in own.items()}
-    return found
+        kind, title, rest = split_tag(parsed)
+        if kind:
+            flat[str(option)] = tag = _Tag(title)
+            neighbourhood = read_stored(parsed)
+            if neighbourhood is not None:
+                tag.words = label_neighbourhood(neighbourhood)
+        for path, part in flatten_options(rest).items():
+            if kind == "transformation":
+                part = _find_extent(part)
+            flat[f"{option}.{path}"] = part
+    return flat
 
 
 def _find_extent(value: Any) -> Any:
     """The number r for a range from -r to r, so that several such ranges have places on an axis; else the value."""
-    pair = (
-        isinstance(value, list)
-        and len(value) == 2
-        and all(isinstance(each, int | float) for each in value)
-    )
-    return value[1] if pair and value[0] == -value[1] else value
+    if not isinstance(value, list) or len(value) != 2:
+        return value
+    are_numbers = all(isinstance(end, int | float) for end in value)
+    if are_numbers and value[0] == -value[1]:
+        return value[1]
+    return value
 
 
 def _parse(text: str) -> str | dict[str, Any]:
     """`"fmn:steps=5"` as `{"name": "fmn", "steps": 5}`; any other text as it is."""
     name, _, rest = text.partition(":")
+    if "=" not in rest:
+        return text
     try:
-        return {"name": name, **parse_options(rest, name)} if "=" in rest else text
+        return {"name": name, **parse_options(rest, name)}
     except StandfastError:
+        # a text of the user's that only looks like options
         return text
 
 
 def find_groups(configurations: Sequence[Configuration]) -> list[Group]:
     """What can be compared: a group for each option that differs and for each setting of all other options."""
     alike: dict[tuple[str, Hashable, str, Hashable], list[Configuration]] = {}
-    for option in dict.fromkeys(path for each in configurations for path in each.options):
-        for each in configurations:
-            others = [path for path in each.options if not each.belongs(path, option)]
-            rest = frozenset((path, each.key(path)) for path in others)
-            alike.setdefault((each.kind, each.unit, option, rest), []).append(each)
+    options = [path for configuration in configurations for path in configuration.options]
+    for option, configuration in product(dict.fromkeys(options), configurations):
+        others = [path for path in configuration.options if not configuration.belongs(path, option)]
+        rest = frozenset((path, configuration.key(path)) for path in others)
+        key = (configuration.kind, configuration.unit, option, rest)
+        alike.setdefault(key, []).append(configuration)
     groups = []
-    for (kind, _, option, _), own in alike.items():
-        if len({each.key(option) for each in own}) > 1:
-            members = [
-                Member(
-                    each.name, _in_words(each.options.get(option, "not set")), each.number(option)
-                )
-                for each in own
-            ]
-            in_order = (
-                sorted(members, key=lambda member: member.x or 0.0)
-                if has_places(members)
-                else members
-            )
-            groups.append(Group(kind, option, tuple(in_order)))
+    for (kind, _, option, _), group in alike.items():
+        values = {configuration.key(option) for configuration in group}
+        if len(values) > 1:
+            groups.append(Group(kind, option, _make_members(group, option)))
     return groups
+
+
+def _make_members(configurations: Sequence[Configuration], option: str) -> tuple[Member, ...]:
+    members = []
+    for configuration in configurations:
+        text = _in_words(configuration.options.get(option, "not set"))
+        members.append(Member(configuration.name, text, configuration.number(option)))
+    if has_places(members):
+        members.sort(key=lambda member: member.x or 0.0)
+    return tuple(members)
 
 
 def has_places(members: Sequence[Member]) -> bool:
@@ -178,19 +183,20 @@ def has_places(members: Sequence[Member]) -> bool:
 
 
 def _in_words(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1e5:
+        return f"{value:,}"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return (
-            f"{value:,}"
-            if isinstance(value, int) and abs(value) >= 1e5
-            else f"{value:z.6g}".replace("-", "−")
-        )
+        return f"{value:z.6g}".replace("-", "−")
     if value is None:
         return "default"
-    if isinstance(value, _Given) and value.words:
+    if isinstance(value, _Tag) and value.words:
         return value.words
-    if isinstance(value, Mapping) and (known := read_stored(value)) is not None:
-        return label_neighbourhood(known)
+    neighbourhood = read_stored(value) if isinstance(value, Mapping) else None
+    if neighbourhood is not None:
+        return label_neighbourhood(neighbourhood)
     if isinstance(value, list | tuple):
-        return ", ".join(_in_words(each) for each in value) or "none"
+        return ", ".join(_in_words(entry) for entry in value) or "none"
     text = str(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    if len(text) <= _LONGEST:
+        return text
+    return text[: _LONGEST - 1] + "…"

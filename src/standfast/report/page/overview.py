@@ -22,7 +22,8 @@ from standfast.report.sentences import say
 from standfast.results.formatting import format_number
 from standfast.results.quality import RARE
 from standfast.results.summary import MetricSummary, SummaryRow
-from standfast.statistics.comparison import count_needed
+from standfast.statistics.comparison import Comparison, count_needed
+from standfast.statistics.paired import Interval
 from standfast.statistics.ranking import Agreement
 
 
@@ -32,25 +33,32 @@ def draw_medians(metric: MetricSummary, explainers: Explainers) -> Chart | None:
     A measure of stability has a line at identical maps, or at the largest probability that is good, and a tick in each
     row at the explainer's own unrelated maps. Other metrics have a line at the best control. Leaders have a star.
     """
-    spec, bars = metric.metric.spec, []
+    spec = metric.metric.spec
+    bars = []
     for row in metric.rows:
-        found, zero = row.estimate, _find_zero(row)
-        if found is not None:
-            bars.append(
-                IntervalBar(
-                    row.explainer, found.value, found.low, found.high, found.bound is not None, zero
-                )
-            )
+        if row.estimate is not None:
+            bars.append(_draw_bar(row, row.estimate))
         elif not row.control:
+            # its row stays empty, so that charts of the same explainers have the same rows
             bars.append(IntervalBar(row.explainer, math.nan, None, None))
     sign = -1 if spec.direction == "higher" else 1
     bars.sort(key=lambda bar: math.inf if math.isnan(bar.value) else sign * bar.value)
     kind, line = _find_line(metric)
-    words = Words(
-        spec.title, say("lines", kind, any(bar.zero is not None for bar in bars)), "medians"
-    )
-    axis = make_axis(spec, *([] if line is None else [line]))
+    has_zeros = any(bar.zero is not None for bar in bars)
+    words = Words(spec.title, say("lines", kind, has_zeros), "medians")
+    axis = make_axis(spec) if line is None else make_axis(spec, line)
     return draw_intervals(bars, explainers, axis, words, mark_leaders(metric))
+
+
+def _draw_bar(row: SummaryRow, estimate: Interval) -> IntervalBar:
+    return IntervalBar(
+        row.explainer,
+        estimate.value,
+        estimate.low,
+        estimate.high,
+        estimate.bound is not None,
+        _find_zero(row),
+    )
 
 
 def _find_zero(row: SummaryRow) -> float | None:
@@ -59,17 +67,19 @@ def _find_zero(row: SummaryRow) -> float | None:
         return None
     if not row.spec.log_probability:
         return row.references.unrelated
-    return math.log(row.references.unrelated) if row.references.unrelated > 0 else None
+    if row.references.unrelated > 0:
+        return math.log(row.references.unrelated)
+    return None
 
 
 def _find_line(metric: MetricSummary) -> tuple[str, float | None]:
     """What the line of a chart of medians is, and where; an empty name and None where there is nothing to draw."""
     spec = metric.metric.spec
-    known = [row.references for row in metric.rows if row.references is not None]
-    if known:
-        return (
-            ("rare", math.log(RARE)) if spec.log_probability else ("identical", known[0].identical)
-        )
+    references = [row.references for row in metric.rows if row.references is not None]
+    if references and spec.log_probability:
+        return "rare", math.log(RARE)
+    if references:
+        return "identical", references[0].identical
     values = [row.value for row in metric.rows if row.control and row.value is not None]
     if not values or spec.direction is None:
         return "", None
@@ -80,39 +90,39 @@ def tabulate_pairs(metric: MetricSummary) -> Table | None:
     """All pairs of explainers, the best mean rank first: who is significantly better than whom; None for fewer than
     three, or where there are too few samples for a test.
     """
-    found = metric.comparison
-    if (
-        found is None
-        or len(found.names) < 3
-        or found.count < count_needed(len(found.names), found.level)
-    ):
+    comparison = metric.comparison
+    if comparison is None or len(comparison.names) < 3:
         return None
-    order = [int(place) for place in found.order]
+    if comparison.count < count_needed(len(comparison.names), comparison.level):
+        return None
     rows = []
-    for a in order:
-        cells = []
-        for b in order:
-            p, better = float(found.p_values[a, b]), found.effects[a, b] > 0
-            sign = "" if not found.significant[a, b] else "+" if better else "−"
-            cells.append(
-                TableCell("")
-                if a == b
-                else TableCell(sign, f"p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}")
-            )
-        rows.append((f"{found.names[a]} ({found.mean_ranks[a]:.2f})", cells))
+    for row in comparison.order:
+        name = f"{comparison.names[row]} ({comparison.mean_ranks[row]:.2f})"
+        rows.append((name, [_compare_pair(comparison, row, other) for other in comparison.order]))
     caption = (
         "Mean ranks in brackets. +: the row is significantly better than the column, −: worse."
     )
-    return Table(metric.label, [(found.names[place], "") for place in order], rows, caption)
+    columns = [(comparison.names[index], "") for index in comparison.order]
+    return Table(metric.label, columns, rows, caption)
+
+
+def _compare_pair(comparison: Comparison, row: int, column: int) -> TableCell:
+    """The sign of a significant difference and its p-value; empty for an explainer and itself."""
+    if row == column:
+        return TableCell("")
+    p = float(comparison.p_values[row, column])
+    text = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    if not comparison.significant[row, column]:
+        return TableCell("", text)
+    return TableCell("+" if comparison.effects[row, column] > 0 else "−", text)
 
 
 def tabulate_agreement(agreement: Agreement) -> Table:
     """The rank correlations between the metrics' orders of explainers."""
     caption = "Spearman's ρ of the explainers' mean ranks by two metrics: 1 the same order, −1 the opposite one."
-    rows = [
-        (name, [TableCell(format_number(float(each))) for each in own])
-        for name, own in zip(agreement.names, agreement.correlations, strict=True)
-    ]
+    rows = []
+    for name, correlations in zip(agreement.names, agreement.correlations.tolist(), strict=True):
+        rows.append((name, [TableCell(format_number(number)) for number in correlations]))
     return Table(
         "Rank correlations", [(name, "") for name in agreement.names], rows, caption, "Metric"
     )

@@ -32,13 +32,15 @@ def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str | None:
     array = np.asarray(picture.array, dtype=float)
     if picture.signed:
         return _draw_map(array, picture.moved_back)
-    shades = shrink(scale_input(np.nan_to_num(array), bounds))
+    scaled = scale_input(np.nan_to_num(array), bounds)
+    shades = shrink(scaled)
     if len(shades) != 3 or picture.marks is not None:
         shades = shades.mean(axis=0, keepdims=True).repeat(3, axis=0)
     rgb = np.moveaxis(shades, 0, -1)
     if picture.marks is not None:
         return _draw_marks(picture, rgb)
-    return encode_image(rgb, "WEBP" if max(rgb.shape[:2]) > LARGE else "PNG")
+    is_large = max(rgb.shape[:2]) > LARGE
+    return encode_image(rgb, "WEBP" if is_large else "PNG")
 
 
 def _draw_marks(picture: Picture, rgb: Array) -> str:
@@ -46,12 +48,15 @@ def _draw_marks(picture: Picture, rgb: Array) -> str:
     colours = [list(bytes.fromhex(colour[1:])) for colour in picture.colours]
     no_mark = len(colours) + 1
     marks = np.asarray(picture.marks)
-    blocks = cut_into_blocks(np.where(marks > 0, marks, no_mark)[None])[0]
-    lowest = blocks.min(axis=(1, 3)).astype(int)
-    levels = np.rint((GREYS - 1) * rgb) / (GREYS - 1)
-    pale = np.rint(DARKEST + (PALEST - DARKEST) * levels)
+    lowest = np.where(marks > 0, marks, no_mark)
+    lowest = cut_into_blocks(lowest[None])[0].min(axis=(1, 3)).astype(int)
+    # few greys, so that the PNG has a palette
+    shades = np.rint((GREYS - 1) * rgb) / (GREYS - 1)
+    pale = np.rint(DARKEST + (PALEST - DARKEST) * shades)
+    # the last colour is that of `no_mark`, and is never seen
     painted = np.array([*colours, [0, 0, 0]])[lowest - 1]
-    return encode_image(np.where(lowest[..., None] < no_mark, painted, pale) / 255)
+    is_marked = lowest[..., None] < no_mark
+    return encode_image(np.where(is_marked, painted, pale) / 255)
 
 
 def _draw_map(array: Array, hatch: bool) -> str | None:
@@ -60,15 +65,20 @@ def _draw_map(array: Array, hatch: bool) -> str | None:
     The scale ends at the largest value. In large pictures the largest hundredth of the values has full colour.
     """
     summed, unseen = add_channels(array)
-    hidden = shrink((unseen & hatch)[None].astype(float))[0] > 0.5
+    # a pixel of the picture is hidden where most of its positions are
+    share_hidden = shrink((unseen & hatch)[None].astype(float))[0]
+    hidden = share_hidden > 0.5
     flat = shrink(summed[None])[0]
-    if hidden.all() or np.ptp(flat[~hidden]) == 0:
+    in_view = flat[~hidden]
+    if not in_view.size or np.ptp(in_view) == 0:
         return None
     values = np.clip(flat / find_limit(flat, ~hidden), -1, 1)
-    if max(flat.shape) > LARGE:  # fewer colours, so that the PNG has a palette
+    if max(flat.shape) > LARGE:
+        # fewer colours, so that the PNG has a palette
         values = np.rint(values * SHADES) / SHADES
     colours = colour_signed(values)
-    colours[hidden] = _hatch(*hidden.shape)[hidden]
+    height, width = hidden.shape
+    colours[hidden] = _hatch(height, width)[hidden]
     return encode_image(colours)
 
 
@@ -76,8 +86,9 @@ def _hatch(height: int, width: int) -> Array:
     """Diagonal stripes in two greys, `(height, width, 3)`, about eight across a picture."""
     stripe = max(1, round(min(height, width) / 16))
     rows, columns = np.indices((height, width))
-    dark = (rows + columns) // stripe % 2 == 0
-    return np.where(dark, UNSEEN[0], UNSEEN[1])[..., None].repeat(3, axis=-1) / 255
+    is_dark = (rows + columns) // stripe % 2 == 0
+    grey = np.where(is_dark, UNSEEN[0], UNSEEN[1]) / 255
+    return np.asarray(grey[..., None].repeat(3, axis=-1))
 
 
 def shrink(array: Array) -> Array:
@@ -89,11 +100,11 @@ def shrink(array: Array) -> Array:
 def cut_into_blocks(array: Array) -> Array:
     """Cut `(C, H, W)` into the least blocks that leave `PIXELS` on a side: `(C, rows, side, columns, side)`."""
     channels, height, width = array.shape
-    block = -(-max(height, width) // PIXELS)
-    rows, columns = height // block, width // block  # what is left over at the edge is cut off
-    return array[:, : rows * block, : columns * block].reshape(
-        channels, rows, block, columns, block
-    )
+    side = -(-max(height, width) // PIXELS)
+    rows, columns = height // side, width // side
+    # what is left over at the edge is cut off
+    whole = array[:, : rows * side, : columns * side]
+    return whole.reshape(channels, rows, side, columns, side)
 
 
 def encode_image(rgb: Array, kind: str = "PNG") -> str:
@@ -104,12 +115,13 @@ def encode_image(rgb: Array, kind: str = "PNG") -> str:
     pixels = np.rint(rgb * 255).astype(np.uint8)
     image = Image.fromarray(pixels)
     if kind == "PNG":
-        codes, indices = np.unique(
-            pixels.astype(int) @ np.array([65536, 256, 1]), return_inverse=True
-        )
-        if len(codes) <= 256:
+        # a number for each colour
+        colours = pixels.astype(int) @ np.array([65536, 256, 1])
+        palette, indices = np.unique(colours, return_inverse=True)
+        if len(palette) <= 256:
             image = Image.fromarray(indices.reshape(pixels.shape[:2]).astype(np.uint8))
-            image.putpalette(b"".join(code.to_bytes(3, "big") for code in codes.tolist()))
+            image.putpalette(b"".join(colour.to_bytes(3, "big") for colour in palette.tolist()))
     content = io.BytesIO()
     image.save(content, kind, quality=80)
-    return f"data:image/{kind.lower()};base64,{base64.b64encode(content.getvalue()).decode()}"
+    text = base64.b64encode(content.getvalue()).decode()
+    return f"data:image/{kind.lower()};base64,{text}"

@@ -77,6 +77,7 @@ def render_for_page(chart: Chart, number: int) -> RenderedChart:
     """Render a chart for the page; `number` makes the ids of the drawing unique."""
     import vl_convert
 
+    # the page has one legend for all charts of explainers
     legend = {"disable": bool(chart.key)}
     config = {**CONFIG, "legend": {**CONFIG["legend"], **legend}}
     static = _complete(_without_hover(chart.spec), WIDTH, config)
@@ -120,7 +121,9 @@ def bundle_scripts() -> str:
     import vl_convert
 
     source: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return source.replace("</", "<\\/") if "</script" in source.lower() else source
+    if "</script" in source.lower():
+        return source.replace("</", "<\\/")
+    return source
 
 
 def escape_script(text: str) -> str:
@@ -146,19 +149,20 @@ def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _themed(text: str) -> str:
-    for place, colour in enumerate((*COLOURS, REFERENCE)):
-        text = text.replace(f'"{colour}"', f'"var(--s{place})"')
+    for number, colour in enumerate((*COLOURS, REFERENCE)):
+        text = text.replace(f'"{colour}"', f'"var(--s{number})"')
     return text.replace(f'"{INK}"', '"currentColor"')
 
 
 def _slim(svg: str, number: int) -> str:
     """Remove what the page does not need from a drawing, and make it as wide as its place."""
 
-    def tag(found: re.Match[str]) -> str:
-        text = re.sub(r' (?:pointer-events|class|aria-\w+|role|focusable)="[^"]*"', "", found[0])
+    def tag(match: re.Match[str]) -> str:
+        text = re.sub(r' (?:pointer-events|class|aria-\w+|role|focusable)="[^"]*"', "", match[0])
         return re.sub(r"(\d\.\d\d)\d+", r"\1", text)
 
     svg = re.sub(r"<[^>]+>", tag, _renumbered(svg[svg.index("<svg") :], f"c{number}-"))
+    # what Vega draws for marks and grounds without an extent
     svg = re.sub(r'<path d=""[^>]*/>|<path d="M0,0h0v0h0Z"[^>]*/>', "", svg)
     svg = re.sub(r'^<svg([^>]*?) width="[\d.]+" height="[\d.]+"', r"<svg\1", svg)
     return svg.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
@@ -166,12 +170,16 @@ def _slim(svg: str, number: int) -> str:
 
 def _renumbered(svg: str, start: str) -> str:
     """Number the ids of a drawing in order of appearance, because Vega counts on from chart to chart."""
-    names = list(dict.fromkeys(re.findall(r'url\(#([^)"]+)\)|(?<= id=")([^"]+)', svg)))
-    places = {a or b: f"{start}clip{place}" for place, (a, b) in enumerate(names, 1)}
+    # either a link to an id, or the id itself
+    names = dict.fromkeys(re.findall(r'url\(#([^)"]+)\)|(?<= id=")([^"]+)', svg))
+    new_names = {
+        link or name: f"{start}clip{number}" for number, (link, name) in enumerate(names, 1)
+    }
 
-    def tag(found: re.Match[str]) -> str:
-        return re.sub(
-            r'( id="|url\(#|href="#)([^)"]+)', lambda m: m[1] + places.get(m[2], m[2]), found[0]
-        )
+    def rename(match: re.Match[str]) -> str:
+        return match[1] + new_names.get(match[2], match[2])
+
+    def tag(match: re.Match[str]) -> str:
+        return re.sub(r'( id="|url\(#|href="#)([^)"]+)', rename, match[0])
 
     return re.sub(r"<[^>]+>", tag, svg)

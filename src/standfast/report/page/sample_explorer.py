@@ -38,21 +38,20 @@ def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
         "data": list(results.data),
         "model": list(results.models),
         "explainer": list(results.explainers),
+        "label": list(results.metrics),
+        "status": ["ok"],
     }
-    names |= {"label": list(results.metrics), "status": ["ok"]}
     texts = _read_texts(results)
     blocks = []
     for metric in results.metrics.values():
-        frames = [
-            metric_results.frame for metric_results in results.list_metric_results(metric.name)
-        ]
-        if frames:
-            frame = pl.concat(frames, how="diagonal_relaxed")
-            statuses = frame["status"].unique(maintain_order=True)
-            names["status"] += [status for status in statuses if status not in names["status"]]
-            blocks.append(
-                _encode_block(frame, metric, names, links) | {"swaps": _list_swaps(frame, texts)}
-            )
+        frames = [view.frame for view in results.list_metric_results(metric.name)]
+        if not frames:
+            continue
+        frame = pl.concat(frames, how="diagonal_relaxed")
+        statuses = frame["status"].unique(maintain_order=True)
+        names["status"] += [status for status in statuses if status not in names["status"]]
+        block = _encode_block(frame, metric, names, links)
+        blocks.append({**block, "swaps": _list_swaps(frame, texts)})
     names_by_place = {
         **names,
         "classes": [results.summary.classes[data] for data in results.data],
@@ -120,9 +119,7 @@ def _encode_block(
         "columns": columns,
         "value": _encode(frame, spec.column),
         "interval": [_encode(frame, "low"), _encode(frame, "high")] if has_interval else None,
-        "flags": {
-            name: _shorten(frame[name].fill_null(False).cast(pl.Int8).to_list()) for name in flags
-        },
+        "flags": {name: _encode_flag(frame[name]) for name in flags},
         "only": [name for name in conditions if name in flags],
         "extras": {name: _encode(frame, name) for name in extras},
         "links": _shorten(_list_links(frame, metric, links)),
@@ -144,11 +141,9 @@ def _choose_extras(frame: pl.DataFrame, spec: ValueSpec, shown: Set[str]) -> lis
     values = answered[spec.column].cast(pl.Float64) if spec.column in answered.columns else None
     extras = []
     for name, kind in frame.schema.items():
-        if (
-            not kind.is_numeric()
-            or name in _KNOWN | shown
-            or not frame[name].cast(pl.Float64).is_finite().any()
-        ):
+        if not kind.is_numeric() or name in _KNOWN | shown:
+            continue
+        if not frame[name].cast(pl.Float64).is_finite().any():
             continue
         if values is None or not answered[name].cast(pl.Float64).equals(values):
             extras.append(name)
@@ -158,21 +153,23 @@ def _choose_extras(frame: pl.DataFrame, spec: ValueSpec, shown: Set[str]) -> lis
 def _list_links(frame: pl.DataFrame, metric: ConfiguredMetric, links: Links) -> list[str]:
     """The pictures of each row, or an empty text; only the first repeat has some."""
     first_repeat = frame["repeat"].min()
+    rows = frame.select("data", "model", "explainer", "sample", "repeat")
     ids = []
-    for data, model, explainer, sample, repeat in frame.select(
-        "data", "model", "explainer", "sample", "repeat"
-    ).iter_rows():
+    for data, model, explainer, sample, repeat in rows.iter_rows():
         key = (data, model, metric.name, explainer, int(sample))
         ids.append(links.get(key, "") if repeat == first_repeat else "")
     return ids
 
 
 def _find_places(column: pl.Series, names: list[str]) -> list[int]:
-    return (
-        column.cast(pl.String)
-        .replace_strict(names, range(len(names)), return_dtype=pl.Int64)
-        .to_list()
-    )
+    texts = column.cast(pl.String)
+    numbers = texts.replace_strict(names, range(len(names)), return_dtype=pl.Int64)
+    return numbers.to_list()
+
+
+def _encode_flag(column: pl.Series) -> Any:
+    """0 and 1; a missing flag is 0."""
+    return _shorten(column.fill_null(False).cast(pl.Int8).to_list())
 
 
 def _encode(frame: pl.DataFrame, name: str) -> Any:
@@ -192,6 +189,6 @@ def _encode(frame: pl.DataFrame, name: str) -> Any:
 
 
 def _shorten(values: list[Any]) -> Any:
-    """A column of equal values as one value."""
+    """A column of equal values as one value: a page has thousands of rows, and most columns have few values."""
     same = bool(values) and all(value == values[0] for value in values)
     return values[0] if same else values

@@ -31,37 +31,38 @@ class Answer:
 
 
 def answer_question(
-    results: StoredResults, label: ConfiguredMetric, data: str, model: str
+    results: StoredResults, metric: ConfiguredMetric, data: str, model: str
 ) -> Answer:
     """The answer of a configured metric on one data set and model."""
-    words = find_words(label)
-    question = words.question(label.options, label.spec)
-    found = results.summary.find(data, model, label.name)
-    assert found is not None
-    decision, why = say("decision_title", found.decision), describe_decision(found)
-    if found.decision.reason in ("no result", "no value", "nothing varied"):
-        return Answer(label.name, question, "", decision, why)
-    facts = collect_facts(found, results.metric_results(data, model, label.name))
+    words = find_words(metric)
+    question = words.question(metric.options, metric.spec)
+    summary = results.summary.find(data, model, metric.name)
+    assert summary is not None
+    decision = say("decision_title", summary.decision)
+    why = describe_decision(summary)
+    if summary.decision.reason in ("no result", "no value", "nothing varied"):
+        return Answer(metric.name, question, "", decision, why)
+    facts = collect_facts(summary, results.metric_results(data, model, metric.name))
     warning = words.caution(facts)
-    controls = (
-        say("controls", found.control_tests, label.spec.decimals) if found.control_tests else ""
-    )
-    sentences = (warning, why, describe_leader(found), words.remark(facts), controls)
-    if warning and found.decision.state == "decided":
+    controls = ""
+    if summary.control_tests:
+        controls = say("controls", summary.control_tests, metric.spec.decimals)
+    sentences = (warning, why, describe_leader(summary), words.remark(facts), controls)
+    if warning and summary.decision.state == "decided":
         decision = "With a caveat"
     why = " ".join(filter(None, sentences))
-    return Answer(label.name, question, words.verdict(facts), decision, why)
+    return Answer(metric.name, question, words.verdict(facts), decision, why)
 
 
 def choose_example(
     results: StoredResults, data: str, model: str
 ) -> tuple[GalleryRow, MetricResults] | None:
     """The pictures that open the report, of the first metric that has an example, with the view they are from."""
-    for label in results.metrics.values():
-        view = results.metric_results(data, model, label.name)
+    for metric in results.metrics.values():
+        view = results.metric_results(data, model, metric.name)
         if not len(view.frame):
             continue
-        row = presentation_of(label.metric, label.task).example(view)
+        row = presentation_of(metric.metric, metric.task).example(view)
         if row is not None:
             return row, view
     return None

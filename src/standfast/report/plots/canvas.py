@@ -39,4 +39,6 @@ def label_ticks(axis: Any, spec: ValueSpec) -> None:
 
 def _label_probability(value: float, spec: ValueSpec) -> str:
     """The logarithm of a probability as a probability; nothing above 0, where none is."""
-    return format_number(value, spec.decimals) if value <= 0 else ""
+    if value <= 0:
+        return format_number(value, spec.decimals)
+    return ""

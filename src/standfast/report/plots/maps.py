@@ -46,7 +46,8 @@ def draw_maps(
     most: int = 8,
 ) -> list[Axes]:
     """Draw explanations over their inputs; `show` describes the arguments."""
-    if not isinstance(inputs, Tensor | np.ndarray):  # a data set
+    if not isinstance(inputs, Tensor | np.ndarray):
+        # a data set
         features = getattr(inputs, "features", None) if features is None else features
         tokens = getattr(inputs, "tokens", None) if tokens is None else tokens
         inputs = getattr(inputs, "inputs", inputs)
@@ -84,7 +85,8 @@ def _is_single_sample(x: Array, tokens: Sequence[Sequence[str]] | None) -> bool:
     """Whether the inputs have no axis of samples."""
     if x.ndim == 1:
         return True
-    if tokens is not None and x.ndim == 2 and len(tokens) == 1 < len(x):  # one text `(dim, T)`
+    if tokens is not None and x.ndim == 2 and len(tokens) == 1 < len(x):
+        # one text `(dim, T)`
         return True
     # one image rather than a batch of series: no series has as many channels as steps
     return x.ndim == 3 and x.shape[0] in (1, 3) and x.shape[1] == x.shape[2]

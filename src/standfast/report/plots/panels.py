@@ -18,7 +18,7 @@ from standfast.report.plots.canvas import (
 )
 from standfast.results import StoredResults
 from standfast.results.controls import Explainers
-from standfast.results.summary import MetricSummary
+from standfast.results.summary import MetricSummary, SummaryRow
 from standfast.statistics.paired import Interval
 
 if TYPE_CHECKING:
@@ -33,12 +33,15 @@ def plot_results(
     results: StoredResults, data: str | None = None, model: str | None = None
 ) -> list[Axes]:
     """Draw a panel for each metric, in rows of data sets and models: `Results.plot`."""
-    pairs = [pair for pair in results.pairs if data in (None, pair[0]) and model in (None, pair[1])]
+    pairs = [
+        (of_data, of_model)
+        for of_data, of_model in results.pairs
+        if data in (None, of_data) and model in (None, of_model)
+    ]
     check(bool(pairs), "data, model", "names of the results", f"{data!r}, {model!r}")
     panels = [panel for pair in pairs for panel in results.summary.select(*pair)]
-    return plot_panels(
-        panels, results.explainers, [results.summary.name_pair(*pair) for pair in pairs]
-    )
+    names = [results.summary.name_pair(*pair) for pair in pairs]
+    return plot_panels(panels, results.explainers, names)
 
 
 def plot_panels(
@@ -73,33 +76,39 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
     estimates = {row.explainer: row.estimate for row in panel.rows if row.value is not None}
     left, right = find_room(end for estimate in estimates.values() for end in _list_ends(estimate))
     for line, name in enumerate(explainers):
-        row, estimate = panel.find_row(name), estimates.get(name)
+        row = panel.find_row(name)
+        estimate = estimates.get(name)
         is_control = name in explainers.controls
         if row is None or estimate is None:
-            words = "-" if is_control else "no value"
-            axes.annotate(
-                words,
-                (0.5, line),
-                xycoords=("axes fraction", "data"),
-                ha="center",
-                va="center",
-                c="0.5",
-            )
+            _write_in_row(axes, line, "-" if is_control else "no value")
             continue
         if estimate.low is not None or estimate.high is not None:
             ends = [_cut_end(estimate.low, left), _cut_end(estimate.high, right)]
             axes.plot(ends, [line, line], color="0.45", lw=1.6, solid_capstyle="butt", zorder=1)
-        shape = {"upper": "<", "lower": ">"}.get(estimate.bound or "", "o")
-        colour = REFERENCE if is_control else ESTIMATE
-        face = colour if row.standing in ("best", "tied") else "white"
-        axes.plot(estimate.value, line, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
+        _draw_point(axes, line, row, estimate, REFERENCE if is_control else ESTIMATE)
     axes.set_xlim(left, right)
     _label_panel(axes, panel, explainers)
 
 
+def _draw_point(axes: Any, line: int, row: SummaryRow, estimate: Interval, colour: str) -> None:
+    """A point, filled where the explainer is first; an arrow where it is only a bound."""
+    shape = {"upper": "<", "lower": ">"}.get(estimate.bound or "", "o")
+    face = colour if row.standing in ("best", "tied") else "white"
+    axes.plot(estimate.value, line, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
+
+
+def _write_in_row(axes: Any, line: int, text: str) -> None:
+    """A word in the middle of a row that has no point."""
+    middle = (0.5, line)
+    coordinates = ("axes fraction", "data")
+    axes.annotate(text, middle, xycoords=coordinates, ha="center", va="center", c="0.5")
+
+
 def _list_ends(estimate: Interval | None) -> tuple[float | None, ...]:
     """What must be in view."""
-    return () if estimate is None else (estimate.value, estimate.low, estimate.high)
+    if estimate is None:
+        return ()
+    return (estimate.value, estimate.low, estimate.high)
 
 
 def _cut_end(end: float | None, edge: float) -> float:

@@ -72,9 +72,7 @@ def show(
     1
     """
     # a report is drawn without metrics, and a result is one of them
-    from standfast.metrics.result import (
-        Result,
-    )
+    from standfast.metrics.result import Result
 
     if isinstance(subject, Result):
         check(maps is None, "maps", "none with a result, which brings its own", type(maps).__name__)
@@ -113,7 +111,8 @@ def _draw_result(
         inputs.append(pictures["inputs"])
         maps.append(pictures["maps"])
         titles.append(_describe_change(result, spec, row, inputs[0].shape))
-        if ALIGNED[0] in pictures:  # the map moved back belongs to the positions of the clean input
+        if ALIGNED[0] in pictures:
+            # the map moved back belongs to the positions of the clean input
             inputs.append(inputs[0])
             maps.append(pictures[ALIGNED[0]])
             titles.append("map moved back\n(hatched: not seen)")

@@ -41,11 +41,16 @@ def make_row(
     found: bool = True,
 ) -> GalleryRow:
     """Pictures of an explainer on a sample, with the names of features and the words of the sample."""
-    sample, features = shown.sample, tuple(view.features)
-    tokens = tuple(view.tokens[sample]) if sample < len(view.tokens) else ()
-    columns = tuple(view.columns)
+    sample = shown.sample
     return GalleryRow(
-        shown.explainer, sample, tuple(pictures), text, found, features, tokens, columns
+        shown.explainer,
+        sample,
+        tuple(pictures),
+        text,
+        found,
+        tuple(view.features),
+        tuple(view.tokens[sample]) if sample < len(view.tokens) else (),
+        tuple(view.columns),
     )
 
 
@@ -56,7 +61,7 @@ def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:
     ({2: 'fine'}, {})
     """
     stored = json.loads(row.get("swapped_words") or "{}")
-    return {int(place): word for place, word in stored.items()}
+    return {int(position): word for position, word in stored.items()}
 
 
 def describe_maps(view: MetricResults, rows: Sequence[GalleryRow]) -> str:
@@ -69,37 +74,35 @@ def describe_maps(view: MetricResults, rows: Sequence[GalleryRow]) -> str:
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
     """The axis of the values of a metric, with dotted lines at `rules`."""
-    probability = spec.log_probability
     return Axis(
         spec.axis,
         spec.direction,
         spec.good,
         spec.censored_side,
         rules=rules,
-        probability=probability,
+        probability=spec.log_probability,
     )
 
 
-def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Figure]:
+def draw_figures(metric: ConfiguredMetric, view: MetricResults) -> list[Figure]:
     """The figures of a metric on one data set and model that show anything; by default the distribution."""
-    figures = presentation_of(metric.metric, metric.task).figures(found)
-    figures = [draw_distribution(found)] if figures is None else figures
-    return [
-        each
-        for each in figures
-        if each is not None and not (isinstance(each, Gallery) and not each.rows)
-    ]
+    figures = presentation_of(metric.metric, metric.task).figures(view)
+    if figures is None:
+        figures = [draw_distribution(view)]
+    drawn = [figure for figure in figures if figure is not None]
+    return [figure for figure in drawn if not isinstance(figure, Gallery) or figure.rows]
 
 
 def draw_distribution(view: MetricResults) -> Chart | None:
     """The distribution over samples, a row for each explainer, with lines at the `"rules"` of the metric's facts."""
-    own, strips = presentation_of(view.metric, view.task), []
+    presentation = presentation_of(view.metric, view.task)
+    strips = []
     for name in view.present:
         rows = view.spec.select_valid(view.rows_for(name))
         samples = [int(sample) for sample in rows["sample"]]
         strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
-    facts = {"rules": (), "options": Options(view.options), **own.facts(view)}
-    note = words_of(own).say("distribution", facts)
+    facts = {"rules": (), "options": Options(view.options), **presentation.facts(view)}
+    note = words_of(presentation).say("distribution", facts)
     words = Words(view.spec.title, note, "distribution", "Distribution over samples")
     return draw_values(strips, view.explainers, make_axis(view.spec, *facts["rules"]), words)
 
@@ -130,7 +133,7 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
         shown = view.load_sample(str(row["explainer"]), int(row["sample"]), names, also=ALIGNED)
         if shown is None:
             continue
-        here = {
+        facts = {
             "explainer": shown.explainer,
             "passes": bool(set(view.unfit) & set(view.present)),
             "sample": shown.sample,
@@ -143,14 +146,16 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
             "same": spec.same,
             "moved_back": ALIGNED[0] in shown.arrays,
         }
-        text = words_of(presentation).say("example", here)
+        text = words_of(presentation).say("example", facts)
         return make_row(view, shown, show_change(shown), text)
     return None
 
 
 def show_change(shown: StoredSample) -> tuple[Picture, ...]:
     """The input and its map, the perturbed input and its map, and this map moved back where positions were moved."""
-    arrays, who, new = shown.arrays, shown.who, read_swaps(shown.row)
+    arrays = shown.arrays
+    who = shown.who
+    new_words = read_swaps(shown.row)
     back = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
     moved = [
         Picture("moved back", arrays[name], back, signed=True, moved_back=True)
@@ -160,13 +165,13 @@ def show_change(shown: StoredSample) -> tuple[Picture, ...]:
     return (
         Picture("input", arrays["origins"], f"Input, sample {shown.sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-        Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new),
+        Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new_words),
         Picture(
             "its map now",
             arrays["maps"],
             f"Explanation of the perturbed input: {who}",
-            True,
-            swapped=new,
+            signed=True,
+            swapped=new_words,
         ),
         *moved,
     )

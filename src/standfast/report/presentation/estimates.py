@@ -25,15 +25,17 @@ def stack_arrays(
     results: MetricResults, explainer: str, names: Sequence[str]
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """The rows of an explainer's first samples, and the named arrays of all of them, `(n, ...)`; no rows if none."""
-    found = list(results.lines(explainer, names, MOST_SAMPLES))
-    return [each.row for each in found], {
-        name: np.array([each.arrays[name] for each in found]) for name in names
-    }
+    samples = list(results.lines(explainer, names, MOST_SAMPLES))
+    rows = [sample.row for sample in samples]
+    arrays = {name: np.array([sample.arrays[name] for sample in samples]) for name in names}
+    return rows, arrays
 
 
 def make_line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:
     """A line, with a band if all of its points have an interval."""
-    return Line(name, x, y, low, high) if np.isfinite([low, high]).all() else Line(name, x, y)
+    if np.isfinite([low, high]).all():
+        return Line(name, x, y, low, high)
+    return Line(name, x, y)
 
 
 def make_mean_line(name: str, x: Array, values: Array) -> Line:
@@ -54,12 +56,12 @@ def make_median_line(name: str, x: Array, least: Array, most: Array | None = Non
     >>> line.low, line.y, line.high
     (array([1.5]), array([2.]), array([inf]))
     """
-    known = np.isfinite(least).any(axis=0)
-    low, middle, high = _find_quartiles(least[:, known])
+    is_known = np.isfinite(least).any(axis=0)
+    low, middle, high = _find_quartiles(least[:, is_known])
     if most is not None:
-        _, largest, high = _find_quartiles(most[:, known])
+        _, largest, high = _find_quartiles(most[:, is_known])
         middle = np.where(middle == largest, middle, np.nan)
-    return Line(name, x[known], middle, low, high)
+    return Line(name, x[is_known], middle, low, high)
 
 
 def make_cell(
@@ -72,7 +74,9 @@ def make_cell(
     """
 
     def write(number: float) -> str:
-        return f"{number:.0%}" if share and np.isfinite(number) else format_number(number, 3)
+        if share and np.isfinite(number):
+            return f"{number:.0%}"
+        return format_number(number, 3)
 
     between = f"[{write(low)}, {write(high)}]" if np.isfinite([low, high]).all() else ""
     return TableCell(write(value), between, faint)
@@ -106,15 +110,12 @@ def describe_columns(
     >>> describe_columns(pl.DataFrame({"top1": [0.25, 0.75, None]}), {"top1": "agreement", "top3": "more"})[0].text
     'agreement: 0.50'
     """
-    known = {
-        label: values
-        for column, label in labels.items()
-        if len(values := find_finite(frame, column))
-    }
-    return [
-        Detail(label, scale * float(middle(values)), decimals=decimals)
-        for label, values in known.items()
-    ]
+    details = []
+    for column, label in labels.items():
+        values = find_finite(frame, column)
+        if len(values):
+            details.append(Detail(label, scale * float(middle(values)), decimals=decimals))
+    return details
 
 
 def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
@@ -125,5 +126,6 @@ def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
 
 def _find_quartiles(values: Array) -> Array:
     """The quartiles `(3, K)` of the columns of `values` `(n, K)`, which may be infinite."""
-    found = np.nanquantile(np.minimum(values, _HUGE), [0.25, 0.5, 0.75], axis=0)
-    return np.asarray(np.where(found < _HUGE / 1e9, found, np.inf))
+    quartiles = np.nanquantile(np.minimum(values, _HUGE), [0.25, 0.5, 0.75], axis=0)
+    # between a finite value and a huge one, a quartile is a share of the huge one
+    return np.asarray(np.where(quartiles < _HUGE / 1e9, quartiles, np.inf))

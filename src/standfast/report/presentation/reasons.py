@@ -84,4 +84,6 @@ def _describe_row(row: Mapping[str, Any]) -> list[TableCell]:
 
 def _sum_column(rows: pl.DataFrame, name: str) -> float:
     """The sum of a column; 0 where it is missing."""
-    return float(rows[name].sum()) if name in rows.columns else 0.0
+    if name not in rows.columns:
+        return 0.0
+    return float(rows[name].sum())

@@ -24,10 +24,12 @@ class SeedAgreementPresentation(Presentation):
             "chance": "overlap of features in a random order",
             "signs": "same signs",
         }
-        found = {name: frame[name].drop_nans().median() for name in titles if name in frame.columns}
+        values = {
+            name: frame[name].drop_nans().median() for name in titles if name in frame.columns
+        }
         medians = [
             Detail(titles[name], float(value))
-            for name, value in found.items()
+            for name, value in values.items()
             if isinstance(value, float)
         ]
         return [*medians, *count_flag(frame, "split", "with two groups of seeds")]

@@ -44,25 +44,27 @@ class CEvalPresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Medians, how many changes were not found, and how near certified bounds come."""
-        c, empty = read_numbers(frame, "c"), read_numbers(frame, "c_empty")
-        found = read_flags(frame, "found")
-        missed = int((~found).sum())
-        details = [Detail("no change found, so only a bound", missed, len(frame))] if missed else []
-        if not found.any():
+        c = read_numbers(frame, "c")
+        is_found = read_flags(frame, "found")
+        missed = int((~is_found).sum())
+        details = []
+        if missed:
+            details.append(Detail("no change found, so only a bound", missed, len(frame)))
+        if not is_found.any():
             return details
-        is_bound = ~found[:, None, None]
+        is_bound = ~is_found[:, None, None]
         middle, bounded = median_over_repeats(c[:, None, None], is_bound, "lower")
         what = "median c, at least" if bounded.any() else "median c"
         details.append(Detail(what, middle.item(), decimals=3))
-        middle_empty = float(np.nanmedian(empty))
+        middle_empty = float(np.nanmedian(read_numbers(frame, "c_empty")))
         details.append(Detail("median c(empty)", middle_empty, decimals=3))
         gap = read_numbers(frame, "search_gap")
         if np.isfinite(gap).any():
-            worse = np.where(np.isnan(gap), np.inf, gap)[found]
+            worse = np.where(np.isnan(gap), np.inf, gap)[is_found]
             median = float(np.median(100 * worse))
             details.append(Detail("second best search is worse by, median %", median, decimals=1))
         lower = read_numbers(frame, "certified_c")
-        certified = found & (lower > 0)
+        certified = is_found & (lower > 0)
         if certified.any():
             width = float(np.median(c[certified] / lower[certified]))
             details.append(Detail("c over its certified lower bound, median", width, decimals=3))
@@ -107,11 +109,8 @@ def draw_sizes(results: MetricResults, caption: str) -> Chart | None:
     """The ratio against the size of the explanation (c-Eval, Fig. 9): the median over samples and the quartiles."""
     traces = [_trace(results, name) for name in results.present]
     lines = [line for line in traces if line is not None]
-    title, heading = (
-        "c(e) / c(empty) against the size of the explanation",
-        "How much the fixed features matter",
-    )
-    words = Words(title, caption, "c-eval-plot", heading)
+    title = "c(e) / c(empty) against the size of the explanation"
+    words = Words(title, caption, "c-eval-plot", "How much the fixed features matter")
     ratio = Axis("c(e) / c(empty)", "higher", rules=(1.0,))
     return draw_lines(lines, results.explainers, Axis("share of features fixed"), ratio, words)
 
@@ -120,12 +119,12 @@ def _trace(results: MetricResults, explainer: str) -> Line | None:
     """The line of an explainer, of the samples for which c(empty) was found; None without any."""
     rows, arrays = stack_arrays(results, explainer, ("curve", "curve_found", "fractions"))
     empty = np.array([row["c_empty"] for row in rows], dtype=float)
-    known = np.isfinite(empty)
-    if not known.any():
+    is_known = np.isfinite(empty)
+    if not is_known.any():
         return None
-    ratios = arrays["curve"][known] / empty[known, None]
+    ratios = arrays["curve"][is_known] / empty[is_known, None]
     least = np.maximum(ratios, 1.0)
-    most = np.where(arrays["curve_found"][known], least, np.inf)
+    most = np.where(arrays["curve_found"][is_known], least, np.inf)
     return make_median_line(explainer, arrays["fractions"][0], least, most)
 
 
@@ -154,12 +153,10 @@ class NearAffinityPresentation(Presentation):
             empty = np.array([row["c_empty"] for row in rows], dtype=float)
             if np.isfinite(empty).any():
                 shares = arrays["estimate"] / empty[:, None]
-                known = np.where(np.isfinite(shares), shares, np.nan)
-                lines.append(make_median_line(name, arrays["fractions"][0], known))
-        title, heading = (
-            "Estimated c(empty) over the one found",
-            "How far is the decision surface from a plane?",
-        )
+                finite = np.where(np.isfinite(shares), shares, np.nan)
+                lines.append(make_median_line(name, arrays["fractions"][0], finite))
+        title = "Estimated c(empty) over the one found"
+        heading = "How far is the decision surface from a plane?"
         words = Words(title, words_of(self).say("sizes"), "near-affinity", heading)
         ratio = Axis("estimated c(empty) / c(empty)", rules=(1.0,))
         chart = draw_lines(lines, results.explainers, Axis("share of features fixed"), ratio, words)

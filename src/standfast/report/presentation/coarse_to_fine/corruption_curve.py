@@ -31,43 +31,45 @@ class CorruptionCurvePresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The standard error, the share of positive positions, maps without any, and clipped replacements."""
-        found = measure_random_error(frame)
+        details = measure_random_error(frame)
         for column, label in (
             ("positive_share", "positions with positive relevance, %"),
             ("clipped", "replacements clipped to the bounds, %"),
         ):
             shares = read_numbers(frame, column)
             if (shares > 0).any():
-                found.append(Detail(label, 100 * float(np.nanmean(shares)), decimals=0))
+                details.append(Detail(label, 100 * float(np.nanmean(shares)), decimals=0))
         label = "maps without positive relevance, which count with a drop of 0"
-        return [*found, *count_flag(frame, "no_positive", label)]
+        return [*details, *count_flag(frame, "no_positive", label)]
 
     def figures(self, results: MetricResults) -> list[Figure | None]:
         """All figures of one data set and model; only the distribution of areas if no drops are stored."""
-        say, drops = words_of(self).say, load_drops(results)
+        say = words_of(self).say
+        drops = load_drops(results)
         distribution = draw_distribution(results)
         if drops is None:
             return [distribution]
-        top, bottom = (
-            draw_drops(results, drops, order, say("drops")) for order in ("top", "bottom")
-        )
-        pictures = (
-            draw_gallery(results, say) if "top" in (results.options.get("order") or ()) else None
-        )
+        top = draw_drops(results, drops, "top", say("drops"))
+        bottom = draw_drops(results, drops, "bottom", say("drops"))
+        pictures = None
+        if "top" in (results.options.get("order") or ()):
+            pictures = draw_gallery(results, say)
         return [top, distribution, bottom, pictures, *draw_tables(drops, say, not self.task.fall)]
 
 
 def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -> Chart | None:
     """Draw the mean drop over the mean share of all positions, from (0, 0)."""
     lines = []
-    for name, found in drops.absolute.items():
-        if getattr(drops.curves[name], order) is not None and found.samples:
+    for name, summary in drops.absolute.items():
+        if getattr(drops.curves[name], order) is not None and summary.samples:
             mean = f"mean_{order}"
-            points = (found.share, getattr(found, mean), *found.interval(mean))
-            x, y, low, high = (np.concatenate([[0.0], values]) for values in points)
-            lines.append(make_line(name, x, y, low, high))
+            low, high = summary.interval(mean)
+            points = (summary.share, getattr(summary, mean), low, high)
+            # where nothing is replaced, nothing is lost
+            lines.append(make_line(name, *(np.insert(values, 0, 0.0) for values in points)))
     which, direction = ("most", "higher") if order == "top" else ("least", "lower")
+    title = f"Mean drop, {which} relevant positions first"
     heading = f"What happens when the {which} relevant positions go first?"
-    words = Words(f"Mean drop, {which} relevant positions first", caption, f"drop-{order}", heading)
-    across, up = Axis("share of all positions corrupted"), Axis("drop", direction)
-    return draw_lines(lines, results.explainers, across, up, words)
+    words = Words(title, caption, f"drop-{order}", heading)
+    share = Axis("share of all positions corrupted")
+    return draw_lines(lines, results.explainers, share, Axis("drop", direction), words)

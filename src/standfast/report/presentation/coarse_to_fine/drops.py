@@ -49,8 +49,8 @@ class Drops:
             return {}
         reference = self.curves[self.random]
         return {
-            name: apply_gate(each, reference)
-            for name, each in self.curves.items()
+            name: apply_gate(curves, reference)
+            for name, curves in self.curves.items()
             if name != self.random
         }
 
@@ -61,37 +61,36 @@ class Drops:
     @cached_property
     def absolute(self) -> dict[str, CorruptionSummary]:
         """All numbers by explainer, from all of its own samples, with intervals."""
-        return {name: summarise(each, tau=TAU) for name, each in self.curves.items()}
+        return {name: summarise(curves, tau=TAU) for name, curves in self.curves.items()}
 
     @cached_property
     def fewest(self) -> int:
         """The number of complete samples of the explainer that has the fewest of them, and has any."""
-        counts = [int(each.find_complete().sum()) for each in self.curves.values()]
+        counts = [int(curves.find_complete().sum()) for curves in self.curves.values()]
         return min((count for count in counts if count), default=0)
 
 
 def load_drops(results: MetricResults) -> Drops | None:
     """The stored drops; None if no explainer has any."""
-    names = (
-        "corrupted_share",
-        "fractions",
-        *(f"drop_{order}" for order in results.options.get("order") or ()),
-    )
+    orders = results.options.get("order") or ()
+    names = ("corrupted_share", "fractions", *(f"drop_{order}" for order in orders))
     rows: dict[str, dict[int, dict[str, Array]]] = {}
     for explainer in results.present:
-        found = {each.sample: each.arrays for each in results.lines(explainer, names, MOST_SAMPLES)}
-        if found:
-            rows[explainer] = found
+        stored = results.lines(explainer, names, MOST_SAMPLES)
+        arrays_of = {shown.sample: shown.arrays for shown in stored}
+        if arrays_of:
+            rows[explainer] = arrays_of
     if not rows:
         return None
     samples = np.array(sorted(set().union(*rows.values())), dtype=int)
-    like = next(iter(next(iter(rows.values())).values()))
+    example = next(iter(next(iter(rows.values())).values()))
+    # NaN for samples that an explainer has not met, but the shares are the same for all
     missing = {
         name: array if name == "fractions" else np.full(array.shape, np.nan)
-        for name, array in like.items()
+        for name, array in example.items()
     }
-    curves = {
-        explainer: Curves.from_stored(found.get(int(sample), missing) for sample in samples)
-        for explainer, found in rows.items()
-    }
+    curves = {}
+    for explainer, arrays_of in rows.items():
+        aligned = [arrays_of.get(int(sample), missing) for sample in samples]
+        curves[explainer] = Curves.from_stored(aligned)
     return Drops(curves, samples)

@@ -23,40 +23,36 @@ def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
     rows = []
     for sample in choose_samples(results):
         for explainer in results.present:
-            found = results.load_sample(explainer, sample, _NAMES)
-            if found is not None:
-                rows.append(_draw_row(results, found, say))
+            shown = results.load_sample(explainer, sample, _NAMES)
+            if shown is not None:
+                rows.append(_draw_row(results, shown, say))
     return Gallery("What is replaced first", tuple(rows), say("pictures", f"{SHARE:.0%}"))
 
 
 def choose_samples(results: MetricResults) -> list[int]:
     """The samples with the smallest, the middle and the largest mean value over the explainers without controls."""
-    rows = results.spec.select_valid(results.frame).filter(
-        pl.col("explainer").is_in(results.candidates)
-    )
-    means = (
-        rows.group_by("sample")
-        .agg(pl.col(results.spec.column).mean())
-        .sort(results.spec.column, "sample")
-    )
+    valid = results.spec.select_valid(results.frame)
+    rows = valid.filter(pl.col("explainer").is_in(results.candidates))
+    value = pl.col(results.spec.column).mean()
+    means = rows.group_by("sample").agg(value).sort(results.spec.column, "sample")
     samples = means["sample"].to_list()
-    return (
-        list(dict.fromkeys([samples[0], samples[len(samples) // 2], samples[-1]]))
-        if samples
-        else []
-    )
+    if not samples:
+        return []
+    return list(dict.fromkeys([samples[0], samples[len(samples) // 2], samples[-1]]))
 
 
 def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., str]) -> GalleryRow:
-    arrays, input_ = shown.arrays, shown.arrays["origins"]
-    place = int(np.abs(arrays["fractions"] - SHARE).argmin())
-    marked = (arrays["replaced_at"] > 0) & (arrays["replaced_at"] <= place + 1)
-    drop = format_number(float(arrays["drop_top"][place]))
+    arrays = shown.arrays
+    input_ = arrays["origins"]
+    step = int(np.abs(arrays["fractions"] - SHARE).argmin())
+    marked = (arrays["replaced_at"] > 0) & (arrays["replaced_at"] <= step + 1)
+    drop = format_number(float(arrays["drop_top"][step]))
     spatial = input_.ndim >= 3 and input_.ndim == marked.ndim
     marks = np.asarray(marked.any(axis=0)) if spatial else np.broadcast_to(marked, input_.shape)
     words = f"The most relevant positions: {shown.who}"
-    picture = Picture(f"drop {drop}", input_, words, marks=marks, colours=(MARKED,))
-    text = say("row", shown.row, drop, int(marked.sum()), marked.size)
-    return make_row(
-        results, shown, (Picture("input", input_, f"Input, sample {shown.sample}"), picture), text
+    pictures = (
+        Picture("input", input_, f"Input, sample {shown.sample}"),
+        Picture(f"drop {drop}", input_, words, marks=marks, colours=(MARKED,)),
     )
+    text = say("row", shown.row, drop, int(marked.sum()), marked.size)
+    return make_row(results, shown, pictures, text)

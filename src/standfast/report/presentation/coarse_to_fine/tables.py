@@ -28,39 +28,38 @@ def draw_tables(drops: Drops, say: Callable[..., str], shares: bool = True) -> l
 
     Where drops are no `shares` that are lost, F1, the share of large drops and the fine numbers mean nothing.
     """
-    columns = [each for each in _COARSE if shares or each[0] not in ("f1", "auc_share_above")]
-    found = [_draw("Coarse numbers, and the gate", columns, drops, say("coarse"))]
     if not shares:
-        return found
+        columns = [column for column in _COARSE if column[0] not in ("f1", "auc_share_above")]
+        return [_draw("Coarse numbers, and the gate", columns, drops, say("coarse"))]
+    coarse = _draw("Coarse numbers, and the gate", _COARSE, drops, say("coarse"))
     has_top = any(curves.top is not None for curves in drops.curves.values())
-    return (
-        [*found, _draw("Fine numbers", _FINE, drops, say("fine"))]
-        if has_top and drops.fewest >= FINE
-        else found
-    )
+    if not has_top or drops.fewest < FINE:
+        return [coarse]
+    return [coarse, _draw("Fine numbers", _FINE, drops, say("fine"))]
 
 
 def _draw(
     heading: str, columns: Sequence[tuple[str, str, str]], drops: Drops, caption: str
 ) -> Table:
-    rows = [
-        (name, [_make_cell(drops, name, key) for key, _, _ in columns]) for name in drops.absolute
-    ]
+    rows = []
+    for name in drops.absolute:
+        rows.append((name, [_make_cell(drops, name, key) for key, _, _ in columns]))
     return Table(heading, [(title, note) for _, title, note in columns], rows, caption)
 
 
 def _make_cell(drops: Drops, name: str, key: str) -> TableCell:
     """A number of an explainer, faint where it does not count."""
-    own = drops.absolute[name]
+    summary = drops.absolute[name]
     if key == "samples":
-        return TableCell(str(own.samples), f"{own.left_out} left out" if own.left_out else "")
+        left_out = f"{summary.left_out} left out" if summary.left_out else ""
+        return TableCell(str(summary.samples), left_out)
     if key == "gate":
         return _show_gate(drops, name)
     faint = key.endswith(("skewness", "kurtosis")) and not drops.may_be_read(name)
-    if not own.samples:
+    if not summary.samples:
         return TableCell("–", "", faint)
-    low, high = own.interval(key)
-    return make_cell(float(getattr(own, key)), float(low), float(high), faint)
+    low, high = summary.interval(key)
+    return make_cell(float(getattr(summary, key)), float(low), float(high), faint)
 
 
 def _show_gate(drops: Drops, name: str) -> TableCell:

@@ -27,22 +27,20 @@ class AOPCPresentation(Presentation):
     """The area over the perturbation curve, and the curves."""
 
     def _name_score(self, options: Mapping[str, Any]) -> str:
-        return self.task.logit if options.get("score") == "logit" else self.task.probability
+        if options.get("score") == "logit":
+            return self.task.logit
+        return self.task.probability
 
     def figures(self, results: MetricResults) -> list[Chart | None]:
         """The fall of the score after each replacement, and the distribution over samples."""
         lines = []
         for name in results.present:
-            curves = [
-                each.arrays["curve"] for each in results.lines(name, ("curve",), MOST_SAMPLES)
-            ]
+            samples = results.lines(name, ("curve",), MOST_SAMPLES)
+            curves = [sample.arrays["curve"] for sample in samples]
             if curves:
                 steps = max(len(curve) for curve in curves)
-                lines.append(
-                    make_mean_line(
-                        name, np.arange(steps), np.stack([_extend(c, steps) for c in curves])
-                    )
-                )
+                falls = np.stack([_extend(curve, steps) for curve in curves])
+                lines.append(make_mean_line(name, np.arange(steps), falls))
         fall = Axis(f"fall of the {self._name_score(results.options)}", results.spec.direction)
         caption = words_of(self).say("curves", MOST_SAMPLES)
         words = Words(
@@ -64,5 +62,5 @@ class AOPCPresentation(Presentation):
 
 def _extend(curve: Array, steps: int) -> Array:
     """A curve that stays at its last value, since after the last region nothing is left to replace."""
-    known = curve[np.isfinite(curve)]
-    return np.pad(known, (0, steps - len(known)), mode="edge")
+    finite = curve[np.isfinite(curve)]
+    return np.pad(finite, (0, steps - len(finite)), mode="edge")

@@ -90,9 +90,10 @@ def shares_of_loss(means: Array) -> Array:
     [0.5, 0.83]
     """
     lost = 1 - means[..., :1]
-    some = lost > 1e-9  # anything smaller is rounding: a single position of a single sample is more
+    # anything smaller is rounding: a single position of a single sample is more
+    is_lossy = lost > 1e-9
     moved = means[..., 1:] - means[..., :1]
-    shares: Array = np.where(some, moved / np.where(some, lost, 1.0), np.nan)
+    shares: Array = np.where(is_lossy, moved / np.where(is_lossy, lost, 1.0), np.nan)
     return shares
 
 
@@ -101,36 +102,45 @@ def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
     values: Array = np.stack([read_numbers(rows, column) for column in columns], axis=1)
     fine = pl.Series(np.isfinite(values).all(axis=1))
     series = [pl.Series(str(number), column) for number, column in enumerate(values.T)]
-    known = rows.select("sample").with_columns(series)
-    means = known.filter(fine).group_by("sample").mean()
+    of_samples = rows.select("sample").with_columns(series)
+    means = of_samples.filter(fine).group_by("sample").mean()
     return means.sort("sample").drop("sample").to_numpy()
 
 
 def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: str) -> Table:
     """The mean of each similarity, and what became of the top positions; below, what two random sets would reach."""
-    asked = [str(name) for name in results.options.get("similarities") or ()]
+    similarities = [str(name) for name in results.options.get("similarities") or ()]
+    width = len(similarities) + len(_COLUMNS)
     rows = []
     for name in results.present:
         valid = results.spec.select_valid(results.rows_for(name))
-        kept = per_sample(valid, _KEPT)
-        cells = [_show_similarity(valid, each) for each in asked]
-        if len(kept):
-            cells += [TableCell(f"{share:.0%}") for share in kept.mean(axis=0)]
-            cells += [
-                make_cell(*ends, share=True)
-                for ends in zip(*intervals_of_means(kept, shares_of_loss), strict=True)
-            ]
-        missing = len(asked) + len(_COLUMNS) - len(cells)
-        rows.append((name, [*cells, *[TableCell("–")] * missing]))
+        cells = [_show_similarity(valid, similarity) for similarity in similarities]
+        cells += _show_kept(per_sample(valid, _KEPT))
+        rows.append((name, [*cells, *[TableCell("–")] * (width - len(cells))]))
     if shape is not None:
         k = resolve_k(results.options.get("k"), count_positions(shape))
-        chance = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
-        shares = (*chance, *shares_of_loss(chance))
-        numbers = [make_cell(share, np.nan, np.nan, share=True) for share in shares]
-        empty = [TableCell("–")] * len(asked)
-        rows.append(("two random sets", [*empty, *numbers]))
-    columns = [*((name, "mean") for name in asked), *_COLUMNS]
+        empty = [TableCell("–")] * len(similarities)
+        rows.append(("two random sets", [*empty, *_show_chance(shape, k)]))
+    columns = [*((name, "mean") for name in similarities), *_COLUMNS]
     return Table("Means, and what became of the top positions", columns, rows, caption)
+
+
+def _show_chance(shape: tuple[int, ...], k: int) -> list[TableCell]:
+    """What two random sets of k positions have in common, and where the others lie."""
+    chance = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
+    shares = (*chance, *shares_of_loss(chance))
+    return [make_cell(share, np.nan, np.nan, share=True) for share in shares]
+
+
+def _show_kept(kept: Array) -> list[TableCell]:
+    """The means of the shares that samples keep `(n, 3)`, and where the lost positions went; none without samples."""
+    if not len(kept):
+        return []
+    shares = zip(*intervals_of_means(kept, shares_of_loss), strict=True)
+    return [
+        *(TableCell(f"{share:.0%}") for share in kept.mean(axis=0)),
+        *(make_cell(*ends, share=True) for ends in shares),
+    ]
 
 
 def _show_similarity(rows: pl.DataFrame, name: str) -> TableCell:

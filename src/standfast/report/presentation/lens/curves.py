@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,15 +47,14 @@ def load_curves(results: MetricResults, explainer: str) -> Curves | None:
     if not kept.any():
         return None
     w = arrays["curve_w"][0]
-    windows, places = np.unique(w[w > 0], return_index=True)
-    same = arrays["curve_intersection"][kept, :, None]
+    windows, columns = np.unique(w[w > 0], return_index=True)
+    without_window = arrays["curve_intersection"][kept, :, None]
     values = {}
     for name in _WINDOWED:
-        own = arrays[name][kept][:, :, w > 0][:, :, places]
-        values[name] = np.concatenate([same, own], axis=2).astype(float)
-    return Curves(
-        arrays["curve_k"][0], np.array([0, *windows]), values, arrays["origin_maps"].shape[1:]
-    )
+        with_windows = arrays[name][kept][:, :, w > 0][:, :, columns]
+        values[name] = np.concatenate([without_window, with_windows], axis=2).astype(float)
+    shape = arrays["origin_maps"].shape[1:]
+    return Curves(arrays["curve_k"][0], np.array([0, *windows]), values, shape)
 
 
 def draw_curves(
@@ -70,42 +69,52 @@ def draw_curves(
         curves: by explainer; at least one.
         captions: of the charts `"by_window"` and `"by_k"`.
     """
+    shape = next(iter(curves.values())).shape
+    has_order = len(shape) > 1
+    return [
+        *(_draw_by_window(results, curves, captions["by_window"]) if has_order else ()),
+        *_draw_by_k(results, curves, captions["by_k"], 2 if has_order else 1),
+    ]
+
+
+def _draw_by_window(
+    results: MetricResults, curves: Mapping[str, Curves], caption: str
+) -> Iterator[Chart | None]:
+    """A chart for each similarity with windows, at the number of positions that is nearest to the metric's own."""
     first = next(iter(curves.values()))
-    total = count_positions(first.shape)
-    unit = name_position(first.shape)
-    place = int(np.abs(first.k - resolve_k(results.options.get("k"), total)).argmin())
-    k = int(first.k[place])
-    charts: list[Chart | None] = []
-    for name, title in _WINDOWED.items() if len(first.shape) > 1 else ():
+    own_k = resolve_k(results.options.get("k"), count_positions(first.shape))
+    row = int(np.abs(first.k - own_k).argmin())
+    k = int(first.k[row])
+    across = f"window w ({name_position(first.shape)}s to each side)"
+    for name, title in _WINDOWED.items():
         lines = [
-            make_mean_line(each, found.w, found.values[name][:, place])
-            for each, found in curves.items()
+            make_mean_line(explainer, stored.w, stored.values[name][:, row])
+            for explainer, stored in curves.items()
         ]
-        chance = (
-            []
-            if name.endswith("diverse")
-            else [overlap_by_chance(first.shape, k, int(w)) for w in first.w]
-        )
-        words = Words(
-            f"Mean {title} by window, k = {k}",
-            captions["by_window"],
-            name,
-            f"{title}, k = {k}, by window",
-        )
-        charts.append(
-            _draw(results, lines, f"window w ({unit}s to each side)", title, chance, words)
-        )
-    for column, w in enumerate(first.w[: 2 if len(first.shape) > 1 else 1].tolist()):
+        chance: list[float] = []
+        if not name.endswith("diverse"):
+            chance = [overlap_by_chance(first.shape, k, int(w)) for w in first.w]
+        heading = f"{title}, k = {k}, by window"
+        words = Words(f"Mean {title} by window, k = {k}", caption, name, heading)
+        yield _draw(results, lines, across, title, chance, words)
+
+
+def _draw_by_k(
+    results: MetricResults, curves: Mapping[str, Curves], caption: str, windows: int
+) -> Iterator[Chart | None]:
+    """A chart for each of the least windows."""
+    first = next(iter(curves.values()))
+    order = np.argsort(first.k)
+    across = f"k (of {count_positions(first.shape)} {name_position(first.shape)}s)"
+    for column, w in enumerate(first.w[:windows].tolist()):
         title = f"{w}-LENS-precision" if w else "Top-k intersection"
-        order = np.argsort(first.k)
-        lines = [
-            make_mean_line(each, found.k[order], found.values["curve_precision"][:, order, column])
-            for each, found in curves.items()
-        ]
+        lines = []
+        for explainer, stored in curves.items():
+            values = stored.values["curve_precision"][:, order, column]
+            lines.append(make_mean_line(explainer, stored.k[order], values))
         chance = [overlap_by_chance(first.shape, int(count), w) for count in first.k[order]]
-        words = Words(f"Mean {title} by k", captions["by_k"], f"k-{w}", f"{title} by k")
-        charts.append(_draw(results, lines, f"k (of {total} {unit}s)", title, chance, words))
-    return charts
+        words = Words(f"Mean {title} by k", caption, f"k-{w}", f"{title} by k")
+        yield _draw(results, lines, across, title, chance, words)
 
 
 def _draw(
@@ -149,12 +158,13 @@ def overlap_by_chance(shape: tuple[int, ...], k: int, w: int) -> float:
     total = count_positions(shape)
     members = np.ones(1, dtype=int)
     for side in shape[1:] or shape:
-        place = np.arange(side)
-        members = np.outer(
-            members, np.minimum(place + w, side - 1) - np.maximum(place - w, 0) + 1
-        ).ravel()
-    free, how_often = np.unique(members, return_counts=True)
+        position = np.arange(side)
+        last = np.minimum(position + w, side - 1)
+        first = np.maximum(position - w, 0)
+        members = np.outer(members, last - first + 1).ravel()
+    sizes, how_often = np.unique(members, return_counts=True)
+    # the logarithm of the probability that a window of n positions has none of the k
     none = [
-        np.log1p(-n / (total - np.arange(k))).sum() if n <= total - k else -np.inf for n in free
+        np.log1p(-n / (total - np.arange(k))).sum() if n <= total - k else -np.inf for n in sizes
     ]
     return float(1 - (np.exp(none) * how_often).sum() / total)

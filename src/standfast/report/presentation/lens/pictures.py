@@ -28,60 +28,59 @@ _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
     """The top positions of the first samples (Kamath et al. 2024, Fig. 3)."""
     rows = [_draw_row(results, shown, say) for shown in results.gallery(SHOWN, _PICTURES, ALIGNED)]
-    note = say(
-        "pictures", describe_maps(results, rows), any(row.pictures[-1].moved_back for row in rows)
-    )
+    are_moved_back = any(row.pictures[-1].moved_back for row in rows)
+    note = say("pictures", describe_maps(results, rows), are_moved_back)
     return Gallery("Maps before and after the attack", tuple(rows), note)
 
 
 def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., str]) -> GalleryRow:
-    who, origin = shown.who, np.asarray(shown.arrays["origins"], dtype=float)
+    who = shown.who
+    origin = np.asarray(shown.arrays["origins"], dtype=float)
     before, after = sum_channels(results, shown.arrays)
     k = resolve_k(results.options.get("k"), count_positions(origin.shape))
     unit = results.position if results.texts else name_position(origin.shape)
     input_, its_map, *changed = show_change(shown)
     middle = [input_]
     if origin.ndim in (2, 3) or results.texts:
-        s, t = top_k(before, k), top_k(after, k)
+        top_before, top_after = top_k(before, k), top_k(after, k)
+        around, around_after = mark_around(top_before), mark_around(top_after)
+        overlap = mark_overlap(top_before, top_after)
         middle = [
-            Picture(
-                "top k", origin, f"Top {unit}s before: {who}", marks=mark_around(s), colours=NEAR
-            ),
+            Picture("top k", origin, f"Top {unit}s before: {who}", marks=around, colours=NEAR),
             Picture(
                 "overlap",
                 origin,
                 f"Kept, lost and new: {who}",
-                marks=mark_overlap(s, t),
+                marks=overlap,
                 colours=(LOST, NEW, KEPT),
             ),
             Picture(
                 "top k after",
                 origin,
                 f"Top {unit}s after: {who}",
-                marks=mark_around(t),
+                marks=around_after,
                 colours=NEAR,
             ),
         ]
     text = say("row", shown.row, results.options, k, unit)
-    return make_row(
-        results, shown, (its_map, *middle, *changed), text, bool(shown.row.get("found"))
-    )
+    pictures = (its_map, *middle, *changed)
+    return make_row(results, shown, pictures, text, bool(shown.row.get("found")))
 
 
 def sum_channels(results: MetricResults, arrays: dict[str, Array]) -> tuple[Tensor, Tensor]:
     """Both maps, at the positions of the input, with one value for each, `(1, ...)`, as the metric compares them."""
     # moved back where positions were moved; 0 where it is not seen
     last = arrays.get(ALIGNED[0], arrays["maps"])
-    maps = (
-        torch.as_tensor(np.nan_to_num(np.asarray(values)))[None]
-        for values in (arrays["origin_maps"], last)
-    )
-    if results.options.get("absolute", True):
+    absolute = bool(results.options.get("absolute", True))
+    return _sum_map(arrays["origin_maps"], absolute), _sum_map(last, absolute)
+
+
+def _sum_map(values: Array, absolute: bool) -> Tensor:
+    one_map = torch.as_tensor(np.nan_to_num(np.asarray(values)))[None]
+    if absolute:
         # features have no channels to add
-        before, after = (per_position(each, "abs_sum").abs() for each in maps)
-    else:
-        before, after = (per_position(each, "sum") for each in maps)
-    return before, after
+        return per_position(one_map, "abs_sum").abs()
+    return per_position(one_map, "sum")
 
 
 def mark_around(chosen: Tensor) -> Array:

@@ -28,24 +28,24 @@ def find_contradictions(
         part: estimated probabilities.
         others: the views of the other metrics for the same data and model.
     """
-    found: list[Contradiction] = []
+    contradictions: list[Contradiction] = []
     for other in others:
         events = (part.options.get("event"), other.options.get("event"))
         alike = {name for name in part.options if part.options[name] == other.options.get(name)}
         if other.metric == part.metric and events == ("changed_class", "misclassification"):
-            found += (
-                _compare_with_whole(part, other) if {"neighbourhood", "margin"} <= alike else []
-            )
-        if other.metric == "worst_case" and _find_region(part.options) == _find_region(
-            other.options
-        ):
-            asked = (
-                {"event"}
-                if events[1] == "misclassification"
-                else {"event", "similarity", "absolute", "explain"}
-            )
-            found += _compare_with_search(part, other) if asked <= alike else []
-    return found
+            if {"neighbourhood", "margin"} <= alike:
+                contradictions += _compare_with_whole(part, other)
+        elif other.metric == "worst_case" and _have_one_region(part, other):
+            same_event = {"event"}
+            if events[1] != "misclassification":
+                same_event |= {"similarity", "absolute", "explain"}
+            if same_event <= alike:
+                contradictions += _compare_with_search(part, other)
+    return contradictions
+
+
+def _have_one_region(part: MetricResults, other: MetricResults) -> bool:
+    return bool(_find_region(part.options) == _find_region(other.options))
 
 
 def _find_region(options: Mapping[str, Any]) -> Any:
@@ -59,7 +59,7 @@ def _find_region(options: Mapping[str, Any]) -> Any:
         if option not in ("distribution", "sigma")
     }
     if "parts" in region:
-        region["parts"] = [_find_region({"neighbourhood": each}) for each in region["parts"]]
+        region["parts"] = [_find_region({"neighbourhood": inner}) for inner in region["parts"]]
     return region
 
 
@@ -87,21 +87,21 @@ def _compare_with_whole(part: MetricResults, whole: MetricResults) -> list[Contr
 
 def _compare_with_search(estimate: MetricResults, worst: MetricResults) -> list[Contradiction]:
     """Where one of the two found the event, and the other did not."""
-    event, limit = estimate.options.get("event"), find_threshold(estimate.options)
+    event = estimate.options.get("event")
+    limit = find_threshold(estimate.options)
     if limit is None and event != "misclassification":
         return []
     rows = _join(estimate, worst, found_margin="margin", found_similarity="similarity")
     rows = rows.filter(pl.col("log_probability").is_finite())
-    changed, sign = pl.col("found_margin") >= 0, 1.0 if larger_is_closer(estimate.options) else -1.0
+    changed = pl.col("found_margin") >= 0
+    sign = 1.0 if larger_is_closer(estimate.options) else -1.0
     happened = changed
     if limit is not None and event == "changed_explanation":
         happened = ~changed & (sign * pl.col("found_similarity") < sign * limit)
     elif limit is not None and event == "changed_class":
         happened = changed & (sign * pl.col("found_similarity") > sign * limit)
-    happened, ended = (
-        happened.fill_null(False),
-        pl.col("censored").cast(pl.Boolean).fill_null(False),
-    )
+    happened = happened.fill_null(False)
+    ended = pl.col("censored").cast(pl.Boolean).fill_null(False)
     # independent draws without the event are no run that ended early: their bound holds, whatever a search finds
     is_drawn = estimate.options.get("method") == "monte_carlo"
     doubtful = rows.clear() if is_drawn else rows.filter(happened & ended)

@@ -39,16 +39,16 @@ class ProbabilityPresentation(Presentation):
         width = read_numbers(frame, "high") - read_numbers(frame, "low")
         is_exact = ~read_flags(frame, "bound")
         width = width[is_exact & np.isfinite(width)]
-        found = []
+        details = []
         if len(width):
             factor = float(np.exp(np.median(width) / 2))
-            found.append(Detail("one estimate is known up to a factor of", factor))
+            details.append(Detail("one estimate is known up to a factor of", factor))
         from_event = read_numbers(frame, "from_event")
         one_way = ~np.isfinite(from_event) & bool(options.get("from_event"))
         searched = read_flags(frame, "censored") & read_flags(frame, "witnessed")
         flags = frame.with_columns(one_way=one_way, searched=searched)
         return [
-            *found,
+            *details,
             *count_flag(flags, "stalled", "stalled"),
             *count_flag(flags, "one_way", "without an estimate from the event"),
             *count_flag(flags, "searched", "found by a search only"),
@@ -95,14 +95,16 @@ def _read_levels(view: MetricResults, name: str, sample: int) -> Line | None:
         return None
     row, arrays = shown.row, shown.arrays
     is_censored = bool(row.get("censored"))
-    here = find_levels_of_similarity(arrays["level_stage"], arrays["level_threshold"], is_censored)
-    if not here.any():
+    of_similarity = find_levels_of_similarity(
+        arrays["level_stage"], arrays["level_threshold"], is_censored
+    )
+    if not of_similarity.any():
         return None
     below = describe_event(view.options)["below"]
     sign = -1.0 if below else 1.0
-    x = (find_threshold(view.options) or 0.0) + arrays["level_threshold"][here] * sign
+    x = (find_threshold(view.options) or 0.0) + arrays["level_threshold"][of_similarity] * sign
     y, low, high = (
-        arrays[f"level_{column}"][here] for column in ("log_probability", "low", "high")
+        arrays[f"level_{column}"][of_similarity] for column in ("log_probability", "low", "high")
     )
     # `high` bounds the probability of the event, and no earlier level is less probable
     least = -np.inf

@@ -14,13 +14,15 @@ def find_threshold(options: Mapping[str, Any]) -> float | None:
     >>> find_threshold({"similarity": "pearson", "event": "changed_class", "threshold": None})
     0.6
     """
-    given = options.get("threshold")
-    if given is not None:
-        return float(given)
-    known = find_similarity(options)
-    if known is None or options.get("event") == "misclassification":
+    threshold = options.get("threshold")
+    if threshold is not None:
+        return float(threshold)
+    similarity = find_similarity(options)
+    if similarity is None or options.get("event") == "misclassification":
         return None
-    return known.low if options.get("event") == "changed_explanation" else known.high
+    if options.get("event") == "changed_explanation":
+        return similarity.low
+    return similarity.high
 
 
 def name_similarity(options: Mapping[str, Any]) -> str:
@@ -29,8 +31,8 @@ def name_similarity(options: Mapping[str, Any]) -> str:
     >>> name_similarity({"similarity": "pearson"}), name_similarity({"similarity": "ssim"})
     ('correlation', 'ssim')
     """
-    known = find_similarity(options)
-    return (known and known.words) or str(options.get("similarity", "similarity"))
+    similarity = find_similarity(options)
+    return (similarity and similarity.words) or str(options.get("similarity", "similarity"))
 
 
 def describe_event(options: Mapping[str, Any]) -> dict[str, Any]:

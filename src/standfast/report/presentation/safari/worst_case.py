@@ -66,32 +66,35 @@ class WorstCasePresentation(Presentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How often the event was found, and the largest sensitivities if they were tracked."""
-        event, found = options.get("event"), count_kept_class(frame)
+        event = options.get("event")
+        details = count_kept_class(frame)
         hit, total = count_samples(frame, "found")
         if event != "changed_explanation":
-            found.append(Detail("class changed", hit, total))
+            details.append(Detail("class changed", hit, total))
         elif "found" in frame.columns and hit < total:
             # the clean input may be outside of the neighbourhood
-            found.append(Detail("no input that keeps the answer", total - hit, total))
+            details.append(Detail("no input that keeps the answer", total - hit, total))
         exact, total = count_samples(frame, "exact")
         if exact:
-            found.append(Detail("exact, all possible inputs were tried", exact, total))
+            details.append(Detail("exact, all possible inputs were tried", exact, total))
         drafted, total = count_samples(frame, "drafts")
         if drafted:
-            found.append(
+            details.append(
                 Detail("rough maps first in the search, full ones in the value", drafted, total)
             )
-        if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
-            found.append(Detail("misinterpreted", *measured))
+        reached, searched = _count_misinterpreted(frame)
+        if event != "misclassification" and searched:
+            details.append(Detail("misinterpreted", reached, searched))
         labels = {
             "gap": "stated gap (an estimate)",
             "sens_max": "largest distance",
             "sens_lips": "largest slope",
         }
-        if "gap" in frame.columns:  # the gap of an exact number is 0, and no estimate
+        if "gap" in frame.columns:
+            # the gap of an exact number is 0, and no estimate
             is_open = pl.Series(~read_flags(frame, "exact"))
             frame = frame.with_columns(gap=pl.when(is_open).then(pl.col("gap")))
-        return found + describe_columns(frame, labels, middle=np.median, decimals=None)
+        return details + describe_columns(frame, labels, middle=np.median, decimals=None)
 
     def example(self, view: MetricResults) -> GalleryRow | None:
         """The least similar map of an input that kept its answer; for the other events nothing."""
@@ -170,16 +173,18 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
     """All evaluation counts of the samples' traces `(T,)`, and the traces there `(N, T)`, NaN before their first."""
     event = view.options.get("event")
     name = "trace_margin" if event == "misclassification" else "trace_similarity"
-    at, values = [], []
-    for each in view.lines(explainer, ("trace_evaluations", "trace_margin", name), TRACED):
-        line = each.arrays[name].astype(float)
+    evaluations: list[Array] = []
+    traces: list[Array] = []
+    for shown in view.lines(explainer, ("trace_evaluations", "trace_margin", name), TRACED):
+        trace = shown.arrays[name].astype(float)
         if event == "changed_class":
-            line[~(each.arrays["trace_margin"] >= 0)] = np.nan
-        at.append(each.arrays["trace_evaluations"].astype(float))
-        values.append(line)
-    grid = np.unique(np.concatenate([np.empty(0), *at]))
-    lines = np.full((len(at), len(grid)), np.nan)
-    for row, (x, y) in enumerate(zip(at, values, strict=True)):
+            # before the answer has changed, there is no similarity to count
+            trace[~(shown.arrays["trace_margin"] >= 0)] = np.nan
+        evaluations.append(shown.arrays["trace_evaluations"].astype(float))
+        traces.append(trace)
+    grid = np.unique(np.concatenate([np.empty(0), *evaluations]))
+    lines = np.full((len(traces), len(grid)), np.nan)
+    for row, (x, y) in enumerate(zip(evaluations, traces, strict=True)):
         last = np.searchsorted(x, grid, side="right") - 1
         has_begun = last >= 0
         lines[row, has_begun] = y[last[has_begun]]
@@ -193,8 +198,14 @@ def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
     pictures = show_change(shown)
     # the difference of two inputs whose positions differ, or of two texts, says little
     if not pictures[-1].moved_back and not view.texts:
-        swaps, words = pictures[2].swapped, f"Change of the input, scaled: {shown.who}"
-        change = Picture("change", difference, words, signed=True, change=True, swapped=swaps)
+        change = Picture(
+            "change",
+            difference,
+            f"Change of the input, scaled: {shown.who}",
+            signed=True,
+            change=True,
+            swapped=pictures[2].swapped,
+        )
         pictures = (*pictures[:3], change, *pictures[3:])
     size = {
         "words": len(pictures[2].swapped) if "swapped_words" in row else None,
@@ -202,7 +213,7 @@ def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
         "largest": float(np.abs(difference).max(initial=0.0)),
     }
     kept = [detail.text for detail in count_kept_class(pl.DataFrame([row]))]
-    own = words_of(presentation_of(view.metric, view.task))
+    sentences = words_of(presentation_of(view.metric, view.task))
     is_constant = np.ptp(arrays["maps"]) == 0
-    text = own.say("row", row, size, kept, is_constant)
+    text = sentences.say("row", row, size, kept, is_constant)
     return make_row(view, shown, pictures, text, bool(row.get("found")))

@@ -44,16 +44,16 @@ class SencPresentation(Presentation):
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""
         p = find_finite(frame, "p_value")
-        found = []
+        details = []
         if len(p):
             small = int((p < 0.05).sum())
-            found.append(Detail("p < 0.05", small, len(p)))
-        found += _pool(frame, options)
+            details.append(Detail("p < 0.05", small, len(p)))
+        details += _pool(frame, options)
         means = {"top1": "top-1 agreement", "top3": "top-3 agreement"}
         if options.get("estimator") != "paper":
             means["rho_paper"] = "mean rho, published estimator"
         return [
-            *found,
+            *details,
             *describe_columns(frame, means),
             *count_flag(frame, "grid_fallback", "grid, as no superpixels were found"),
         ]
@@ -82,10 +82,10 @@ def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
     is_stored = {"value", "p_value"} <= set(frame.columns)
     if not isinstance(draws, int) or draws < 1 or not is_stored:
         return []
-    found = pool_inputs(read_numbers(frame, "value"), read_numbers(frame, "p_value"), draws)
-    if found.count <= 1:
+    pooled = pool_inputs(read_numbers(frame, "value"), read_numbers(frame, "p_value"), draws)
+    if pooled.count <= 1:
         return []
-    return [Detail(f"p of all {found.count} together", found.p_value, decimals=3)]
+    return [Detail(f"p of all {pooled.count} together", pooled.p_value, decimals=3)]
 
 
 def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:

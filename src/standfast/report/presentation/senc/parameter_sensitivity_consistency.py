@@ -29,35 +29,31 @@ class ParameterSencPresentation(SencPresentation):
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Those of both SenC metrics, and how many samples share masked weights."""
-        found = super().details(frame, options)
+        details = super().details(frame, options)
         if "method" in frame.columns:
             masked = frame.filter(pl.col("method").str.contains("masked weights"))
-            found += [Detail("by masked weights", len(masked), len(frame))] if len(masked) else []
-        return found
+            if len(masked):
+                details.append(Detail("by masked weights", len(masked), len(frame)))
+        return details
 
 
 def layers_of(frame: pl.DataFrame) -> list[str]:
     """The layers that a frame has columns of, in order."""
-    return [
-        c.removeprefix(_PREFIX) for c in frame.columns if c.startswith(_PREFIX) and c != "rho_paper"
-    ]
+    columns = [name for name in frame.columns if name.startswith(_PREFIX) and name != "rho_paper"]
+    return [name.removeprefix(_PREFIX) for name in columns]
 
 
 def _by_layer(view: MetricResults, caption: str) -> Table | None:
     """Mean rho of each explainer in each layer; None without layers."""
     valid = view.spec.select_valid(view.frame)
     layers = [layer for layer in layers_of(valid) if len(find_finite(valid, _PREFIX + layer))]
+    if not layers:
+        return None
     rows = []
     for name in view.present:
-        found = [
-            find_finite(view.spec.select_valid(view.rows_for(name)), _PREFIX + layer)
-            for layer in layers
-        ]
-        rows.append(
-            (name, [TableCell(format_number(each.mean()) if len(each) else "–") for each in found])
-        )
-    return (
-        Table("Consistency by layer", [(layer, "mean rho") for layer in layers], rows, caption)
-        if layers
-        else None
-    )
+        valid = view.spec.select_valid(view.rows_for(name))
+        values = [find_finite(valid, _PREFIX + layer) for layer in layers]
+        texts = [format_number(rho.mean()) if len(rho) else "–" for rho in values]
+        rows.append((name, [TableCell(text) for text in texts]))
+    columns = [(layer, "mean rho") for layer in layers]
+    return Table("Consistency by layer", columns, rows, caption)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,16 +54,31 @@ def verify_results(results: str | Path | Store) -> Verification:
     if MANIFEST not in damaged or not store.folder.exists(MANIFEST):
         planned = [str(job) for job in store.manifest().get("jobs") or []]
     statuses = store.statuses()
-    for job in planned:  # arrays that are gone have no file to name
-        name = f"artefacts/{job}.safetensors"
-        readable = statuses.get(job) == "done" and f"jobs/{job}.parquet" not in damaged
-        if readable and name not in states and store.read(job)[0].get("artefacts"):
-            damaged[name] = "missing"
-    missing, failed = (
-        sum(statuses.get(job) == status for job in planned) for status in (None, "failed")
-    )
-    known = {
-        name.partition("/")[0] for name in (*states, "jobs", "artefacts", "compact", "running.json")
+    readable = [
+        job
+        for job in planned
+        if statuses.get(job) == "done" and f"jobs/{job}.parquet" not in damaged
+    ]
+    damaged.update(_find_missing_arrays(store, readable, states))
+    missing = sum(statuses.get(job) is None for job in planned)
+    failed = sum(statuses.get(job) == "failed" for job in planned)
+    return Verification(len(states), damaged, missing, failed, _list_others(store, states))
+
+
+def _find_missing_arrays(
+    store: Store, jobs: Sequence[str], files: Collection[str]
+) -> dict[str, str]:
+    """The names of files of arrays that jobs say they have stored, and that are gone: no other file names them."""
+    names = {job: f"artefacts/{job}.safetensors" for job in jobs}
+    return {
+        name: "missing"
+        for job, name in names.items()
+        if name not in files and store.read(job)[0].get("artefacts")
     }
-    others = tuple(sorted(set(store.folder.names("")) - known))
-    return Verification(len(states), damaged, missing, failed, others)
+
+
+def _list_others(store: Store, files: Iterable[str]) -> tuple[str, ...]:
+    """The names in the folder that are not of results."""
+    folders = {name.partition("/")[0] for name in files}
+    of_results = folders | {"jobs", "artefacts", "compact", "running.json"}
+    return tuple(sorted(set(store.folder.names("")) - of_results))
