@@ -172,7 +172,8 @@ class CitedAnswer(list[tuple[str, float]]):
 
     def __init__(self, parts: Sequence[tuple[str, float]], question: str, answer: str) -> None:
         super().__init__(parts)
-        self.question, self.answer = question, answer
+        self.question = question
+        self.answer = answer
 
     def __str__(self) -> str:
         ordered = sorted(self, key=lambda part: -part[1])

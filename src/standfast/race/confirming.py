@@ -102,7 +102,8 @@ def _confirm_one(name: str, plan: Plan, results: Results, ended: bool, claims: i
     outcome: Outcome = _find_outcome(name, verdict) if ended else "unfinished"
     words = describe_verdict(verdict)
     if outcome == "confirmed" and not _holds_as_one_of(claims, name, results, summaries):
-        outcome, words = "undecided", _NOT_AS_ONE_OF_TWO
+        outcome = "undecided"
+        words = _NOT_AS_ONE_OF_TWO
     return Confirmation(
         name,
         outcome,

@@ -45,7 +45,9 @@ from standfast.study.progress import watch
 from standfast.tensors import is_image
 
 #: where nobody names metrics: a search for the worst case, and whether the prediction rests on what is marked
-_STABILITY, _OF_IMAGES, _OF_OTHERS = "worst_case", "aopc", "corruption_curve"
+_STABILITY = "worst_case"
+_OF_IMAGES = "aopc"
+_OF_OTHERS = "corruption_curve"
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,11 +92,9 @@ class RaceOutcome:
 
     def __str__(self) -> str:
         steps = self.next_steps()
-        return (
-            f"{format_race(self.race)}\n\n{to_ascii(str(steps))}"
-            if steps
-            else format_race(self.race)
-        )
+        if steps:
+            return f"{format_race(self.race)}\n\n{to_ascii(str(steps))}"
+        return format_race(self.race)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.chosen}, of {len(self.race.entrants)})"
@@ -245,7 +245,9 @@ def fill_in(arguments: Arguments, lacks_explainers: bool, lacks_metrics: bool) -
 def _list_metrics(metrics: Any) -> list[Any]:
     if isinstance(metrics, dict):
         return list(metrics.values())
-    return list(metrics) if isinstance(metrics, list | tuple) else [metrics]
+    if isinstance(metrics, list | tuple):
+        return list(metrics)
+    return [metrics]
 
 
 def _list_usual_metrics(inputs: Inputs) -> list[str]:

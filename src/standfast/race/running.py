@@ -169,7 +169,9 @@ class RunningRace:
     @property
     def _level_of_ranking(self) -> float:
         """Half of the error is for the looks at stability, if there are any."""
-        return self.terms.level / 2 if self._can_judge_stability else self.terms.level
+        if self._can_judge_stability:
+            return self.terms.level / 2
+        return self.terms.level
 
     @property
     def _can_judge_stability(self) -> bool:
@@ -362,7 +364,9 @@ class RunningRace:
 
 def _first(rows: Any, count: int) -> Any:
     """The rows of the first samples."""
-    return rows.filter(rows["sample"] < count) if len(rows) else rows
+    if len(rows):
+        return rows.filter(rows["sample"] < count)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -415,7 +419,8 @@ def make_race(
         seconds: that all jobs took.
         further: `minutes`, `minutes_needed` and `left_out`.
     """
-    terms, split = running.terms, running.split
+    terms = running.terms
+    split = running.split
     data, model = running.place
     spec = running._spec_of(terms.label)
     done = sum(job.work for job in running.list_done()) + sum(job.work for job in confirmed.jobs)

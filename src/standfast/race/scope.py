@@ -146,7 +146,8 @@ def choose_scope(
         if costs.sum_seconds(higher, enough) > frame.planned:
             break
         levels = higher
-    few, many = fewest, available
+    few = fewest
+    many = available
     while few < many:
         middle = (few + many + 1) // 2
         if costs.sum_seconds(levels, middle) <= frame.planned:

@@ -96,12 +96,16 @@ def take_rows(samples: Samples, rows: Sequence[int]) -> Samples:
         lengths=_take(samples.lengths, rows),
         sample_names=_take(samples.sample_names, rows),
     )
-    return part if samples.targets is None else replace(part, targets=samples.targets[at])
+    if samples.targets is None:
+        return part
+    return replace(part, targets=samples.targets[at])
 
 
 def _take(values: tuple[T, ...] | None, rows: Sequence[int]) -> tuple[T, ...] | None:
     """Some of the values; None of None."""
-    return None if values is None else tuple(values[row] for row in rows)
+    if values is None:
+        return None
+    return tuple(values[row] for row in rows)
 
 
 def take_part(grid: Grid, rows: Sequence[int]) -> Grid:

@@ -86,11 +86,10 @@ class BackgroundCurve:
         'Up to 8 rows are not enough: two such backgrounds name the same 4 reasons in 50% (36% to 64%) of 50 pairs.'
         """
         enough = self.enough
-        shown = (
-            self.sizes[-1]
-            if enough is None
-            else next(size for size in self.sizes if size.rows == enough)
-        )
+        if enough is None:
+            shown = self.sizes[-1]
+        else:
+            shown = next(size for size in self.sizes if size.rows == enough)
         reasons = "first reason" if self.top == 1 else f"{self.top} reasons"
         measured = (
             f"two such backgrounds name the same {reasons} in {shown.same:.0%} ({shown.low:.0%} to {shown.high:.0%})"
@@ -174,7 +173,10 @@ def background_curve(
     )
     own_model = first_part.model
     own_inputs = own_model.check_inputs(samples.inputs)
-    own_targets = None if samples.targets is None else samples.targets.to(own_inputs.device)
+    if samples.targets is None:
+        own_targets = None
+    else:
+        own_targets = samples.targets.to(own_inputs.device)
     number_of_reasons = _check_top(top, own_inputs)
     with torch.inference_mode(False), own_model.naming(own_inputs), own_model.session():
         call = Call(own_model, fitted, own_inputs, own_targets)

@@ -41,7 +41,8 @@ from standfast.statistics.proportions import proportion_interval
 from standfast.study.forecast.choice import check_minutes
 
 #: draws of each source alone, and of each model that was trained again
-_DRAWS_ALONE, _DRAWS_OF_MODEL = 40, 4
+_DRAWS_ALONE = 40
+_DRAWS_OF_MODEL = 4
 #: of fewer decisions, none is compared with the others
 _FEWEST_COMPARED = 10
 #: the letters of a line of text
@@ -404,7 +405,9 @@ def _choose_measurement(
     )
     if measurement is None:
         measurement = inputs.name != "frames"
-    return inputs.default_neighbourhood()[0] if measurement else None
+    if measurement:
+        return inputs.default_neighbourhood()[0]
+    return None
 
 
 def _check_top(top: int | None, inputs: Inputs) -> int:

@@ -126,11 +126,10 @@ class CounterSearch:
                 continue
             rows = [numbers.index(card.sample) for card in cards_of_part]
             explained = part.model.check_inputs(part.take(samples.inputs)[rows])
-            targets = (
-                None
-                if samples.targets is None
-                else samples.targets[part.rows][rows].to(explained.device)
-            )
+            if samples.targets is None:
+                targets = None
+            else:
+                targets = samples.targets[part.rows][rows].to(explained.device)
             with self._showing(part.model, cards_of_part, progress):
                 call = Call(part.model, explainer, explained, targets)
                 found = self._search(call, neighbourhood, cards_of_part)
@@ -199,7 +198,8 @@ class _StoredSearches:
     """
 
     def __init__(self, results: Results, options: Sequence[object]) -> None:
-        self._results, self._options = results, options
+        self._results = results
+        self._options = options
 
     def read(self, card: Card) -> list[Fall] | None:
         """What was found for a card; None where it was not searched, or its file is damaged."""

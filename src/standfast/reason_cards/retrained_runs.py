@@ -37,8 +37,12 @@ class RetrainedRuns:
         ends: float | None = None,
         progress: bool = True,
     ) -> None:
-        self._retraining, self._model, self._looks = retraining, model, looks
-        self._evaluate, self._ends, self._progress = evaluate, ends, progress
+        self._retraining = retraining
+        self._model = model
+        self._looks = looks
+        self._evaluate = evaluate
+        self._ends = ends
+        self._progress = progress
         self._seconds = 0.0
         self.results: dict[str, Results] = {}
         self.batches: tuple[Results, ...] = ()
@@ -46,7 +50,9 @@ class RetrainedRuns:
     @property
     def looks(self) -> tuple[int, ...]:
         """After how many models was looked so far; none where their number is fixed."""
-        return tuple(self._looks[: len(self.batches)]) if len(self._looks) > 1 else ()
+        if len(self._looks) > 1:
+            return tuple(self._looks[: len(self.batches)])
+        return ()
 
     def run_next(self) -> None:
         """Train and evaluate the models of the next look."""
@@ -76,7 +82,8 @@ class RetrainedRuns:
         if self._ends is None:
             return True
         done = len(self.batches)
-        trained, then = self._looks[done - 1], self._looks[done]
+        trained = self._looks[done - 1]
+        then = self._looks[done]
         expected = self._seconds * (then - trained) / trained
         return time.monotonic() + expected <= self._ends
 

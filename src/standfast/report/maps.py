@@ -81,7 +81,8 @@ def scale_input(x: Array, bounds: tuple[float, float] = (np.nan, np.nan)) -> Arr
     """
     low, high = bounds
     if not np.isfinite(bounds).all():
-        low, high = float(x.min()), float(x.max())
+        low = float(x.min())
+        high = float(x.max())
     width = (high - low) or 1.0
     return np.clip((x - low) / width, 0, 1)
 

@@ -37,7 +37,9 @@ class PrintedStep(NextStep):
     @property
     def session_names(self) -> list[str]:
         """What the line takes from the session of the user, such as `model` and `inputs`."""
-        return [] if is_command(self.line) else list_session_names(self.line)
+        if is_command(self.line):
+            return []
+        return list_session_names(self.line)
 
     def __str__(self) -> str:
         return f"{self.why} ({self.cost})\n{self.line}"
@@ -72,7 +74,8 @@ def describe_steps(results: StoredResults, data: str, model: str) -> NextSteps:
             continue
         now = describe_changes_of(results, step.labels)
         changes = [describe_change(change) for change in step.changes]
-        why, cost = say("step_why", step, now, changes), say("step_cost", step)
+        why = say("step_why", step, now, changes)
+        cost = say("step_cost", step)
         printed.append(PrintedStep(**vars(step), line=line, why=why, cost=cost))
     printed = printed[:MOST_STEPS]
     return NextSteps(printed, describe_endings(printed, results.verdict(data, model)))

@@ -48,7 +48,10 @@ def describe_race_steps(race: Race, command: Sequence[str] = ()) -> NextSteps:
         proposals.append(smoother)
     printed: list[PrintedStep] = []
     for step, why, changes in sorted(proposals, key=_sort_by_time):
-        line = _write_command(command, changes) if command else _write_call(race, call, changes)
+        if command:
+            line = _write_command(command, changes)
+        else:
+            line = _write_call(race, call, changes)
         if line is not None:
             cost = say("step_cost", step)
             printed.append(PrintedStep(**vars(step), line=line, why=why, cost=cost))
@@ -96,7 +99,8 @@ def _propose_samples(race: Race) -> Proposal | None:
     if race.chosen is None and undecided:
         closest = min(undecided, key=lambda confirmation: confirmation.needed or 0)
         assert closest.needed is not None
-        least, most = closest.needed, 4 * closest.needed
+        least = closest.needed
+        most = 4 * closest.needed
         # a part of all samples is kept for the confirmation
         count = _TENS * math.ceil(race.samples * (1 + most / closest.samples) / _TENS)
         kept = f"{round_roughly(least)} to {round_roughly(most)}"
@@ -121,7 +125,9 @@ def _propose_samples(race: Race) -> Proposal | None:
 
 def _lengthen(race: Race, times: float) -> int | None:
     """A limit of time that is so many times as long; None without a limit."""
-    return None if race.minutes is None else math.ceil(race.minutes * times)
+    if race.minutes is None:
+        return None
+    return math.ceil(race.minutes * times)
 
 
 def _write_minutes(minutes: int | None) -> Changes:

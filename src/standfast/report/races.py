@@ -25,7 +25,9 @@ _OUTCOMES: Mapping[Outcome, str] = {
 
 def describe_choice(race: Race) -> str:
     """What was chosen and why, or why nothing, in sentences."""
-    leader, confirmation, second = race.leader, race.confirmation, race.second
+    leader = race.leader
+    confirmation = race.confirmation
+    second = race.second
     if leader is None or confirmation is None:
         return f"None is chosen: {_describe_nobody(race)}"
     where = f"{format_count(confirmation.samples, 'sample')} that the race did not use"

@@ -219,7 +219,10 @@ def _write_changes(changes: Sequence[Neighbourhood]) -> str:
     """The code of a neighbourhood, or of a list of several."""
     codes: list[str] = []
     for change in changes:
-        reach = list_reaches(change) if isinstance(change, TableChanges) else find_reach(change)
+        if isinstance(change, TableChanges):
+            reach = list_reaches(change)
+        else:
+            reach = find_reach(change)
         codes.append(f"standfast.neighbourhoods.{type(change).__name__}({spell(reach)})")
     if len(codes) == 1:
         return codes[0]

@@ -123,7 +123,9 @@ def _read_command(command: str) -> list[str]:
         # a quotation mark without an end
         return []
     # two names, the file, and then each option with its value
-    names, options, values = words[:2], words[3::2], words[4::2]
+    names = words[:2]
+    options = words[3::2]
+    values = words[4::2]
     has_file = len(words) > 2 and not words[2].startswith("-")
     is_of_options = set(options) <= _OPTIONS and len(options) == len(values)
     if names != ["standfast", "run"] or not has_file or not is_of_options:
@@ -163,7 +165,10 @@ def _write_call(results: StoredResults, changes: Sequence[Change]) -> str | None
     address = _find_address(results)
     entries = ", ".join(f"{key!r}: {value!r}" for key, value in changes)
     out = "" if address is None or "neighbourhood" in keys else f", out={address!r}"
-    study = "study" if _has_trust(results.manifest["study"]) else "results.manifest['study']"
+    if _has_trust(results.manifest["study"]):
+        study = "study"
+    else:
+        study = "results.manifest['study']"
     return f"standfast.run_study({{**{study}, {entries}}}{out})"
 
 

@@ -212,7 +212,8 @@ def _lay_out_metric(matrix: Matrix, metric: MetricSummary, samples: int | None) 
     better = metric.metric.spec.direction
     if better:
         head.append(f"({better})")
-    texts, signs = {}, {}
+    texts = {}
+    signs = {}
     for name in matrix.names:
         row = metric.find_row(name)
         texts[name] = to_ascii(_write_cell(row, samples))

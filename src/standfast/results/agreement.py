@@ -36,11 +36,13 @@ from standfast.tensors import Array
 Measure = Literal["kendall", "overlap", "signs"]
 _Comparison = Callable[[Array, Array], Array]
 #: seeds of each source that are compared, and other samples that tell the chance level
-_SEEDS, _OTHERS = 5, 5
+_SEEDS = 5
+_OTHERS = 5
 #: what stands between the name of a model and the number of its seed, where it was trained several times
 TRAINED = "#"
 #: of samples of data sets that are compared, and how many are compared at once
-_RESAMPLES, _AT_ONCE = 200, 20
+_RESAMPLES = 200
+_AT_ONCE = 20
 #: the quantiles of resampled agreements of data sets that are the ends of an interval
 _TAILS = (0.005, 0.995)
 #: a model (or a data set) and an explainer, whose maps are compared with those of others
@@ -207,7 +209,8 @@ def measure_map_agreement(maps: Mapping[Source, Maps], data: str, top: int) -> M
     pairs = {}
     for a, b in itertools.combinations_with_replacement(range(len(sources)), 2):
         for name, measure in _measures(top).items():
-            first, second = maps[sources[a]], maps[sources[b]]
+            first = maps[sources[a]]
+            second = maps[sources[b]]
             pairs[a, b, name] = _compare(first, second, a == b, measure, (a, b, name))
     return MapAgreement(data, *_order(sources, pairs), _split(maps), top)
 
@@ -232,7 +235,8 @@ def measure_data_agreement(maps: Mapping[Source, Maps], model: str, top: int) ->
     for name, measure in _measures(top).items():
         kept = means if name == "signs" else [np.abs(rows) for rows in means]
         for a, b in itertools.combinations_with_replacement(range(len(sources)), 2):
-            first, second = kept[a], kept[b]
+            first = kept[a]
+            second = kept[b]
             if a == b:
                 # a set agrees with itself over halves that have no sample in common
                 half = len(first) // 2
@@ -347,7 +351,8 @@ def _measure_samples(
 
 def _average(a: Array, b: Array, same: bool, measure: _Comparison) -> float:
     """The mean over pairs of seeds; of one source only of different ones."""
-    seeds, other_seeds = range(min(_SEEDS, len(a))), range(min(_SEEDS, len(b)))
+    seeds = range(min(_SEEDS, len(a)))
+    other_seeds = range(min(_SEEDS, len(b)))
     pairs = [
         (seed, other)
         for seed, other in itertools.product(seeds, other_seeds)

@@ -15,7 +15,8 @@ from standfast.tensors import Array
 from standfast.value_spec import CommonShare, ValueSpec
 
 #: the columns with the common share of each sample, and with the mean drop up to it
-SHARE, DROP = "common_share", "common_drop"
+SHARE = "common_share"
+DROP = "common_drop"
 _KEYS = ("explainer", "repeat", "sample")
 
 
@@ -62,7 +63,8 @@ def _describe_shares(frames: Sequence[pl.DataFrame]) -> str:
         shares = frame[SHARE].drop_nulls().to_numpy()
         if len(shares):
             medians.append(float(np.median(shares)))
-    smallest, largest = min(medians, default=0.0), max(medians, default=0.0)
+    smallest = min(medians, default=0.0)
+    largest = max(medians, default=0.0)
     ends = dict.fromkeys((f"{smallest:.1%}", f"{largest:.1%}"))
     return " to ".join(ends)
 

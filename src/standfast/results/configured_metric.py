@@ -75,7 +75,8 @@ def configure_metric(
         spec = registered_spec(metric, options, direction, task)
         kind = find_metric_class(metric)
         if kind is not None:
-            direction, controls = kind.direction_of(options), kind.controls
+            direction = kind.direction_of(options)
+            controls = kind.controls
     return ConfiguredMetric(
         label, metric, options, direction, controls, spec, stored, task, removal=removal
     )

@@ -97,7 +97,10 @@ def describe_none(examples: Sequence[CounterExample]) -> str:
     """That none was found for the reasons of these, in a sentence."""
     names = _join([example.reason for example in examples], "or")
     evaluations = max(example.evaluations for example in examples)
-    first = "the first place" if examples[0].top == 1 else f"the first {examples[0].top}"
+    if examples[0].top == 1:
+        first = "the first place"
+    else:
+        first = f"the first {examples[0].top}"
     return f"Of {evaluations} changes that were tried, none takes {names} out of {first}."
 
 

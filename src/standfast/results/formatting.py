@@ -167,7 +167,8 @@ def format_difference(estimate: Interval, decimals: Decimals = 2) -> str:
     """
     what = "difference"
     if decimals == "probability":
-        what, decimals = "ratio", 2
+        what = "ratio"
+        decimals = 2
         estimate = replace(
             estimate,
             value=_exp(estimate.value),

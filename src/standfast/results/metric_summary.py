@@ -92,7 +92,10 @@ def summarise_metric(
         )
         rows.append(row)
     rows = judge_rows(_correct_for_explainers(rows), sanity)
-    decision = Decision("unable", "unchanged") if is_unchanged else decide(results, comparison)
+    if is_unchanged:
+        decision = Decision("unable", "unchanged")
+    else:
+        decision = decide(results, comparison)
     return MetricSummary(
         results.data,
         results.model,

@@ -294,7 +294,8 @@ def _find_samples(situation: Situation) -> NextStep | None:
 
     chosen = max(needed_of.values(), key=count_decided)
     decided = [name for name in situation.candidates if needed_of.get(name, chosen + 1) <= chosen]
-    least, most = min(needed_of[name] for name in decided), _MOST_TIMES * chosen
+    least = min(needed_of[name] for name in decided)
+    most = _MOST_TIMES * chosen
     evaluated = tuple(name for name in situation.candidates if name not in situation.refused)
     timed = [*evaluated, *situation.summary.controls]
     return NextStep(
@@ -375,7 +376,9 @@ def _time_changes(
     """The seconds of all metrics, of which some are evaluated once for each change."""
     once = situation.time([*explainers, *situation.summary.controls], situation.samples)
     placed = situation.time(explainers, situation.samples, labels)
-    return None if once is None or placed is None else once + (changes - 1) * placed
+    if once is None or placed is None:
+        return None
+    return once + (changes - 1) * placed
 
 
 def _find_nearer(stored: Any, about: Mapping[str, Any]) -> tuple[Neighbourhood, ...]:
@@ -388,7 +391,8 @@ def _find_nearer(stored: Any, about: Mapping[str, Any]) -> tuple[Neighbourhood, 
     if "columns" in about:
         return _find_nearer_of_table(stored, about["columns"])
     ball = read_stored(stored)
-    shape, bounds = about.get("input_shape") or (), about.get("bounds")
+    shape = about.get("input_shape") or ()
+    bounds = about.get("bounds")
     if not isinstance(ball, LinfBall) or not bounds or about.get("tokens"):
         return ()
     width = bounds[1][0] - bounds[0][0]
@@ -412,7 +416,9 @@ def _find_nearer_of_table(
         return ()
     numbers = [str(column["name"]) for column in columns if column.get("kind") == "number"]
     reach = {name: (changes.get(name) or {}).get("by") or _PRECISION for name in numbers}
-    return (TableChanges({name: Feature(by=by) for name, by in reach.items()}),) if reach else ()
+    if reach:
+        return (TableChanges({name: Feature(by=by) for name, by in reach.items()}),)
+    return ()
 
 
 def _find_explainer(situation: Situation) -> NextStep | None:
@@ -449,11 +455,10 @@ def _time_relative(situation: Situation, explainer: str, relative: Relative) -> 
     if explained is None:
         return None
     predicted = situation.time([explainer], situation.samples, faithfulness) or 0.0
-    beside = (
-        0.0
-        if situation.are_kept
-        else situation.time(situation.summary.controls, situation.samples) or 0.0
-    )
+    if situation.are_kept:
+        beside = 0.0
+    else:
+        beside = situation.time(situation.summary.controls, situation.samples) or 0.0
     return relative.times * explained + predicted + beside
 
 
@@ -484,7 +489,8 @@ def _time_race(situation: Situation, samples: int) -> float | None:
 
 def _find_training(situation: Situation) -> NextStep | None:
     """Another training of a network of images, where it is certain of every explainer that maps do not hold."""
-    verdict, about = situation.verdict, situation.about_model
+    verdict = situation.verdict
+    about = situation.about_model
     certain = [each for each in situation.unstable if each.is_certain]
     is_trained_here = bool(about.get("parameters")) and bool(about.get("of classes"))
     is_of_images = is_image(situation.about_data.get("input_shape") or ())

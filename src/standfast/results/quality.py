@@ -97,7 +97,8 @@ def judge_stability(
     """The judgement of a measure of stability; None without a value, or where the threshold is useless."""
     if estimate is None or math.isnan(estimate.value):
         return None
-    low, high = estimate.low, estimate.high
+    low = estimate.low
+    high = estimate.high
     middle = find_middle(spec, references)
     if spec.log_probability and references.unrelated < USEFUL:
         # a threshold by which unrelated maps do not count as changed is too loose to find any change
@@ -214,5 +215,8 @@ def judge_against_controls(
     end = estimate.high if spec.direction == "higher" else estimate.low
     if end is None:
         return "control"
-    is_worse = _is_above(random, end) if spec.direction == "higher" else _is_above(end, random)
+    if spec.direction == "higher":
+        is_worse = _is_above(random, end)
+    else:
+        is_worse = _is_above(end, random)
     return "bad" if is_worse else "control"

@@ -792,7 +792,8 @@ def _rank_explainers(results: StoredResults) -> list[Ranking]:
 
 def _test_against_controls(results: StoredResults) -> Mapping[Key, Sequence[ControlTest]]:
     """The tests of explainers against controls, by the metrics that ask for them."""
-    frame, controls = results.compared_samples, results.explainers.controls
+    frame = results.compared_samples
+    controls = results.explainers.controls
     if not controls or not len(frame):
         return {}
     specs = {label: metric.spec for label, metric in results.metrics.items() if metric.controls}
@@ -860,11 +861,13 @@ def _order_samples(samples: pl.DataFrame, jobs: Sequence[str]) -> pl.DataFrame:
 def _split_checks(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of the metrics and those of the sanity checks, each without the columns that only the others have."""
     is_check = pl.col("metric") == SANITY_CHECKS
-    rows, checks = samples.filter(~is_check), samples.filter(is_check)
+    rows = samples.filter(~is_check)
+    checks = samples.filter(is_check)
     if not len(checks):
         return samples, checks
     common = set(SAMPLE_COLUMNS)
-    empty_in_rows, empty_in_checks = _find_empty(rows), _find_empty(checks)
+    empty_in_rows = _find_empty(rows)
+    empty_in_checks = _find_empty(checks)
     # what is empty in both is a column of a metric that has no value yet
     rows = rows.drop(empty_in_rows - empty_in_checks - common)
     return rows, checks.drop(empty_in_checks - common)

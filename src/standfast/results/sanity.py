@@ -261,7 +261,8 @@ def find_luck(gains: Array, groups: Array) -> float:
         The one-sided p-value; 1 where no two scrambled models of a group can be compared.
     """
     means: list[float] = []
-    squares, freedom = 0.0, 0
+    squares = 0.0
+    freedom = 0
     for group in np.unique(groups):
         of_models = _average_models(gains[groups == group])
         count = len(of_models)
@@ -305,7 +306,8 @@ def _find_accuracy(columns: Mapping[str, Array]) -> Accuracy | None:
     correct = _drop_missing(columns, "correct")
     if not len(correct):
         return None
-    right, count = int(correct.sum()), len(correct)
+    right = int(correct.sum())
+    count = len(correct)
     low, high = proportion_interval(right, count, LEVEL)
     chance = 1 / float(columns["classes"].max())
     return Accuracy(right / count, low, high, count, chance)
@@ -450,7 +452,8 @@ def decide_mean(question: Question, values: Array) -> Check:
     with_margin = np.append(values, margin)
     error = float(with_margin.std(ddof=1)) / math.sqrt(count + 1)
     half = float(stdtrit(count, 0.5 + LEVEL / 2)) * error
-    low, high = mean - half, mean + half
+    low = mean - half
+    high = mean + half
     check = Check(question, "undecided", mean, low, high, count)
     is_good = low > passing if larger_is_better else high < passing
     is_bad = high < margin if larger_is_better else low > margin

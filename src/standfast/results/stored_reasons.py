@@ -140,7 +140,9 @@ def read_card(
 
 def _read_name(view: MetricResults, sample: int) -> str:
     """What the user calls a sample; empty where it has no name."""
-    return view.sample_names[sample] if sample < len(view.sample_names) else ""
+    if sample < len(view.sample_names):
+        return view.sample_names[sample]
+    return ""
 
 
 def _count_listed(names: Sequence[str], of_models: Mapping[str, StoredDraws | None]) -> int:
@@ -170,8 +172,10 @@ class _OtherDraws:
         given: StoredDraws,
         wanted: Wanted,
     ) -> None:
-        self._results, self._by_models = results, by_models
-        self._place, self._wanted = place, wanted
+        self._results = results
+        self._by_models = by_models
+        self._place = place
+        self._wanted = wanted
         self._answer = _find_answer(results, place)
         self.given = given
         self.notes: list[str] = []
@@ -258,7 +262,9 @@ class _OtherDraws:
         status = str(statuses[0]) if statuses else "not evaluated"
         if status in _OTHERWISE:
             return None
-        return _make_empty(place, self.given) if status == "degenerate" else status
+        if status == "degenerate":
+            return _make_empty(place, self.given)
+        return status
 
 
 def _read_alone(results: Opened, place: Place, labels: Sequence[str]) -> dict[Source, StoredDraws]:
@@ -327,7 +333,8 @@ def _make_empty(place: Place, given: StoredDraws) -> StoredDraws:
 
 def _read_draws(view: MetricResults, stored: StoredSample) -> StoredDraws:
     """The draws of a stored sample."""
-    row, arrays = stored.row, stored.arrays
+    row = stored.row
+    arrays = stored.arrays
     features = len(arrays["origin_map"])
     varied = tuple(source for source in _OF_A_JOB if row.get(f"varied_{source}"))
     return StoredDraws(
@@ -367,7 +374,9 @@ def _take_first_look(draws: StoredDraws, looks: Sequence[int], wanted: Wanted) -
 
 def _select_draws(maps: Array | None, features: int) -> Array | None:
     """The draws, of the features that the sample has."""
-    return None if maps is None else maps[:, :features].astype(float)
+    if maps is None:
+        return None
+    return maps[:, :features].astype(float)
 
 
 def _read_wanted(view: MetricResults, stored: StoredSample) -> Wanted:

@@ -64,7 +64,9 @@ class Ground:
         >>> Ground("saliency", None, needed=20).needed_range
         (20, 80)
         """
-        return None if self.needed is None else (self.needed, 4 * self.needed)
+        if self.needed is None:
+            return None
+        return (self.needed, 4 * self.needed)
 
     @property
     def quality_name(self) -> str:

@@ -28,7 +28,8 @@ from standfast.texts.wrapped import walk_wrappers
 #: lengths of batches are multiples of this, so that a prompt is read alike whatever the others are
 _STEP = 8
 #: tokens that are run together, forward alone and with gradients, on a processor and on a card
-_TOKENS, _TOKENS_ON_CARD = 1 << 12, 1 << 16
+_TOKENS = 1 << 12
+_TOKENS_ON_CARD = 1 << 16
 _LEAST_GRADIENTS = 4
 #: numbers in the logits of a batch: 256 MB
 _LOGITS = 1 << 26
@@ -101,7 +102,8 @@ class AnswerNetwork(Network):
     def _find_logits(self, out: Tensor, present: Tensor) -> Tensor:
         """The logits `(N, A, V)` that predict the tokens of the answer, of those of the last K tokens `(N, K, V)`."""
         check_logits(out, present)
-        length, skipped = present.shape[1], present.shape[1] - out.shape[1]
+        length = present.shape[1]
+        skipped = present.shape[1] - out.shape[1]
         last = (present * torch.arange(length, device=present.device)).argmax(1)
         # a token is predicted at the place before it
         numbers = torch.arange(len(self.answer), device=present.device)
@@ -213,7 +215,8 @@ class AnswerBox(TextBox):
         example: WrittenPrompt | None = None,
     ) -> None:
         super().__init__(network, Reader(tokenizer, most=most))
-        self.tokens, self.example = tokens, example
+        self.tokens = tokens
+        self.example = example
         self.prompts = dict(prompts)
         #: why prompts are not answered, such as one that is too long, by their numbers
         self.refusals: dict[int, str] = {}
@@ -234,11 +237,10 @@ class AnswerBox(TextBox):
     def composition(self) -> Composition:
         """What a box of texts consists of, and how prompts are written; which ones these are their numbers say."""
         stated = super().composition
-        written = (
-            []
-            if self.example is None
-            else [self.example.before, self.example.after, self.example.special]
-        )
+        if self.example is None:
+            written = []
+        else:
+            written = [self.example.before, self.example.after, self.example.special]
         return replace(stated, content={**stated.content, "written": written})
 
     def bind(self, extras: Mapping[str, Tensor]) -> AnswerBox:
@@ -301,12 +303,14 @@ class AnswerBox(TextBox):
         bound = self._copy()
         assert isinstance(self.network, AnswerNetwork)
         bound.network = replace(self.network, answer=prompt.answer, explained=prompt.explained)
-        tokenizer, most = self.reader.tokenizer, self.reader.most
+        tokenizer = self.reader.tokenizer
+        most = self.reader.most
         bound.reader = Reader(
             tokenizer, prompt.before, prompt.after, most, prompt.special, prompt.answer
         )
         bound.prompt = prompt
-        bound._engines, bound._bound = {}, {}
+        bound._engines = {}
+        bound._bound = {}
         return bound
 
     def forward(self, x: Tensor) -> Tensor:

@@ -266,7 +266,8 @@ class AnswerModel(TextModel):
         ends_with_blank = written.after[-1:].isspace()
         gap = "" if ends_with_blank else " "
         start, full = self.asked.read([written.after, f"{written.after}{gap}{text}"], special=False)
-        count, offset = len(start.ids), len(written.after) + len(gap)
+        count = len(start.ids)
+        offset = len(written.after) + len(gap)
         follows = list(full.ids[:count]) == list(start.ids) and len(full.ids) > count
         if ends_with_blank and not follows:  # the last blank would become a part of the first word
             alone = self.asked.read([text], special=False)[0]
@@ -309,7 +310,10 @@ class AnswerModel(TextModel):
         written = write_prompt(prompt, self.asked, self.message, self.chat)
         ids = self._read_prompt(prompt, written)
         self._check_length(prompt, written, answer=1)
-        room = self.longest if self._most is None else min(self.longest, self._most - len(ids))
+        if self._most is None:
+            room = self.longest
+        else:
+            room = min(self.longest, self._most - len(ids))
         answer = generate_greedily(self._network, ids, room, self._list_ends(), self._device)
         if not answer or not self.asked.write(answer).strip():
             raise ModelError(

@@ -93,11 +93,10 @@ class EmbeddedText(nn.Module):
         self.training = model.training
         self.radius = float(radius)
         fine = 0 <= self.radius <= (0.0 if padding is None else self.separation)
-        most = (
-            "0 without padding"
-            if padding is None
-            else f"{self.separation:g}, half-way to the nearest token"
-        )
+        if padding is None:
+            most = "0 without padding"
+        else:
+            most = f"{self.separation:g}, half-way to the nearest token"
         check(fine, "radius", f"a number from 0 to {most}", radius)
 
     @property
@@ -128,7 +127,8 @@ class EmbeddedText(nn.Module):
             "token ids (N, T), whole numbers",
             f"{tokens.dtype} of shape {tuple(tokens.shape)}",
         )
-        least, most = int(tokens.min()), int(tokens.max())
+        least = int(tokens.min())
+        most = int(tokens.max())
         check(
             least >= 0 and most < len(weight),
             "tokens",
@@ -164,7 +164,9 @@ class EmbeddedText(nn.Module):
         For the option `baseline` of explainers and metrics that replace masked tokens.
         """
         dim = self.embedding.weight.shape[1]
-        return (0.0,) * dim if self.padding is None else tuple(self._embed_padding().tolist())
+        if self.padding is None:
+            return (0.0,) * dim
+        return tuple(self._embed_padding().tolist())
 
     def bounds(self, margin: float = 0.5) -> tuple[Tensor, Tensor]:
         """Lower and upper bounds `(dim, 1)`: the range of each channel over all tokens, plus `margin` times it.
@@ -334,11 +336,10 @@ class TransformersText(EmbeddedText):
         logging.disable(logging.WARNING)  # a decoder says that it finds no padding in embeddings
         try:
             with Model(self, (-torch.inf, torch.inf), device=x.device).session(), torch.no_grad():
-                ids, mask = (
-                    tokens.masked_fill(tokens == self._absent, self._unread),
-                    (tokens != self._absent).long(),
-                )
-                own, found = self.model(input_ids=ids, attention_mask=mask, **types).logits, self(x)
+                ids = tokens.masked_fill(tokens == self._absent, self._unread)
+                mask = (tokens != self._absent).long()
+                own = self.model(input_ids=ids, attention_mask=mask, **types).logits
+                found = self(x)
         except Exception as error:  # whatever the model raises
             return f"{type(error).__name__}: {str(error).rstrip('.')}"
         finally:
@@ -346,7 +347,9 @@ class TransformersText(EmbeddedText):
         # with token types the sum of embeddings is rounded in another order
         allowed = torch.finfo(own.dtype).eps ** (2 / 3) * float(own.abs().max())
         same = torch.allclose(found, own, rtol=0.0, atol=allowed, equal_nan=True)
-        return "" if same else f"logits that differ by {float((found - own).abs().max()):.2g}"
+        if same:
+            return ""
+        return f"logits that differ by {float((found - own).abs().max()):.2g}"
 
 
 def _forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:
@@ -368,7 +371,8 @@ def _forward_ids(
     hook = model.get_input_embeddings().register_forward_hook(replace, prepend=True)  # type: ignore[operator]
     try:
         with run_eagerly():  # compiled code may not call the hook
-            ids, mask = torch.where(present, word, padding), present.long()
+            ids = torch.where(present, word, padding)
+            mask = present.long()
             logits: Tensor = model(input_ids=ids, attention_mask=mask).logits
     finally:
         hook.remove()

@@ -27,7 +27,8 @@ Granularity = Literal["token", "word", "sentence"]
 #: what stands in the place of a word that is removed
 Removal = Literal["mask", "pad", "delete", "retrieve"]
 #: how many words are drawn in the place of one, and how many texts are compared at most
-_DRAWN, _COMPARED = 32, 8
+_DRAWN = 32
+_COMPARED = 8
 #: the length of a text: a book has fewer characters; one that has more is a file that was taken for a text
 _MOST_CHARACTERS = 10**6
 #: where pairs of sentences are taken
@@ -214,23 +215,34 @@ class TextModel:
         """The names of the classes, where the model's configuration has some; else empty."""
         named = getattr(find_attribute(self.model, "config"), "id2label", None) or {}
         names = tuple(str(named[number]) for number in sorted(named))
-        return () if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
+        if all(name == f"LABEL_{number}" for number, name in enumerate(names)):
+            return ()
+        return names
 
     @property
     def removals(self) -> tuple[Removal, ...]:
         """What stands in the place of removed words, the one that explainers use first."""
         if self.removal is None and self.word is not None:
-            return ("mask",) if self.asked.mask is not None else ("retrieve",)
+            if self.asked.mask is not None:
+                return ("mask",)
+            return ("retrieve",)
         if self.removal is None:
-            return ("mask", "delete") if self.asked.mask is not None else ("delete",)
-        return (self.removal,) if isinstance(self.removal, str) else tuple(self.removal)
+            if self.asked.mask is not None:
+                return ("mask", "delete")
+            return ("delete",)
+        if isinstance(self.removal, str):
+            return (self.removal,)
+        return tuple(self.removal)
 
     @cached_property
     def _box(self) -> TextBox:
         padding = self.asked.padding
         assert padding is not None
         known = getattr(find_attribute(self.model, "config"), "pad_token_id", None)
-        unseen = padding if self.asked.own_padding and self.asked.blank is not None else None
+        if self.asked.own_padding and self.asked.blank is not None:
+            unseen = padding
+        else:
+            unseen = None
         fill = known if isinstance(known, int) and known >= 0 else padding
         network = Network(self.model, fill, unseen, self._find_labels(), self.word, self.embedding)
         return TextBox(
@@ -259,7 +271,10 @@ class TextModel:
             if getattr(each, "padding_idx", None) is not None
         ]
         # RoBERTa counts from 2
-        positions = positions - max(unused, default=0) if isinstance(positions, int) else None
+        if isinstance(positions, int):
+            positions = positions - max(unused, default=0)
+        else:
+            positions = None
         known = [
             each for each in (self.asked.most, positions) if isinstance(each, int) and each > 0
         ]
@@ -271,7 +286,8 @@ class TextModel:
         Raises:
             ArgumentError: something else than strings, one without a word, or one of more than a million characters.
         """
-        visible, shortened = list[list[Word]](), 0
+        visible = list[list[Word]]()
+        shortened = 0
         for text in _check_texts(texts):
             words = split_words(text)
             if self.granularity == "token":

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 #: bytes of all that is remembered, and of a row beside its key: a tensor of four numbers, and its place in a mapping
-_ROOM, _BYTES_OF_ROW = 1 << 27, 700
+_ROOM = 1 << 27
+_BYTES_OF_ROW = 700
 
 
 @dataclass(eq=False)
@@ -56,12 +57,15 @@ class RememberedOutputs:
     @contextlib.contextmanager
     def set_aside(self) -> Iterator[None]:
         """Inside the block nothing is remembered from before it, and after it nothing from inside."""
-        groups, taken = self._groups, self._taken
-        self._groups, self._taken = {}, 0
+        groups = self._groups
+        taken = self._taken
+        self._groups = {}
+        self._taken = 0
         try:
             yield
         finally:
-            self._groups, self._taken = groups, taken
+            self._groups = groups
+            self._taken = taken
 
 
 def _count_bytes(outputs: Mapping[bytes, Tensor]) -> int:

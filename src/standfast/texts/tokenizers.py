@@ -22,7 +22,8 @@ TOKENIZERS = "a fast tokenizer of transformers, or a Tokenizer of tokenizers, th
 #: what is expected where a conversation is to be written
 NO_CHAT = "one with a chat template (tokenizer.chat_template), or AnswerModel(chat=False) for a plain prompt"
 #: how tokens are called that stand for no token, and for a hidden one, where a tokenizer does not say
-_PADDING, _MASKS = ("[PAD]", "<pad>", "<|pad|>"), ("[MASK]", "<mask>")
+_PADDING = ("[PAD]", "<pad>", "<|pad|>")
+_MASKS = ("[MASK]", "<mask>")
 
 
 class Tokens(NamedTuple):
@@ -106,19 +107,21 @@ class _OfTransformers(Tokenizer):
             f"the slow {type(tokenizer).__name__}",
         )
         self.tokenizer = tokenizer
-        self.padding, self.blank, self.mask = (
-            tokenizer.pad_token_id,
-            tokenizer.pad_token,
-            tokenizer.mask_token,
-        )
+        self.padding = tokenizer.pad_token_id
+        self.blank = tokenizer.pad_token
+        self.mask = tokenizer.mask_token
         self.own_padding = self.padding not in (
             None,
             tokenizer.eos_token_id,
             tokenizer.unk_token_id,
         )
         if self.padding is None:
-            self.padding, self.blank = tokenizer.eos_token_id, None
-        self.most = tokenizer.model_max_length if tokenizer.model_max_length < 10**9 else None
+            self.padding = tokenizer.eos_token_id
+            self.blank = None
+        if tokenizer.model_max_length < 10**9:
+            self.most = tokenizer.model_max_length
+        else:
+            self.most = None
         self.keeps_end = tokenizer.truncation_side == "left"
 
     @property
@@ -172,17 +175,17 @@ class _OfTransformers(Tokenizer):
 class _OfTokenizers(Tokenizer):
     def __init__(self, tokenizer: Any) -> None:
         own = type(tokenizer).from_str(tokenizer.to_str())  # the user's keeps its options
-        padding, truncation = own.padding, own.truncation
+        padding = own.padding
+        truncation = own.truncation
         own.no_padding()
         own.no_truncation()
         self.tokenizer = own
         self.most = None if truncation is None else truncation["max_length"]
         self.keeps_end = truncation is not None and truncation["direction"] == "left"
-        names = (
-            [padding["pad_token"]]
-            if padding
-            else [n for n in _PADDING if own.token_to_id(n) is not None]
-        )
+        if padding:
+            names = [padding["pad_token"]]
+        else:
+            names = [n for n in _PADDING if own.token_to_id(n) is not None]
         self.padding = (
             padding["pad_id"] if padding else own.token_to_id(names[0]) if names else None
         )
@@ -310,7 +313,8 @@ def assign_tokens(
     inside &= spans[:, 1] > spans[:, 0]
     places = np.flatnonzero(inside)
     if len(places):
-        first, last = int(places[0]), int(places[-1]) + 1
+        first = int(places[0])
+        last = int(places[-1]) + 1
     else:  # between what is before the text and what is after it
         before = np.array(tokens.special, dtype=bool) | (spans[:, 1] <= 0)
         first = last = int(np.argmin(before)) if not before.all() else (len(before) + 1) // 2

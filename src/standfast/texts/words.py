@@ -16,7 +16,9 @@ from standfast.neighbourhoods.text import NO_WORD, Word, decode_word, encode_wor
 from standfast.tensors import Array
 
 #: marks within a word that belong to it, and marks with which a sentence ends
-_INNER, _LAST, _LAST_WITHOUT_BLANK = "'’-_", ".!?…。！？", "。！？"
+_INNER = "'’-_"
+_LAST = ".!?…。！？"
+_LAST_WITHOUT_BLANK = "。！？"
 #: what joins two characters, such as those of an emoji
 _JOINER = "\u200d"
 #: of the code of a word
@@ -139,7 +141,9 @@ def write_text(codes: Sequence[float] | Array) -> Written:
     >>> write_text(row.tolist())
     Written(text='dull film', starts=array([0, 0, 5]), ends=array([0, 4, 9]))
     """
-    text, starts, ends = "", list[int](), list[int]()
+    text = ""
+    starts = list[int]()
+    ends = list[int]()
     for code in codes:
         word = decode_word(code)
         if word.text and text:

@@ -87,4 +87,6 @@ def _find_inner(module: nn.Module) -> nn.Module | None:
     for name in _INNER_NAMES:
         if name in children:
             return children[name]
-    return next(iter(children.values())) if len(children) == 1 else None
+    if len(children) == 1:
+        return next(iter(children.values()))
+    return None

@@ -189,7 +189,9 @@ def name_reason(card: Card, reason: Reason) -> str:
 def _say_place(card: Card, reason: Reason) -> str:
     """Which one of several equal words or passages a feature is; empty where there is one."""
     is_repeated = is_text(card) and card.names.count(reason.name) > 1
-    return f" ({name_part(card)} {reason.feature + 1})" if is_repeated else ""
+    if is_repeated:
+        return f" ({name_part(card)} {reason.feature + 1})"
+    return ""
 
 
 def _shorten(passage: str) -> str:

@@ -27,11 +27,14 @@ from standfast.report.words import make_environment
 from standfast.results.reasons import Card
 
 #: from so many rows on the print is smaller
-_DENSE, _CROWDED = 9, 14
+_DENSE = 9
+_CROWDED = 14
 #: words of a text that take as much room as a row
 _WORDS_OF_ROW = 40
 #: the letters of the case, and of a text that the user adds, that fit on the sheet; and of a digest
-_LETTERS_OF_CASE, _MOST_LETTERS, _LETTERS_OF_DIGEST = 700, 500, 200
+_LETTERS_OF_CASE = 700
+_MOST_LETTERS = 500
+_LETTERS_OF_DIGEST = 200
 
 
 def render_card(

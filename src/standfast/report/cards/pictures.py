@@ -18,21 +18,28 @@ from standfast.results.reasons import Card
 from standfast.tensors import Array
 
 #: pixels on the longer side of a picture, and on the height of a lane
-_SIDE, _LANE = 320, 24
+_SIDE = 320
+_LANE = 24
 #: of stripes: how wide in pixels, and their greys
-_STRIPE, _STRIPES = 3, (0x77 / 255, 0xDD / 255)
+_STRIPE = 3
+_STRIPES = (0x77 / 255, 0xDD / 255)
 #: the greys of an input under its map
-_DARKEST, _PALEST = 0xB4 / 255, 0xEC / 255
+_DARKEST = 0xB4 / 255
+_PALEST = 0xEC / 255
 _SHADES = 8
 #: what holds has at least the first part of full colour, to be told from what does not, and at most the second; behind
 #: a line, and behind words, colours are paler
-_COLOURS, _PALE_COLOURS = (0.45, 0.9), (0.25, 0.5)
+_COLOURS = (0.45, 0.9)
+_PALE_COLOURS = (0.25, 0.5)
 #: the channels of a series, the points of a line, and the words of a text that are shown
-_MOST_LANES, _MOST_POINTS, _MOST_WORDS = 4, 300, 160
+_MOST_LANES = 4
+_MOST_POINTS = 300
+_MOST_WORDS = 160
 #: nothing, and the most, of what an explainer without signs says
 _UNSIGNED = np.array([[0.97, 0.97, 0.97], [0x54 / 255, 0x27 / 255, 0x8F / 255]])
 #: how bright red, green and blue are, and below which brightness letters are white
-_BRIGHTNESS, _DARK = np.array([0.299, 0.587, 0.114]), 0.55
+_BRIGHTNESS = np.array([0.299, 0.587, 0.114])
+_DARK = 0.55
 #: words around those that are reasons
 _NEIGHBOURS = 2
 
@@ -264,7 +271,8 @@ def _choose_words(area: Area, names: Sequence[str]) -> list[int]:
     neighbours = _NEIGHBOURS if words_until[-1] == count else 0
     is_reason = area.holds | area.doubtful
     for number in np.flatnonzero(is_reason[:count]).tolist():
-        start, end = max(0, number - neighbours), min(count, number + neighbours + 1)
+        start = max(0, number - neighbours)
+        end = min(count, number + neighbours + 1)
         shown.update(range(start, end))
     return sorted(shown)
 

@@ -15,7 +15,8 @@ from standfast.report.cards.words import CardWords, ReasonWords
 from standfast.results.reasons import Card, Reason
 
 #: how many features that are no reasons are shown, and how many rows there are with them at most
-_MOST_OTHERS, _MOST_ROWS = 4, 12
+_MOST_OTHERS = 4
+_MOST_ROWS = 12
 #: an interval of the mean makes the scale wider by this part on each side at most
 _WIDER = 0.25
 #: the letters of a title
@@ -106,13 +107,15 @@ class Scale:
 
     def __init__(self, inner: Sequence[float], outer: Sequence[float] = ()) -> None:
         finite = [0.0, *filter(math.isfinite, inner)]
-        low, high = min(finite), max(finite)
+        low = min(finite)
+        high = max(finite)
         wider = _WIDER * (high - low)
         ends = list(filter(math.isfinite, outer))
         self.low = max(min([low, *ends]), low - wider)
         self.high = min(max([high, *ends]), high + wider)
         if self.high == self.low:
-            self.low, self.high = -1.0, 1.0
+            self.low = -1.0
+            self.high = 1.0
 
     def place(self, value: float) -> float:
         """Where a value is, cut at the ends.
@@ -164,7 +167,10 @@ def _make_group(
     note = needs.pop() if is_common else ""
     rows: list[Row] = []
     for reason, said in zip(reasons, in_words, strict=True):
-        sentences = [said.raising, said.why] if is_common else [said.raising, said.why, said.needs]
+        if is_common:
+            sentences = [said.raising, said.why]
+        else:
+            sentences = [said.raising, said.why, said.needs]
         why = "; ".join(filter(None, sentences))
         rows.append(_make_row(card, reason, scale, why))
     return Group(state, note, tuple(rows))

@@ -189,7 +189,8 @@ class _Writer:
 
     def _summarise_area(self) -> list[str]:
         """Of a map with many features, which part of it holds."""
-        card, part = self.card, name_part(self.card)
+        card = self.card
+        part = name_part(self.card)
         sentences: list[str] = []
         demand = format_share(card.demand)
         if has_map(card):
@@ -210,7 +211,8 @@ class _Writer:
         undecided = [reason for reason in card.reasons if reason.state == "undecided"]
         sentences: list[str] = []
         if card.holding:
-            names, shares = self._name_all(card.holding), _join_shares(card.holding)
+            names = self._name_all(card.holding)
+            shares = _join_shares(card.holding)
             sentences.append(say_of_card("holding", names, shares, self.all_draws, self.named))
         else:
             sentences.append(
@@ -271,7 +273,8 @@ class _Writer:
 
     def _say_sign(self, reason: Reason) -> str:
         """What the sign of a reason says."""
-        card, answer = self.card, name_answer(self.card)
+        card = self.card
+        answer = name_answer(self.card)
         if card.says_what_raising_does:
             return say_of_card("raising", name_reason(card, reason), reason.sign, answer)
         macro = "matters" if card.has_signs is False else "speaks"
@@ -370,7 +373,9 @@ class _Writer:
 
     def _note_unit(self) -> list[str]:
         """What values are measured in."""
-        return [say_of_card("unit", self.card.unit)] if self.card.unit else []
+        if self.card.unit:
+            return [say_of_card("unit", self.card.unit)]
+        return []
 
     def _note_signs(self) -> list[str]:
         """What signs are about, or that there are none; and whether features against the answer are left out."""
@@ -466,7 +471,8 @@ def _join_shares(reasons: Sequence[Reason]) -> str:
     """How often reasons are named, in their order; of many the range."""
     shares = [reason.probability for reason in reasons]
     texts = [format_share(share) for share in shares]
-    lowest, highest = format_share(min(shares)), format_share(max(shares))
+    lowest = format_share(min(shares))
+    highest = format_share(max(shares))
     if lowest == highest:
         return lowest
     if len(shares) > _MOST_SHARES:

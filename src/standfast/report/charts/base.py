@@ -260,7 +260,8 @@ def round_number(value: float) -> float | None:
 def find_room(values: Iterable[float | None]) -> tuple[float, float]:
     """The range of the finite values with a margin, where intervals without an end stop."""
     finite = [float(value) for value in values if value is not None and math.isfinite(value)]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    low = min(finite, default=0.0)
+    high = max(finite, default=0.0)
     first = finite[0] if finite else 0.0
     margin = 0.06 * ((high - low) or abs(first) or 1.0)
     return low - margin, high + margin

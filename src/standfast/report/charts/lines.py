@@ -33,7 +33,8 @@ from standfast.results.formatting import format_number
 from standfast.tensors import Array
 
 #: the largest number of points per line, and of points with a mark
-STEPS, MARKED = 80, 12
+STEPS = 80
+MARKED = 12
 #: an axis whose values span more than this factor is logarithmic
 SPAN = 10
 
@@ -188,7 +189,8 @@ def _list_points(line: Line, axis: Axis, room: tuple[float, float]) -> Rows:
             "reads": axis.write(float(line.y[index]), is_bound),
         }
         if line.low is not None and line.high is not None:
-            low, high = float(line.low[index]), float(line.high[index])
+            low = float(line.low[index])
+            high = float(line.high[index])
             if math.isnan(low) or math.isnan(high):
                 # the band closes to the line, since a gap would end it
                 row["low"] = row["high"] = row["y"]

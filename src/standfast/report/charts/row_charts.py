@@ -133,7 +133,10 @@ def draw_values(
 def _summarise(values: Array) -> dict[str, float | None]:
     """The quartiles, where there are enough values, and the mean."""
     names = ("q1", "median", "q3", "mean")
-    quartiles = np.quantile(values, [0.25, 0.5, 0.75]) if len(values) >= FEW else np.full(3, np.nan)
+    if len(values) >= FEW:
+        quartiles = np.quantile(values, [0.25, 0.5, 0.75])
+    else:
+        quartiles = np.full(3, np.nan)
     numbers = zip(names, (*quartiles, values.mean()), strict=True)
     return {name: round_number(float(number)) for name, number in numbers}
 

@@ -15,7 +15,8 @@ from standfast.value_spec import ValueSpec
 
 _ARROWS = {"higher": r"$\uparrow$", "lower": r"$\downarrow$"}
 #: marks of explainers that do not pass the sanity checks, and of values that are not shown to be worse than the best
-_DOUBTFUL, _TIED = r"$^{\ddagger}$", r"$^{\dagger}$"
+_DOUBTFUL = r"$^{\ddagger}$"
+_TIED = r"$^{\dagger}$"
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -105,7 +106,8 @@ def _fill_head(specs: Mapping[str, ValueSpec]) -> list[list[str]]:
 
 def _describe_counts(counts: Set[int]) -> str:
     """The number of samples, or the smallest and the largest one."""
-    smallest, largest = min(counts, default=0), max(counts, default=0)
+    smallest = min(counts, default=0)
+    largest = max(counts, default=0)
     if smallest == largest:
         return str(smallest)
     return f"{smallest} to {largest}"
@@ -129,7 +131,8 @@ def _fill_group(
 
 
 def _fill_cell(row: SummaryRow, intervals: bool) -> str:
-    estimate, decimals = row.estimate, row.spec.decimals
+    estimate = row.estimate
+    decimals = row.spec.decimals
     if estimate is None or estimate.bound == "unknown":
         return "--"
     text = _to_latex(format_estimate(estimate, decimals))

@@ -91,7 +91,10 @@ def _write(pair: Pair, by_chance: str) -> tuple[str, float, str]:
         # of inputs with too many numbers
         return "–", 0.0, "not computed"
     interval = _write_interval(pair.low, pair.high)
-    chance = "" if math.isnan(pair.chance) else f"{by_chance} {format_number(pair.chance)}"
+    if math.isnan(pair.chance):
+        chance = ""
+    else:
+        chance = f"{by_chance} {format_number(pair.chance)}"
     words = ", ".join(filter(None, (interval, chance, f"{pair.samples} samples")))
     return format_number(pair.median), min(max(pair.median, 0.0), 1.0), words
 
@@ -108,7 +111,8 @@ def _tabulate(agreement: MapAgreement) -> Table | None:
     for row in agreement.variance.iter_rows(named=True):
         cells = []
         for name in ("within model", "between models"):
-            low, high = row[f"{name}, low"], row[f"{name}, high"]
+            low = row[f"{name}, low"]
+            high = row[f"{name}, high"]
             cells.append(TableCell(format_number(row[name]), _write_interval(low, high)))
         rows.append((f"{row['explainer']}, {row['model']} ({row['trained']} times)", cells))
     if not rows:

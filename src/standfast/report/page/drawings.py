@@ -32,7 +32,10 @@ _WHITE = "#ffffff"
 #: from which place on the pictures of a search that found nothing are faint
 FIRST_FAINT = 2
 #: with more words a text is folded: the first ones, changed ones and the most relevant ones are seen, with neighbours
-LONG, FIRST_WORDS, CHANGED, NEIGHBOURS = 100, 40, 20, 2
+LONG = 100
+FIRST_WORDS = 40
+CHANGED = 20
+NEIGHBOURS = 2
 
 
 @dataclass(frozen=True)
@@ -227,7 +230,10 @@ def _fill_cell(
         return "mark", panel.picture.colours[mark - 1] if mark > 0 else ""
     # without descriptions of columns numbers are not read as cells of a data frame, and no change is marked
     changed = bool(row.columns) and first_input is not None and value != float(first_input[feature])
-    words = describe_cell(row.columns[feature], value) if feature < len(row.columns) else ""
+    if feature < len(row.columns):
+        words = describe_cell(row.columns[feature], value)
+    else:
+        words = ""
     return "number changed" if changed else "number", words or format_number(value, None)
 
 
@@ -263,7 +269,8 @@ def _find_scales(pairs: Sequence[tuple[_Panel, Array]], channels: int) -> list[t
     if not inputs:
         return [(0.0, 0.0)] * channels
     values = np.concatenate(inputs, axis=1)
-    lowest, highest = values.min(axis=1), values.max(axis=1)
+    lowest = values.min(axis=1)
+    highest = values.max(axis=1)
     return list(zip(lowest.tolist(), highest.tolist(), strict=True))
 
 

@@ -42,7 +42,8 @@ def allow_breaks(name: str) -> str:
 def with_safe_names(results: StoredResults) -> StoredResults:
     """The same results, with names that can be drawn, whatever the data, models, explainers and metrics are called."""
     manifest = _show_all(results.manifest)
-    samples, jobs = _rename(results.samples), _rename(results.jobs)
+    samples = _rename(results.samples)
+    jobs = _rename(results.jobs)
     is_same_frame = samples.equals(results.samples) and jobs.equals(results.jobs)
     if is_same_frame and manifest == results.manifest:
         return results

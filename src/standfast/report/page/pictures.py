@@ -17,7 +17,9 @@ PIXELS = 160
 #: how many colours a large map has on each side of zero; large inputs are WebP
 SHADES = 31
 #: the greys of an image under marks: how many, the darkest, the palest
-GREYS, DARKEST, PALEST = 12, 0xB0, 0xF6
+GREYS = 12
+DARKEST = 0xB0
+PALEST = 0xF6
 #: the greys of stripes where a map that was moved back has no values
 UNSEEN = (0xB4, 0xD8)
 
@@ -101,7 +103,8 @@ def cut_into_blocks(array: Array) -> Array:
     """Cut `(C, H, W)` into the least blocks that leave `PIXELS` on a side: `(C, rows, side, columns, side)`."""
     channels, height, width = array.shape
     side = -(-max(height, width) // PIXELS)
-    rows, columns = height // side, width // side
+    rows = height // side
+    columns = width // side
     # what is left over at the edge is cut off
     whole = array[:, : rows * side, : columns * side]
     return whole.reshape(channels, rows, side, columns, side)

@@ -57,7 +57,10 @@ def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
         "classes": [results.summary.classes[data] for data in results.data],
         "texts": [[_write(words) for words in texts_of_data] for texts_of_data in texts.values()],
     }
-    answer = "Class" if results.task_words.classes else results.task_words.answer.capitalize()
+    if results.task_words.classes:
+        answer = "Class"
+    else:
+        answer = results.task_words.answer.capitalize()
     content = json.dumps(
         {"names": names_by_place, "blocks": blocks, "answer": answer},
         separators=(",", ":"),
@@ -138,7 +141,10 @@ def _choose_extras(frame: pl.DataFrame, spec: ValueSpec, shown: Set[str]) -> lis
     A column that has the numbers of the value under a name of its own says nothing more.
     """
     answered = frame.filter(pl.col("status") == "ok")
-    values = answered[spec.column].cast(pl.Float64) if spec.column in answered.columns else None
+    if spec.column in answered.columns:
+        values = answered[spec.column].cast(pl.Float64)
+    else:
+        values = None
     extras = []
     for name, kind in frame.schema.items():
         if not kind.is_numeric() or name in _KNOWN | shown:

@@ -138,7 +138,8 @@ def _draw_grid(
     plt = import_pyplot()
     # the column of the first map; images have the input itself before it
     first = 1 if kind == "image" else 0
-    columns, rows = len(maps) + first, len(x)
+    columns = len(maps) + first
+    rows = len(x)
     size = (_WIDTHS[kind] * columns, _find_height(kind, x.shape[1]) * rows + 0.3)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for row in range(rows):

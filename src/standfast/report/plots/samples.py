@@ -105,7 +105,8 @@ def _draw_result(
         for name in (*PICTURES, ALIGNED[0])
         if name in stored
     }
-    inputs, maps = [pictures["origins"]], [pictures["origin_maps"]]
+    inputs = [pictures["origins"]]
+    maps = [pictures["origin_maps"]]
     titles = [f"sample {worst}"]
     if set(PICTURES) <= pictures.keys():
         inputs.append(pictures["inputs"])
@@ -152,7 +153,8 @@ def find_worst(spec: ValueSpec, rows: Any) -> int | None:
 
 def _draw_values(axes: Any, result: Result, spec: ValueSpec, rows: Any) -> None:
     """A point for each sample, in the order of the values, with its interval; a line at the median."""
-    values, bounds = spec.values(rows), spec.bounds(rows)
+    values = spec.values(rows)
+    bounds = spec.bounds(rows)
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     positions = np.arange(len(order))

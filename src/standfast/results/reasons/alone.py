@@ -58,5 +58,6 @@ def _describe_source(
     share = same / count
     low, high = proportion_interval(same, count, _LEVEL)
     if source == "explainer":  # these are all that there are
-        low, high = share, share
+        low = share
+        high = share
     return Alone(source, count, share, low, high, variance, tuple(missing.tolist()))

@@ -41,7 +41,9 @@ class Answer:
 def read_tolerance(about: Mapping[str, Any]) -> float:
     """How far a number may be from another one that is the same answer, from what a manifest says of a model."""
     if _SAME_WITHIN in about:
-        return math.inf if about[_SAME_WITHIN] is None else float(about[_SAME_WITHIN])
+        if about[_SAME_WITHIN] is None:
+            return math.inf
+        return float(about[_SAME_WITHIN])
     # manifests that do not declare it have only the text of the task
     written = re.fullmatch(r"Regression\(tolerance=(.+)\)", str(about.get("task")))
     return float(written[1]) if written else math.inf
@@ -68,7 +70,8 @@ class NamedAnswer:
 
 def name_answer(view: MetricResults, stored: StoredSample) -> NamedAnswer:
     """What the model answers for a sample: a class, a side, a label with its name where it is known, or a number."""
-    words, row = view.task, stored.row
+    words = view.task
+    row = stored.row
     score = _read_number(row.get("answer_score"))
     number = _read_number(row.get("answer"))
     if math.isnan(number):
@@ -98,4 +101,6 @@ def _name_label(view: MetricResults, target: int | None) -> str:
 
 
 def _read_number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+    if isinstance(value, int | float):
+        return float(value)
+    return math.nan

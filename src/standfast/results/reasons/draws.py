@@ -52,7 +52,9 @@ class StoredDraws:
     @property
     def kept_maps(self) -> Array | None:
         """The maps of the draws that keep the answer, `(K, F)`; None where they are not stored."""
-        return None if self.maps is None else self.maps[np.isfinite(self.maps).all(1)]
+        if self.maps is None:
+            return None
+        return self.maps[np.isfinite(self.maps).all(1)]
 
     def adopt_signs(self, signs: Array) -> StoredDraws:
         """The same without signs of its own: each feature has that of `signs` `(F,)`, so that places alone count."""
@@ -77,7 +79,9 @@ class StoredDraws:
     @property
     def made(self) -> int:
         """Of so many draws, the first ones, it is known what they show: also those that do not keep the answer."""
-        return 0 if self.maps is None else min(len(self.maps), self.drawn)
+        if self.maps is None:
+            return 0
+        return min(len(self.maps), self.drawn)
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,9 @@ class Wanted:
 
     def measure_sizes(self, maps: Array) -> Array:
         """What features are ordered by: absolute values, or what speaks for the answer."""
-        return np.maximum(maps, 0.0) if self.speaking == "for" else np.abs(maps)
+        if self.speaking == "for":
+            return np.maximum(maps, 0.0)
+        return np.abs(maps)
 
     def sign_first(self, maps: Array) -> Array:
         """For each feature of maps `(R, F)` 1 or -1 for the first ones, by their signs, and 0 for the others.
@@ -178,10 +184,8 @@ class Wanted:
         sizes = self.measure_sizes(maps)
         slack = ROUNDING * sizes.max(axis=1, keepdims=True)
         ordered = -np.sort(-np.pad(sizes, ((0, 0), (0, 1))), axis=1)
-        last_in, first_out = (
-            ordered[:, self.top - 1 : self.top],
-            ordered[:, self.top : self.top + 1],
-        )
+        last_in = ordered[:, self.top - 1 : self.top]
+        first_out = ordered[:, self.top : self.top + 1]
         marked = sizes > first_out + slack
         if self.shares_places:
             marked = (sizes >= last_in - slack) & (sizes > slack)

@@ -62,7 +62,8 @@ def _decide_by_draws(
     tally: Tally, hits: Array, wanted: Wanted, named: NamedReasons, all_draws: AllDraws
 ) -> tuple[ReasonDecision, ...]:
     """The decisions by independent draws, whose hits are `(k,)`."""
-    draws, look = int(tally.draws[0]), max(find_look(all_draws), 1)
+    draws = int(tally.draws[0])
+    look = max(find_look(all_draws), 1)
     if all_draws.others and tally.signed is not None and look <= len(wanted.looks):
         return decide_at_looks(_count_at_looks(tally, wanted.looks[:look], named), wanted.demand)
     limits = _find_limits(all_draws, named)
@@ -114,14 +115,13 @@ class ReasonBuilder:
         hits: Array,
         shares: Array,
     ) -> None:
-        self.given, self.wanted, self.names, self.tally, self.shown = (
-            given,
-            wanted,
-            names,
-            tally,
-            shown,
-        )
-        self.hits, self.shares = hits, shares
+        self.given = given
+        self.wanted = wanted
+        self.names = names
+        self.tally = tally
+        self.shown = shown
+        self.hits = hits
+        self.shares = shares
         self.is_reason = wanted.sign_first(given.origin[None])[0] != 0
 
     def build(self, decisions: Mapping[int, ReasonDecision]) -> list[Reason]:
@@ -167,7 +167,9 @@ class ReasonBuilder:
             return decision.state
         if not self.tally.is_all or not self.is_reason[number]:
             return ""
-        return "holds" if self.shares[number] >= self.wanted.demand else "falls"
+        if self.shares[number] >= self.wanted.demand:
+            return "holds"
+        return "falls"
 
     def _bound(self, number: int, decision: ReasonDecision | None) -> tuple[float, float]:
         """The interval of the probability of a feature."""

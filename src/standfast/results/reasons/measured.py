@@ -67,4 +67,6 @@ def name_unit(measures: str, scale: str, words: TaskWords) -> str:
     # of one of two sides the logit of its probability
     if unit == "logit" and words.kind == "side":
         unit = "log-odds"
-    return f"{unit} for each unit of the feature" if measures == "slope" else unit
+    if measures == "slope":
+        return f"{unit} for each unit of the feature"
+    return unit

@@ -125,7 +125,8 @@ def _count_named(
             for share in _read_shares(draws)
         )
         if not is_given:
-            same, order = math.nan, math.nan
+            same = math.nan
+            order = math.nan
         return _Counts(draws.named_for, draws.named_against, draws.kept, same, order, True)
     signed = wanted.sign_first(draws.origin[None])
     same = float(named.is_same(signed)[0])

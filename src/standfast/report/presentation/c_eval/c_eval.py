@@ -81,7 +81,8 @@ class CEvalPresentation(Presentation):
         ]
 
     def _draw_row(self, results: MetricResults, shown: StoredSample) -> GalleryRow:
-        arrays, who = shown.arrays, shown.who
+        arrays = shown.arrays
+        who = shown.who
         origin = np.asarray(arrays["origins"], dtype=float)
         changed = np.asarray(arrays["inputs"], dtype=float)
         fixed = np.asarray(arrays["mask"], dtype=int)

@@ -48,7 +48,10 @@ def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., st
     marked = (arrays["replaced_at"] > 0) & (arrays["replaced_at"] <= step + 1)
     drop = format_number(float(arrays["drop_top"][step]))
     spatial = input_.ndim >= 3 and input_.ndim == marked.ndim
-    marks = np.asarray(marked.any(axis=0)) if spatial else np.broadcast_to(marked, input_.shape)
+    if spatial:
+        marks = np.asarray(marked.any(axis=0))
+    else:
+        marks = np.broadcast_to(marked, input_.shape)
     words = f"The most relevant positions: {shown.who}"
     pictures = (
         Picture("input", input_, f"Input, sample {shown.sample}"),

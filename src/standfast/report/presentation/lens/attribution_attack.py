@@ -163,5 +163,6 @@ def _show_similarity(rows: pl.DataFrame, name: str) -> TableCell:
 
 def _correct_means(means: Array) -> Array:
     """Means corrected for chance `(..., 1)`, from means of the similarity and of its chance level `(..., 2)`."""
-    values, chances = means[..., :1], means[..., 1:]
+    values = means[..., :1]
+    chances = means[..., 1:]
     return np.asarray((values - chances) / np.maximum(1 - chances, ROOM))

@@ -42,8 +42,10 @@ def _draw_row(results: MetricResults, shown: StoredSample, say: Callable[..., st
     input_, its_map, *changed = show_change(shown)
     middle = [input_]
     if origin.ndim in (2, 3) or results.texts:
-        top_before, top_after = top_k(before, k), top_k(after, k)
-        around, around_after = mark_around(top_before), mark_around(top_after)
+        top_before = top_k(before, k)
+        top_after = top_k(after, k)
+        around = mark_around(top_before)
+        around_after = mark_around(top_after)
         overlap = mark_overlap(top_before, top_after)
         middle = [
             Picture("top k", origin, f"Top {unit}s before: {who}", marks=around, colours=NEAR),

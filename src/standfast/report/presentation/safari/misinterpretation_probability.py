@@ -81,7 +81,8 @@ def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> Ch
         f"curve-sample{sample}",
         f"Sample {sample}: how probable is such a similarity?",
     )
-    limit, event = find_threshold(view.options), describe_event(view.options)
+    limit = find_threshold(view.options)
+    event = describe_event(view.options)
     side = "below" if event["below"] else "above"
     title = f"similarity ({view.options.get('similarity')}) {side}"
     level = Axis(title, rules=() if limit is None else (limit,))
@@ -93,7 +94,8 @@ def _read_levels(view: MetricResults, name: str, sample: int) -> Line | None:
     shown = view.load_sample(name, sample, _CURVES)
     if shown is None:
         return None
-    row, arrays = shown.row, shown.arrays
+    row = shown.row
+    arrays = shown.arrays
     is_censored = bool(row.get("censored"))
     of_similarity = find_levels_of_similarity(
         arrays["level_stage"], arrays["level_threshold"], is_censored

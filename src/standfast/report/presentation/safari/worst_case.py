@@ -41,7 +41,8 @@ from standfast.tensors import Array
 from standfast.value_spec import read_flags
 
 #: samples in a gallery, and samples behind a line
-SHOWN, TRACED = 4, 100
+SHOWN = 4
+TRACED = 100
 _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
@@ -192,7 +193,8 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
 
 
 def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
-    row, arrays = shown.row, shown.arrays
+    row = shown.row
+    arrays = shown.arrays
     changed = np.asarray(arrays["inputs"], dtype=float)
     difference = changed - np.asarray(arrays["origins"], dtype=float)
     pictures = show_change(shown)

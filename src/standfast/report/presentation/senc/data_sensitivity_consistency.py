@@ -89,7 +89,9 @@ def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
 
 
 def _draw_row(view: MetricResults, shown: StoredSample) -> GalleryRow:
-    row, arrays, who = shown.row, shown.arrays, shown.who
+    row = shown.row
+    arrays = shown.arrays
+    who = shown.who
     published = view.options.get("estimator") == "paper"
     origin = np.asarray(arrays["origins"], dtype=float)
     sensitivity = {
