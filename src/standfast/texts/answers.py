@@ -128,7 +128,7 @@ class AnswerModel(TextModel):
         check_integer(self.longest, "longest")
         check_integer(self.batch_tokens, "batch_tokens", also=(None,))
         holds = isinstance(self.message, str) and all(
-            self.message.count(place) == 1 for place in _PLACES
+            self.message.count(field) == 1 for field in _PLACES
         )
         check(
             holds,
@@ -247,15 +247,15 @@ class AnswerModel(TextModel):
 
     def _find_answer(self, prompt: Prompt) -> FixedAnswer:
         """The answer of a prompt, which is generated once by the weights as they are."""
-        asked = replace(prompt, statement=None)
-        if asked.answer is not None:
-            return self._read_answer(asked)
+        whole_answer = replace(prompt, statement=None)
+        if whole_answer.answer is not None:
+            return self._read_answer(whole_answer)
         self.model.to(self._device)
-        remembered = self._answers.get(asked)
+        remembered = self._answers.get(whole_answer)
         if remembered is not None and remembered[0] == read_state(self.model):
             return remembered[1]
-        answer = self._generate(asked)
-        self._answers[asked] = read_state(self.model), answer
+        answer = self._generate(whole_answer)
+        self._answers[whole_answer] = read_state(self.model), answer
         return answer
 
     def _read_answer(self, prompt: Prompt) -> FixedAnswer:

@@ -155,8 +155,8 @@ class EmbeddedText(nn.Module):
     def _look_up(self, tokens: Tensor) -> Tensor:
         """What the layer returns for ids `(...)`; it may scale its weight."""
         with torch.no_grad():
-            found: Tensor = self.embedding(tokens.to(self.embedding.weight.device))
-        return found.detach()
+            embeddings: Tensor = self.embedding(tokens.to(self.embedding.weight.device))
+        return embeddings.detach()
 
     def baseline(self) -> tuple[float, ...]:
         """The embedding that stands for no token, a number for each channel: that of the padding, or zeros.
@@ -242,13 +242,17 @@ class TransformersText(EmbeddedText):
             raise ArgumentError(
                 "model", "a sequence classifier of transformers", type(model).__name__
             ) from error
-        own = getattr(getattr(model, "config", None), "pad_token_id", None)
+        own_padding = getattr(getattr(model, "config", None), "pad_token_id", None)
         super().__init__(
-            model, embedding, _forward_embeddings, own if padding is None else padding, radius
+            model,
+            embedding,
+            _forward_embeddings,
+            own_padding if padding is None else padding,
+            radius,
         )
         #: the id of absent tokens, or one that no token has; and the one by which the model knows them
         self._absent = -1 if self.padding is None else self.padding
-        self._unread = self._absent if own is None else own
+        self._unread = self._absent if own_padding is None else own_padding
         #: kinds of batches that were compared: (with padding, with token types)
         self._compared: set[tuple[bool, bool]] = set()
         words = torch.arange(len(embedding.weight), device=embedding.weight.device)
@@ -338,18 +342,22 @@ class TransformersText(EmbeddedText):
             with Model(self, (-torch.inf, torch.inf), device=x.device).session(), torch.no_grad():
                 ids = tokens.masked_fill(tokens == self._absent, self._unread)
                 mask = (tokens != self._absent).long()
-                own = self.model(input_ids=ids, attention_mask=mask, **types).logits
-                found = self(x)
+                logits_of_tokens = self.model(input_ids=ids, attention_mask=mask, **types).logits
+                logits_of_embeddings = self(x)
         except Exception as error:  # whatever the model raises
             return f"{type(error).__name__}: {str(error).rstrip('.')}"
         finally:
             logging.disable(disabled)
         # with token types the sum of embeddings is rounded in another order
-        allowed = torch.finfo(own.dtype).eps ** (2 / 3) * float(own.abs().max())
-        same = torch.allclose(found, own, rtol=0.0, atol=allowed, equal_nan=True)
+        allowed = torch.finfo(logits_of_tokens.dtype).eps ** (2 / 3) * float(
+            logits_of_tokens.abs().max()
+        )
+        same = torch.allclose(
+            logits_of_embeddings, logits_of_tokens, rtol=0.0, atol=allowed, equal_nan=True
+        )
         if same:
             return ""
-        return f"logits that differ by {float((found - own).abs().max()):.2g}"
+        return f"logits that differ by {float((logits_of_embeddings - logits_of_tokens).abs().max()):.2g}"
 
 
 def _forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:

@@ -57,13 +57,15 @@ def _check_texts(texts: Any) -> list[str]:
     )
     strings = [str(text) if isinstance(text, np.str_) else text for text in texts]
     check(len(strings) > 0, "inputs", "a list of texts", "none")
-    pair = next((place for place, text in enumerate(strings) if _is_pair(text)), None)
+    pair = next((number for number, text in enumerate(strings) if _is_pair(text)), None)
     got = "" if pair is None else f"the pair {strings[pair]!r} at place {pair}"
     check(pair is None, "inputs", f"texts, and no pairs of sentences ({_PAIRS})", got)
-    wrong = next((place for place, text in enumerate(strings) if not _is_text(text)), None)
+    wrong = next((number for number, text in enumerate(strings) if not _is_text(text)), None)
     got = "" if wrong is None else f"{strings[wrong]!r} at place {wrong}"
     check(wrong is None, "inputs", "texts of at least one word", got)
-    long = next((place for place, text in enumerate(strings) if len(text) > _MOST_CHARACTERS), None)
+    long = next(
+        (number for number, text in enumerate(strings) if len(text) > _MOST_CHARACTERS), None
+    )
     got = "" if long is None else f"{len(strings[long]):,} at place {long}"
     check(long is None, "inputs", f"texts of at most {_MOST_CHARACTERS:,} characters", got)
     return strings
@@ -238,12 +240,12 @@ class TextModel:
     def _box(self) -> TextBox:
         padding = self.asked.padding
         assert padding is not None
-        known = getattr(find_attribute(self.model, "config"), "pad_token_id", None)
+        own_padding = getattr(find_attribute(self.model, "config"), "pad_token_id", None)
         if self.asked.own_padding and self.asked.blank is not None:
             unseen = padding
         else:
             unseen = None
-        fill = known if isinstance(known, int) and known >= 0 else padding
+        fill = own_padding if isinstance(own_padding, int) and own_padding >= 0 else padding
         network = Network(self.model, fill, unseen, self._find_labels(), self.word, self.embedding)
         return TextBox(
             network, Reader(self.asked, *self._frame, self._most), self.granularity == "sentence"
@@ -266,19 +268,19 @@ class TextModel:
             if name.endswith("position_embeddings")
         )
         unused = [
-            each.padding_idx + 1
-            for each in layers
-            if getattr(each, "padding_idx", None) is not None
+            limit.padding_idx + 1
+            for limit in layers
+            if getattr(limit, "padding_idx", None) is not None
         ]
         # RoBERTa counts from 2
         if isinstance(positions, int):
             positions = positions - max(unused, default=0)
         else:
             positions = None
-        known = [
-            each for each in (self.asked.most, positions) if isinstance(each, int) and each > 0
+        limits = [
+            limit for limit in (self.asked.most, positions) if isinstance(limit, int) and limit > 0
         ]
-        return min(known, default=None)
+        return min(limits, default=None)
 
     def split(self, texts: Sequence[str]) -> list[list[Word]]:
         """The words, or the tokens, of texts; those that the model does not see are left out.
@@ -306,7 +308,7 @@ class TextModel:
     @staticmethod
     def _fix_word(texts: list[list[Word]], number: int) -> list[list[Word]]:
         """The words, of which that of the answer does not change."""
-        lacking = next((place for place, words in enumerate(texts) if len(words) <= number), None)
+        lacking = next((row for row, words in enumerate(texts) if len(words) <= number), None)
         got = "" if lacking is None else f"{len(texts[lacking])} at place {lacking}"
         check(
             lacking is None,
@@ -333,7 +335,7 @@ class TextModel:
         for word, start, end in zip(
             words, written.starts.tolist(), written.ends.tolist(), strict=True
         ):
-            cuts = [start, *(each for each in ends if start < each < end), end]
+            cuts = [start, *(cut for cut in ends if start < cut < end), end]
             parts = [written.text[a:b] for a, b in pairwise(cuts)]
             fixed = len(parts) > 1  # only whole words change
             pieces += [
@@ -371,10 +373,10 @@ class TextModel:
         for operator in self.removals:
             self._box.remember(self.make_fill(rows, operator))
         task = get_task(self.task).name_classes(self.classes)
-        found = make_text_model(self._box, task, device, fill)
+        model = make_text_model(self._box, task, device, fill)
         if not self._tried:
-            self._try(found, rows)
-        return found
+            self._try(model, rows)
+        return model
 
     def _try(self, made: Model, rows: Tensor) -> None:
         """Run the first texts, one of them without padding, and a text without words."""
@@ -508,7 +510,7 @@ class CausalModel(TextModel):
             "one that does",
         )
         gap = "" if prompt[-1].isspace() else " "
-        found: list[int] = []
+        label_tokens: list[int] = []
         for label in self.labels:
             ids = self.asked.read([f"{prompt}{gap}{label.lstrip()}"])[0].ids
             same = len(ids) > len(start.ids) and list(ids[: len(start.ids)]) == list(start.ids)
@@ -516,9 +518,12 @@ class CausalModel(TextModel):
             check(same, "template", expected, f"{prompt[-12:]!r} before {label!r}")
             if len(ids) > len(start.ids) + 1:
                 warn_user(_describe_long_label(label))
-            found.append(ids[len(start.ids)])
+            label_tokens.append(ids[len(start.ids)])
         got = ", ".join(self.labels)
         check(
-            len(set(found)) == len(found), "labels", "words that begin with different tokens", got
+            len(set(label_tokens)) == len(label_tokens),
+            "labels",
+            "words that begin with different tokens",
+            got,
         )
-        return tuple(found)
+        return tuple(label_tokens)

@@ -81,11 +81,11 @@ class Reader:
             new = dict(zip(keys, rows, strict=True))
         if new:
             written = [write_text(row.tolist()) for row in new.values()]
-            prompts = [f"{self.before}{each.text}{self.after}" for each in written]
-            for key, tokens, each in zip(
+            prompts = [f"{self.before}{string.text}{self.after}" for string in written]
+            for key, tokens, string in zip(
                 new, self.tokenizer.read(prompts, self.special), written, strict=True
             ):
-                self._known[key] = self._assign(tokens, each)
+                self._known[key] = self._assign(tokens, string)
         return [self._known[key] for key in keys]
 
     def forget(self) -> None:
@@ -241,10 +241,12 @@ def _read_embeddings(
     length = (present * torch.arange(1, present.shape[1] + 1, device=present.device)).amax(
         1, keepdim=True
     )
-    own = torch.arange(every.shape[1], device=embedded.device).expand(count, -1)
+    positions = torch.arange(every.shape[1], device=embedded.device).expand(count, -1)
     start, size = len(before) + length, len(after)
-    moved = torch.where(own < start, own, own - start + len(before) + embedded.shape[1])
-    order = torch.where(own < start + size, moved, own - size)
+    moved = torch.where(
+        positions < start, positions, positions - start + len(before) + embedded.shape[1]
+    )
+    order = torch.where(positions < start + size, moved, positions - size)
     return network.ask_embedded(
         every.gather(1, order[..., None].expand_as(every)), there.gather(1, order), place
     )
@@ -268,14 +270,14 @@ class Batch:
     def make_ids(self, padding: int, device: torch.device, inner: bool = False) -> Tensor:
         """Token ids `(n, length)`, of all tokens or of those of the text."""
         ids = np.full((len(self.rows), self.length), padding, dtype=np.int64)
-        for numbers, each in zip(ids, self.readings, strict=True):
-            own = each.ids[each.first : each.last] if inner else each.ids
-            numbers[: len(own)] = own
+        for numbers, reading in zip(ids, self.readings, strict=True):
+            tokens = reading.ids[reading.first : reading.last] if inner else reading.ids
+            numbers[: len(tokens)] = tokens
         return torch.from_numpy(ids).to(device)
 
     def find_present(self, ids: Tensor, unseen: int | None) -> Tensor:
         """Which of all tokens `ids` `(n, length)` are there, bool `(n, length)`, without those that are `unseen`."""
-        counts = torch.tensor([len(each.ids) for each in self.readings])
+        counts = torch.tensor([len(reading.ids) for reading in self.readings])
         there = (torch.arange(self.length) < counts[:, None]).to(ids.device)
         return there if unseen is None else there & (ids != unseen)
 
@@ -288,11 +290,11 @@ class Batch:
             written: which words are there, bool `(n, W)`: others get 0.
             width: W.
         """
-        owners = np.concatenate([each.owners for each in self.readings])
-        counts = [len(each.owners) for each in self.readings]
+        owners = np.concatenate([reading.owners for reading in self.readings])
+        counts = [len(reading.owners) for reading in self.readings]
         rows = np.repeat(np.arange(len(counts)), counts)
         tokens = np.concatenate(
-            [np.arange(len(each.owners)) + first * each.first for each in self.readings]
+            [np.arange(len(reading.owners)) + first * reading.first for reading in self.readings]
         )
         spans = owners[:, 1] - owners[:, 0] + 1
         # a pair for each token and each of its words
@@ -302,9 +304,9 @@ class Batch:
         pair, words = pair[kept], words[kept]
         share = torch.from_numpy(1 / np.bincount(pair)[pair]).to(values)
         at = torch.from_numpy(np.stack([rows[pair], tokens[pair], words])).to(values.device)
-        found = torch.zeros(len(values), width, dtype=values.dtype, device=values.device)
-        found.index_put_((at[0], at[2]), values[at[0], at[1]] * share, accumulate=True)
-        return found
+        sums = torch.zeros(len(values), width, dtype=values.dtype, device=values.device)
+        sums.index_put_((at[0], at[2]), values[at[0], at[1]] * share, accumulate=True)
+        return sums
 
 
 class TextBox(BlackBox):
@@ -351,15 +353,17 @@ class TextBox(BlackBox):
             present = batch.find_present(ids, self.network.unseen)
             most = self._count_rows(batch.length, device)
             for start in range(0, len(ids), most):
-                some, there = ids[start : start + most], present[start : start + most]
-                padding = self._count_padding(len(some), most, device)
-                out = self._ask(pad_rows(some, padding), pad_rows(there, padding), batch.place)
-                pieces.append((batch.rows[start : start + most], widen_half(out)[: len(some)]))
+                part_ids, part_present = ids[start : start + most], present[start : start + most]
+                padding = self._count_padding(len(part_ids), most, device)
+                out = self._ask(
+                    pad_rows(part_ids, padding), pad_rows(part_present, padding), batch.place
+                )
+                pieces.append((batch.rows[start : start + most], widen_half(out)[: len(part_ids)]))
         first = pieces[0][1]
-        found = first.new_zeros(len(x), *first.shape[1:])
+        outputs = first.new_zeros(len(x), *first.shape[1:])
         for rows, out in pieces:
-            found[list(rows)] = out
-        return found.to(x.device)
+            outputs[list(rows)] = out
+        return outputs.to(x.device)
 
     def _ask(self, ids: Tensor, present: Tensor, place: int | None) -> Tensor:
         try:
@@ -384,10 +388,10 @@ class TextBox(BlackBox):
         """By how much the outputs of the first text `(1, W)` change with padding beside it; 0 if by rounding only."""
         device = next(self.network.module.parameters(), x).device
         reading = self.reader.read(np.ascontiguousarray(x[:1].cpu().numpy()))[0]
-        place = None if self.network.word is None else reading.find_token(self.network.word)
+        token = None if self.network.word is None else reading.find_token(self.network.word)
         if not self.network.masks:
             return 0.0
-        found = []
+        answers = []
         count = len(reading.ids)
         filled = (
             count + _STEP
@@ -395,11 +399,11 @@ class TextBox(BlackBox):
             else max(count, min(count + _STEP, self.reader.most))
         )
         for length in (count, filled):
-            batch = Batch([0], [reading], length, place)
+            batch = Batch([0], [reading], length, token)
             ids = batch.make_ids(self.network.padding, device)
             present = batch.find_present(ids, self.network.unseen)
-            found.append(widen_half(self._ask(ids, present, place)).double().cpu())
-        alone, padded = found
+            answers.append(widen_half(self._ask(ids, present, token)).double().cpu())
+        alone, padded = answers
         precision = find_input_types(self.network.module)[0]
         difference = float((alone - padded).abs().max())
         return (
@@ -458,8 +462,8 @@ class TextBox(BlackBox):
             outputs = outputs.softmax(1)
         elif task.scales:
             outputs = outputs.sigmoid()
-        found: Array = outputs.cpu().numpy()
-        return found
+        outputs_of_texts: Array = outputs.cpu().numpy()
+        return outputs_of_texts
 
     def _count_rows(self, length: int, device: torch.device) -> int:
         """How many texts of so many tokens are run together."""
@@ -479,18 +483,22 @@ class TextBox(BlackBox):
         """
         readings = self.reader.read(np.ascontiguousarray(x.detach().cpu().numpy()))
         groups: dict[tuple[Any, ...], list[int]] = {}
-        for row, each in enumerate(readings):
-            count = len(each.ids) if around else each.last - each.first
+        for row, reading in enumerate(readings):
+            count = len(reading.ids) if around else reading.last - reading.first
             length = max(1, count)
             if not exact and self.network.masks:
                 length = max(_STEP, -(-count // _STEP) * _STEP)
                 if self.reader.most is not None:  # of all tokens, those around the text included
-                    length = min(length, max(count, self.reader.most - len(each.ids) + count))
-            place = None if self.network.word is None else each.find_token(self.network.word)
-            frame = () if around else (tuple(each.ids[: each.first]), tuple(each.ids[each.last :]))
-            groups.setdefault((length, place, frame), []).append(row)
-        for (length, place, _), rows in groups.items():
-            yield Batch(rows, [readings[row] for row in rows], length, place)
+                    length = min(length, max(count, self.reader.most - len(reading.ids) + count))
+            token = None if self.network.word is None else reading.find_token(self.network.word)
+            frame = (
+                ()
+                if around
+                else (tuple(reading.ids[: reading.first]), tuple(reading.ids[reading.last :]))
+            )
+            groups.setdefault((length, token, frame), []).append(row)
+        for (length, token, _), rows in groups.items():
+            yield Batch(rows, [readings[row] for row in rows], length, token)
 
     def find_engine(
         self, batch: Batch, around: bool, task: Task, at_logits: bool = False
@@ -539,5 +547,5 @@ def make_text_model(
     box: TextBox, task: str | Task, device: torch.device | str, rows: Tensor
 ) -> Model:
     """The model of a box, with the rows of words `(B, W)` that stand in the place of removed ones."""
-    found = Model(box, CODE_BOUNDS, device=device, task=task)
-    return found.with_rows(rows)
+    model = Model(box, CODE_BOUNDS, device=device, task=task)
+    return model.with_rows(rows)

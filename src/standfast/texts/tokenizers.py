@@ -139,8 +139,8 @@ class _OfTransformers(Tokenizer):
             "return_special_tokens_mask": True,
             "verbose": False,
         }
-        found = self.tokenizer(texts, add_special_tokens=special, **options)
-        columns = (found["input_ids"], found["offset_mapping"], found["special_tokens_mask"])
+        encoded = self.tokenizer(texts, add_special_tokens=special, **options)
+        columns = (encoded["input_ids"], encoded["offset_mapping"], encoded["special_tokens_mask"])
         return [
             Tokens(ids, spans, list(map(bool, marks)))
             for ids, spans, marks in zip(*columns, strict=True)
@@ -174,23 +174,23 @@ class _OfTransformers(Tokenizer):
 
 class _OfTokenizers(Tokenizer):
     def __init__(self, tokenizer: Any) -> None:
-        own = type(tokenizer).from_str(tokenizer.to_str())  # the user's keeps its options
-        padding = own.padding
-        truncation = own.truncation
-        own.no_padding()
-        own.no_truncation()
-        self.tokenizer = own
+        copy = type(tokenizer).from_str(tokenizer.to_str())  # the user's keeps its options
+        padding = copy.padding
+        truncation = copy.truncation
+        copy.no_padding()
+        copy.no_truncation()
+        self.tokenizer = copy
         self.most = None if truncation is None else truncation["max_length"]
         self.keeps_end = truncation is not None and truncation["direction"] == "left"
         if padding:
             names = [padding["pad_token"]]
         else:
-            names = [n for n in _PADDING if own.token_to_id(n) is not None]
+            names = [n for n in _PADDING if copy.token_to_id(n) is not None]
         self.padding = (
-            padding["pad_id"] if padding else own.token_to_id(names[0]) if names else None
+            padding["pad_id"] if padding else copy.token_to_id(names[0]) if names else None
         )
-        self.blank = next((name for name in names if own.token_to_id(name) is not None), None)
-        self.mask = next((name for name in _MASKS if own.token_to_id(name) is not None), None)
+        self.blank = next((name for name in names if copy.token_to_id(name) is not None), None)
+        self.mask = next((name for name in _MASKS if copy.token_to_id(name) is not None), None)
 
     @property
     def stored(self) -> object:
@@ -198,8 +198,8 @@ class _OfTokenizers(Tokenizer):
 
     def read(self, texts: list[str], special: bool = True) -> list[Tokens]:
         return [
-            Tokens(each.ids, each.offsets, list(map(bool, each.special_tokens_mask)))
-            for each in self.tokenizer.encode_batch(texts, add_special_tokens=special)
+            Tokens(encoding.ids, encoding.offsets, list(map(bool, encoding.special_tokens_mask)))
+            for encoding in self.tokenizer.encode_batch(texts, add_special_tokens=special)
         ]
 
     def write(self, ids: Sequence[int]) -> str:
@@ -218,8 +218,8 @@ class _OfWords(Tokenizer):
         return self.vocabulary
 
     def read(self, texts: list[str], special: bool = True) -> list[Tokens]:
-        found = map(self.vocabulary.find_words, texts)
-        return [Tokens(ids, spans, [False] * len(ids)) for ids, spans in found]
+        numbered = map(self.vocabulary.find_words, texts)
+        return [Tokens(ids, spans, [False] * len(ids)) for ids, spans in numbered]
 
 
 def _write_rules(tokenizer: Any) -> str:
@@ -255,20 +255,20 @@ def read_tokenizer(tokenizer: Any) -> Tokenizer:
     # threads of their own would be lost, with a warning, when workers are forked; results do not depend on them
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if hasattr(tokenizer, "is_fast"):
-        found: Tokenizer = _OfTransformers(tokenizer)
+        reader: Tokenizer = _OfTransformers(tokenizer)
     elif hasattr(tokenizer, "encode_batch") and hasattr(tokenizer, "to_str"):
-        found = _OfTokenizers(tokenizer)
+        reader = _OfTokenizers(tokenizer)
     elif hasattr(tokenizer, "find_words"):
-        found = _OfWords(tokenizer)
+        reader = _OfWords(tokenizer)
     else:
         raise ArgumentError("tokenizer", TOKENIZERS, type(tokenizer).__name__)
     check(
-        found.padding is not None,
+        reader.padding is not None,
         "tokenizer",
         "one with a token for padding (tokenizer.pad_token = ...)",
         "none",
     )
-    return found
+    return reader
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,8 +288,8 @@ class Reading:
 
     def find_token(self, word: int) -> int:
         """The place among all tokens of the first token of a word; 0 if the word is not there."""
-        own = np.flatnonzero((self.owners[:, 0] <= word) & (word <= self.owners[:, 1]))
-        return self.first + int(own[0]) if len(own) else 0
+        tokens_of_word = np.flatnonzero((self.owners[:, 0] <= word) & (word <= self.owners[:, 1]))
+        return self.first + int(tokens_of_word[0]) if len(tokens_of_word) else 0
 
 
 def assign_tokens(
@@ -311,10 +311,10 @@ def assign_tokens(
     length = len(written.text)
     inside = ~np.array(tokens.special, dtype=bool) & (spans[:, 1] > 0) & (spans[:, 0] < length)
     inside &= spans[:, 1] > spans[:, 0]
-    places = np.flatnonzero(inside)
-    if len(places):
-        first = int(places[0])
-        last = int(places[-1]) + 1
+    positions = np.flatnonzero(inside)
+    if len(positions):
+        first = int(positions[0])
+        last = int(positions[-1]) + 1
     else:  # between what is before the text and what is after it
         before = np.array(tokens.special, dtype=bool) | (spans[:, 1] <= 0)
         first = last = int(np.argmin(before)) if not before.all() else (len(before) + 1) // 2

@@ -44,23 +44,25 @@ def split_words(text: str) -> list[Word]:
 def _find_words(text: str) -> Iterator[tuple[int, int, int]]:
     """For each word where the one before ends, where it begins, and where it ends."""
     kinds = "".join(map(_find_kind, text))
-    place = last = len(text) - len(text.lstrip())
-    while place < len(text):
-        if kinds[place] == " ":
-            place += 1
+    position = last = len(text) - len(text.lstrip())
+    while position < len(text):
+        if kinds[position] == " ":
+            position += 1
             continue
-        start, place = place, place + 1
+        start, position = position, position + 1
         if kinds[start] == "a":
-            while place < len(text) and (
-                kinds[place] in "a+"
-                or (text[place] in _INNER and kinds[place + 1 : place + 2] == "a")
+            while position < len(text) and (
+                kinds[position] in "a+"
+                or (text[position] in _INNER and kinds[position + 1 : position + 2] == "a")
             ):
-                place += 1
+                position += 1
         else:
-            while place < len(text) and (kinds[place] == "+" or text[place - 1] == _JOINER):
-                place += 1
-        yield last, start, place
-        last = place
+            while position < len(text) and (
+                kinds[position] == "+" or text[position - 1] == _JOINER
+            ):
+                position += 1
+        yield last, start, position
+        last = position
 
 
 def _find_kind(letter: str) -> str:
@@ -85,15 +87,15 @@ def mark_sentences(words: Sequence[Word]) -> list[Word]:
     >>> [word.ends for word in mark_sentences(split_words("Dull. But it ends."))]
     [False, True, False, False, False, True]
     """
-    found: list[Word] = []
+    marked: list[Word] = []
     closed = False
     for word, after in zip(words, [*words[1:], None], strict=True):
         # such as a quote behind the mark
         follows = closed and not word.gap and not word.text.isalnum()
         closed = word.text in _LAST or follows
         ends = after is None or (closed and (bool(after.gap) or word.text in _LAST_WITHOUT_BLANK))
-        found.append(word._replace(ends=ends))
-    return found
+        marked.append(word._replace(ends=ends))
+    return marked
 
 
 def encode_texts(texts: Sequence[Sequence[Word]]) -> Tensor:

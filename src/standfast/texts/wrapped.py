@@ -36,7 +36,7 @@ def walk_wrappers(module: nn.Module) -> Iterator[nn.Module]:
 def find_mask_argument(module: nn.Module) -> MaskArgument:
     """How a network, or the one within its wrappers, gets the mask beside the token ids."""
     arguments = [_read_arguments(part) for part in walk_wrappers(module)]
-    if any("attention_mask" in each.names for each in arguments):
+    if any("attention_mask" in layer.names for layer in arguments):
         return "name"
     innermost = arguments[-1]
     if innermost.by_position > 1 or innermost.any_position:
