@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -251,7 +252,16 @@ class _Trials:
         """How many inputs are explained in the time of one, whose rows are filled up."""
         if self.model.extras:  # each alone
             return 1
-        return max(1, _ROWS // explainer.rows_per_input)
+        fill_a_batch = max(1, _ROWS // explainer.rows_per_input)
+        return min(fill_a_batch, self._count_neighbours())
+
+    def _count_neighbours(self) -> int:
+        """How many samples the model runs together, on average: texts are cut where the number of words changes."""
+        lengths = self.samples.lengths
+        if lengths is None:
+            return _ROWS
+        runs = sum(1 for _ in groupby(lengths))
+        return max(1, round(len(lengths) / runs))
 
     def _time_explanations(self, explainer: Explainer, limit: float) -> _Speed:
         """How long an explanation takes; of an explainer that needs longer than the limit what its rows take."""
