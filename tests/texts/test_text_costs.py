@@ -11,7 +11,7 @@ import pytest
 import standfast
 from standfast.study.forecast import trials
 
-WORDS = "a great film with good actors and some music that stays with you all night".split()
+WORDS = ["a", "great", "film", "with", "good", "actors", "and", "some", "music", "that", "stays", "with", "you", "all", "night"]
 OPTIONS: dict[str, Any] = {"sanity": False, "controls": False}
 METRIC = "worst_case:budget=8,search=random"
 
