@@ -11,7 +11,7 @@ import pytest
 import standfast
 from standfast.study.forecast import trials
 
-WORDS = ["a", "great", "film", "with", "good", "actors", "and", "some", "music", "that", "stays", "with", "you", "all", "night"]
+TEXT = "a great film with good actors and some music that stays with you all night"
 OPTIONS: dict[str, Any] = {"sanity": False, "controls": False}
 METRIC = "worst_case:budget=8,search=random"
 
@@ -29,7 +29,7 @@ def test_a_text_of_another_length_fills_a_batch_alone(
     monkeypatch: pytest.MonkeyPatch, lengths: Sequence[int]
 ) -> None:
     """The clock counts rows, a tenth of a second for each, and no trial of the metric fits into the time."""
-    texts = [" ".join(WORDS[:count]) for count in lengths]
+    texts = [" ".join(TEXT.split()[:count]) for count in lengths]
     batches, model = make_counted()
     clock = types.SimpleNamespace(perf_counter=lambda: sum(batches) / 10)
     monkeypatch.setattr(trials, "time", clock)
