@@ -219,28 +219,23 @@ class TextChange(Transformation):
 
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str]:
         """The new words by position; an empty text for a word that is left out."""
-        pairs = zip(inputs.tolist(), perturbed.tolist(), strict=True)
-        return [
-            json.dumps(
-                {
-                    position: decode_word(b).text
-                    for position, (a, b) in enumerate(zip(*pair, strict=True))
-                    if a != b
-                }
-            )
-            for pair in pairs
-        ]
+        swaps = []
+        for before, after in zip(inputs.tolist(), perturbed.tolist(), strict=True):
+            new_words: dict[int, str] = {}
+            for position, (old, new) in enumerate(zip(before, after, strict=True)):
+                if new != old:
+                    new_words[position] = decode_word(new).text
+            swaps.append(json.dumps(new_words))
+        return swaps
 
 
 def count_too_long(change: TextChange, codes: Tensor) -> int:
     """How many different words of codes `(N, W)` have no candidates, because they are too long."""
     if change.longest is None:
         return 0
-    words = {
-        word
-        for code in torch.unique(codes).tolist()
-        for word in _list_words(decode_word(code).text)
-    }
+    words: set[str] = set()
+    for code in torch.unique(codes).tolist():
+        words.update(_list_words(decode_word(code).text))
     return sum(len(word) > change.longest for word in words)
 
 
@@ -431,11 +426,15 @@ def _list_near_keys(line: int, column: int) -> str:
     return beside + "".join(other_row[column : column + 1] for other_row in other_rows)
 
 
-_NEAR = {
-    key: _list_near_keys(line, column)
-    for line, row in enumerate(_ROWS)
-    for column, key in enumerate(row)
-}
+def _map_near_keys() -> dict[str, str]:
+    near_keys: dict[str, str] = {}
+    for line, row in enumerate(_ROWS):
+        for column, key in enumerate(row):
+            near_keys[key] = _list_near_keys(line, column)
+    return near_keys
+
+
+_NEAR = _map_near_keys()
 
 
 @neighbourhoods.register("typos")

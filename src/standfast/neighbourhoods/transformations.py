@@ -176,11 +176,12 @@ class Transformation(Neighbourhood):
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """The parameters that people read, for an input of this shape; by default those that the options declare."""
-        return [
-            Axis(name.format(**vars(self)), declared.identity, *getattr(self, option))
-            for option, declared in list_declared(type(self)).items()
-            for name in declared.names
-        ]
+        axes = []
+        for option, declared in list_declared(type(self)).items():
+            limits = getattr(self, option)
+            for name in declared.names:
+                axes.append(Axis(name.format(**vars(self)), declared.identity, *limits))
+        return axes
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """How many ranks an input of this shape has, after its named parameters."""

@@ -170,21 +170,17 @@ def _profile(
     dtype = working_dtype(x, y)
     # the window excluded, and w
     windows = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]
-    count = _make_counter(
-        shape, counts, compiled=is_on_host(x) and any(window for window, _ in windows)
-    )
+    excluded = [window for window, _ in windows]
+    count = _make_counter(shape, counts, compiled=is_on_host(x) and any(excluded))
     overlaps = []
     sizes = []
     for pair in split_maps(x, y):
-        picked = [
-            pick_from_maps(maps, max(counts), [window for window, _ in windows]) for maps in pair
-        ]
-        of_x, of_y = picked
+        of_x, of_y = (pick_from_maps(maps, max(counts), excluded) for maps in pair)
         overlaps.append(
             torch.stack([count(of_x[window], of_y[window], reach) for window, reach in windows], -1)
         )
         sizes.append(
-            torch.stack([_count_picked(positions, windows, shape.numel()) for positions in picked])
+            torch.stack([_count_picked(picked, windows, shape.numel()) for picked in (of_x, of_y)])
         )
     size_x, size_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
     shares = torch.cat(overlaps, 1).to(dtype) / torch.stack(
@@ -243,9 +239,10 @@ def _count_overlaps(
     common = _needed(s, of_t)
     precise = _needed(s, window_minimum(of_t, w))
     recalled = _needed(t, window_minimum(of_s, w))
-    return torch.stack(
-        [torch.stack([(one < k).sum(1) for k in counts], 1) for one in (common, precise, recalled)]
-    )
+    overlaps = []
+    for needed in (common, precise, recalled):
+        overlaps.append(torch.stack([(needed < k).sum(1) for k in counts], 1))
+    return torch.stack(overlaps)
 
 
 def _needed(picked: Tensor, turns: Tensor) -> Tensor:

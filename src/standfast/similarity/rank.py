@@ -307,12 +307,11 @@ class RankedReference:
         if packs and flat.shape[1] <= _COMPARED:
             moments = _moments_by_comparing
         pieces = _chunks(flat, _PACKED_ELEMENTS if packs else CHUNK_ELEMENTS)
-        parts = [
-            moments(part + 0.0, self._ranks, which)  # + 0.0: -0.0 and 0.0 become equal
-            for part, which in zip(
-                pieces, torch.split(rows, [len(part) for part in pieces]), strict=True
-            )
-        ]
+        rows_of_pieces = torch.split(rows, [len(piece) for piece in pieces])
+        parts = []
+        for piece, which in zip(pieces, rows_of_pieces, strict=True):
+            # + 0.0: -0.0 and 0.0 become equal
+            parts.append(moments(piece + 0.0, self._ranks, which))
         covariance, variance, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
         constant = is_constant(low, high, torch.finfo(self.dtype).eps)
         result = _correlation(covariance, self._variance[rows], variance, working_dtype(flat))

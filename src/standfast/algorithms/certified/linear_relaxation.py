@@ -106,9 +106,10 @@ def bound_values(
     bounds = Bounds(
         [inputs[0].reshape(-1, *shape)], [inputs[1].reshape(-1, *shape)], [None], [None]
     )
-    before_nonlinear = {
-        s for node in network.nodes if isinstance(node.rule, Nonlinear) for s in node.sources
-    }
+    before_nonlinear: set[int] = set()
+    for node in network.nodes:
+        if isinstance(node.rule, Nonlinear):
+            before_nonlinear.update(node.sources)
     for index, node in enumerate(network.nodes[1:], 1):
         assert node.rule is not None
         low = [bounds.lower[s] for s in node.sources]

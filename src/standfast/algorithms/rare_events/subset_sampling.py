@@ -554,7 +554,7 @@ class _Run:
         # a run that ended early only knows that P lies below the last level that it can rely on
         bound = torch.tensor([level.bound() for level in levels], dtype=torch.float64)
         trusted = torch.stack([level.trusted[-1] for level in levels])
-        accepted = [[a for a in h.acceptance if not math.isnan(a)] for h in self.histories]
+        acceptance = [_average_acceptance(history) for history in self.histories]
         device = self.extreme.device
         return RareEventEstimate(
             log_probability=send(torch.where(self.censored, bound, last), device),
@@ -562,7 +562,7 @@ class _Run:
             censored=send(self.censored, device),
             resolved=send(trusted & ~self.out_of_budget & ~self.stalled, device),
             stalled=send(self.stalled, device),
-            acceptance=send([sum(a) / len(a) if a else math.nan for a in accepted], device),
+            acceptance=send(acceptance, device),
             model_evaluations=send(self.evaluations, device),
             levels=levels,
             extreme=self.extreme,
@@ -770,6 +770,12 @@ def _place_at(population: Population, starts: Sequence[Tensor], size: int) -> No
     population.place(
         torch.stack([points[pick] for points, pick in zip(starts, picks, strict=True)])
     )
+
+
+def _average_acceptance(history: History) -> float:
+    """The mean share of accepted moves over the levels that moved; NaN where none did."""
+    accepted = [share for share in history.acceptance if not math.isnan(share)]
+    return sum(accepted) / len(accepted) if accepted else math.nan
 
 
 def _list_levels(history: History) -> list[tuple[int, float]]:

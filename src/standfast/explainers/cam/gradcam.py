@@ -323,11 +323,10 @@ class KeptOutput(FunctionMode):
         with_positions = [run for run in convolutions if math.prod(run.output.shape[2:]) > 1]
         flows = _find_runs_below(logits, with_positions or convolutions)
         last = flows.get(logits.grad_fn, frozenset())
-        ends = [
-            run
-            for run in convolutions
-            if run in last and not any(run in other.before for other in last)
-        ]
+        followed: set[_Run] = set()
+        for run in last:
+            followed.update(run.before)
+        ends = [run for run in convolutions if run in last and run not in followed]
         ends.sort(key=lambda run: run.depth)
         attentions = self._count_attentions(flows)
         if ends and ends[-1].attentions >= attentions:

@@ -67,16 +67,12 @@ class ReluReplacement(FunctionMode):
             result: what was computed inside of the mode.
             source: the node of the inputs, from `torch.autograd.graph.get_gradient_edge`.
         """
-        kinked = [
-            node
-            for node in self.find_unseen(result, source)
-            if any(kind in node.name() for kind in _KINKED)
-        ]
-        if kinked:
-            raise SecondDerivativeError(
-                "module: expected ReLUs that a smooth function can replace, got some in code compiled to TorchScript;"
-                " use a search without gradients, or the module before it was compiled"
-            )
+        for node in self.find_unseen(result, source):
+            if any(kind in node.name() for kind in _KINKED):
+                raise SecondDerivativeError(
+                    "module: expected ReLUs that a smooth function can replace, got some in code compiled to"
+                    " TorchScript; use a search without gradients, or the module before it was compiled"
+                )
 
 
 _PARAMETERS = {

@@ -279,10 +279,10 @@ class CoalitionExplainer(CopyExplainer):
         with torch.no_grad():
             others = self.make_others(model, x)
             # inputs with as many segments have the same coalitions; the copies of all of them fill batches together
-            members = [
-                [i for i, count in enumerate(counts) if count == alike]
-                for alike in sorted(set(counts))
-            ]
+            members_of_count: dict[int, list[int]] = {}
+            for i, count in enumerate(counts):
+                members_of_count.setdefault(count, []).append(i)
+            members = [members_of_count[count] for count in sorted(members_of_count)]
             order = send([i for group in members for i in group], x.device)
             if len(members) > 1:  # one label map for all inputs stays a view of one row
                 x, labels = x[order], labels[order]

@@ -61,11 +61,12 @@ class SmoothMask:
         self.margin = (wide[0], wide[1])
         taps = _find_taps(self.cells, self.side, sigma)
         self.taps = [(send(kernel, device or kernel.device), offsets) for kernel, offsets in taps]
-        far = [
-            max(abs(offset[axis]) for _, offsets in self.taps for offset in offsets)
-            for axis in (0, 1)
-        ]
-        self.reach = (far[0], far[1])
+        reach_down = reach_right = 0
+        for _, offsets in self.taps:
+            for down, right in offsets:
+                reach_down = max(reach_down, abs(down))
+                reach_right = max(reach_right, abs(right))
+        self.reach = (reach_down, reach_right)
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __call__(self, cells: Tensor) -> Tensor:

@@ -215,10 +215,11 @@ class RelevanceLocalisation(Metric):
             maps = probe.maps[part]
             relevance = compute_relevance(maps.abs() if self.absolute else maps, self.unit)
             parts.append(localise_relevance(relevance, inside[part]))
+        measured: dict[str, Tensor] = {}
+        for name in parts[0]:
+            measured[name] = torch.cat([part[name] for part in parts])
         return LocalisationResult(
-            **probe.common_fields(
-                self, **{name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-            ),
+            **probe.common_fields(self, **measured),
             chance=size.double() / positions,
             region_size=size,
             trivial_region=trivial,

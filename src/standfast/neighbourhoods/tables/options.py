@@ -187,7 +187,8 @@ def _read_units(units: object) -> tuple[tuple[float, ...], tuple[float, ...]]:
         and all(isinstance(part, list | tuple) for part in units)
     )
     check(fits and len(units[0]) == len(units[1]) > 0, "units", words, type(units).__name__)  # type: ignore[index]
-    mean, std = (tuple(float(value) for value in part) for part in units)  # type: ignore[attr-defined]
+    mean = tuple(float(value) for value in units[0])  # type: ignore[index]
+    std = tuple(float(value) for value in units[1])  # type: ignore[index]
     check(
         all(map(math.isfinite, (*mean, *std))) and min(std) > 0,
         "units",

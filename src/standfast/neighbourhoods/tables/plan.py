@@ -214,13 +214,10 @@ def _find_ends(
     units: tuple[Tensor, Tensor],
     missing: Sequence[float | None],
 ) -> Ends:
-    limits = [number.feature.limits for number in numbers]
-    lowest_change, highest_change = (
-        torch.tensor([limit[end] for limit in limits], dtype=torch.float64).nan_to_num(
-            0.0, 0.0, 0.0
-        )
-        for end in (0, 1)
-    )
+    lowest_limits = [number.feature.limits[0] for number in numbers]
+    highest_limits = [number.feature.limits[1] for number in numbers]
+    lowest_change = torch.tensor(lowest_limits, dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
+    highest_change = torch.tensor(highest_limits, dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
     lowest_value = highest_value = torch.zeros_like(lowest_change)
     columns = [number.column for number in numbers]
     if options.data is not None and columns:

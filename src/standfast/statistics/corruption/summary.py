@@ -117,11 +117,10 @@ class Curves:
         """
         rows = list(samples)
         check(len(rows) > 0, "samples", "at least one", 0)
-        drops = {
-            name: np.array([row[name] for row in rows])
-            for name in ("drop_top", "drop_bottom")
-            if name in rows[0]
-        }
+        drops: dict[str, Array] = {}
+        for name in ("drop_top", "drop_bottom"):
+            if name in rows[0]:
+                drops[name] = np.array([row[name] for row in rows])
         share = np.array([row["corrupted_share"] for row in rows])
         return cls(
             drops.get("drop_top"), drops.get("drop_bottom"), share, np.asarray(rows[0]["fractions"])
