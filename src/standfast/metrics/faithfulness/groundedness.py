@@ -202,6 +202,7 @@ class Groundedness(Metric):
             random_sets = self._draw_sets(keys[row], counts[row])
             removed = torch.zeros(2 + len(random_sets), cited_regions.shape[1], dtype=torch.bool)
             removed[0] = cited_regions[row]
+            # beyond the regions that this sample has there is padding
             removed[1, : counts[row]] = True
             removed[2:, : counts[row]] = random_sets
             removed_of_rows.append(removed)
@@ -225,6 +226,7 @@ class Groundedness(Metric):
         differences = cited - np.array(random)
         value = float(differences.mean())
         low = high = value
+        # all sets give the exact mean, so there is no error of drawing
         if not self._are_all(count):
             _, lows, highs = student_intervals_of_means(differences[:, None])
             low = float(lows[0])

@@ -102,6 +102,7 @@ def make_plan(options: TableOptions, count: int) -> Plan:
         else:
             categories.append(make_category(options, name, columns, feature, (mean, std)))
     groups = _list_groups(options, layout, categories)
+    # the columns of a category are no quantities, and a defined one is computed: no distance for either
     without_distance = {column for group in groups for column in group} | layout.defined
     continuous = tuple(column for column in range(count) if column not in without_distance)
     missing = options.missing or (None,) * count
@@ -129,6 +130,7 @@ def _choose_features(options: TableOptions, layout: Layout) -> dict[str, Feature
     else:
         assert isinstance(options.changes, Feature)
         features = {}
+        # grouped columns change as one category, a rule computes the defined ones
         left_out = layout.fixed | layout.grouped | layout.defined
         for column, name in enumerate(layout.names):
             if column not in left_out:
