@@ -176,6 +176,7 @@ class Region:
                 min=1e-30
             )
             u = torch.where(uniform, u, share)
+        # the normal numbers of values at a face would be infinite
         z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
         return z.to(x.dtype)
 

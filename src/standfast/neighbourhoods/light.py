@@ -141,6 +141,7 @@ class Hue(Transformation):
         red, green, blue = shares.unbind(1)
         value = shares.amax(1)
         chroma = value - shares.amin(1)
+        # grey has no hue: any divisor will do, as its chroma is 0
         divisor = torch.where(chroma > 0, chroma, 1.0)
         hue = torch.where(
             value == red,

@@ -156,8 +156,10 @@ class ShotNoise(Noise):
         photon = (strength**2).expand_as(shares)
         z = map_to_normal(uniform)
         # if there are many photons
+        # the expansion of Cornish and Fisher, whose third term is the skewness of a Poisson number
         noisy = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6
         mean = shares / photon.clamp(min=1e-30)
+        # black has no photons, and noise of scale 0 has infinitely many
         counted = (mean > 0) & (mean <= _MANY)
         noisy[counted] = find_poisson_quantile(mean[counted], uniform[counted]) * photon[counted]
         # an entry without noise is the input itself, to the last bit
@@ -187,6 +189,7 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
         target = u[left]
         r = rate[left]
         up = total < target
+        # probabilities of neighbouring counts differ by the factor rate / (k + 1), or k / rate
         next_own = torch.where(up, chance_of_k * r / (k + 1), chance_of_k * k / r)
         total = torch.where(up, total + next_own, total - chance_of_k)
         k = torch.where(up, k + 1, k - 1)

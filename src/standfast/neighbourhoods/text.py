@@ -81,6 +81,7 @@ def encode_word(word: Word) -> int:
     if not word.text:
         return GONE_AT_END if word.ends else GONE
     content = "\0".join(map(str, word)).encode()
+    # codes below 8 are no words, such as NO_WORD and GONE
     code = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") % (CODES - 8) + 8
     stored_word = _WORDS.setdefault(code, word)
     # once in 10^15 pairs
@@ -180,6 +181,7 @@ class TextChange(Transformation):
         others = send([count or 0 for count in most], inputs.device, torch.int64)[number_of_code]
 
         def find_points(numbers: Tensor) -> Tensor:
+            # middles of equal parts of the interval in which the word changes
             middle = (numbers - 0.5) / others.clamp(min=1)[:, None]
             return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
 

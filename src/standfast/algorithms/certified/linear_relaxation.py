@@ -57,6 +57,7 @@ class PermittedInputs:
         above = _rows_of(self.above, owner)
         if self.radius is not None:
             a, below, above = _pack(a, below, above)
+        # a linear function is smallest at a corner of the box
         best = torch.where(a > 0, a * below, a * above).sum(1)
         if self.radius is None:
             return start + best
@@ -66,8 +67,10 @@ class PermittedInputs:
         m = square.sum(1).sqrt() / radius
         for _ in range(_ROUNDS):
             m = m.clamp(min=1e-200)
+            # the minimiser of a d + m d^2 / 2 within the box
             d = torch.minimum(torch.maximum(-free / m[:, None], below), above)
             bound = (free * d).sum(1) + m / 2 * ((d * d).sum(1) - radius**2)
+            # the dual is a lower bound for any m, so the largest one counts
             best = torch.maximum(best, bound)
             inside = (d > below) & (d < above)
             room = radius**2 - torch.where(inside, 0.0, d * d).sum(1)
@@ -114,6 +117,7 @@ def bound_values(
         assert node.rule is not None
         low = [bounds.lower[s] for s in node.sources]
         high = [bounds.upper[s] for s in node.sources]
+        # the bounds are computed in float64, which rounds, too
         lower, upper = _widen(*node.rule.interval(low, high))
         sizes = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
         error = node.rule.rounding(sizes, unit, product)
@@ -240,6 +244,7 @@ def _carry_back(
             assert lines is not None
             a, shift = node.rule.backward(a, tuple(_rows_of(line, owner) for line in lines), shape)
             constant, parts = constant + shift, [a]
+        # a step that feeds two branches gets the coefficients of both
         for source, part in zip(node.sources, parts, strict=True):
             pending[source] = pending[source] + part if source in pending else part
     return pending[0].flatten(1), constant, slack

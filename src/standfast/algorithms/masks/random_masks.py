@@ -326,8 +326,8 @@ class _Run:
             self.p_value[rows] = math.nan
         else:
             reached = (null >= self.rho[:, None]).sum(1)
+            # a permutation test counts the true order among them, so p is never 0
             self.p_value = torch.where(
-                # a permutation test counts the true order among them, so p is never 0
                 rows, (1 + reached.to(torch.float64)) / (1 + null.shape[1]), self.p_value
             )
             self.band = torch.where(rows[:, None], quantiles(null), self.band)

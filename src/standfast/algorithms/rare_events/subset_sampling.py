@@ -215,6 +215,7 @@ def plan_first(options: SubsetSimulation, features: int) -> int:
     """
     particles: float = options.first * options.particles
     if options.budget is not None:
+        # `first` of 1 says that the first population is no larger than the others
         is_repeated = options.error is not None and options.first != 1
         if is_repeated:
             particles = max(particles, _FIRST_IF_REPEATED)
@@ -229,6 +230,7 @@ def plan_few(options: SubsetSimulation, largest: int) -> int:
     """
     few = largest // _LARGER
     is_enough = few >= _ENOUGH * options.particles
+    # a level adds about 1 / particles to the variance of ln P, so this is how many levels the error allows
     short_run_helps = (
         options.error is not None and options.particles * options.error**2 >= _FEWEST_LEVELS
     )
@@ -404,6 +406,7 @@ class _Problems:
         """The first population of these problems: the draws with known scores, and others if they are too few."""
         population = self._gather([problem.number for problem in part], self.seed)
         scores = torch.stack([problem.scores for problem in part])
+        # particles were not kept: the same stream draws them again in the same steps, and their scores are known
         for draws, _ in looks:
             population.draw(draws - population.count, scores[:, population.count : draws])
         count = population.count
@@ -439,6 +442,7 @@ class _Problems:
                 witnesses = None
             else:
                 witnesses = self.witnesses[send(rows, self.witnesses.device)]
+            # ~ gives the way back streams that no run towards the event has
             estimates = _return_to_prior(process, estimates, gather, ~(self.seed + run), witnesses)
         estimates = move(estimates, HOST)  # which is read problem by problem
         for row, problem in enumerate(part):
@@ -462,6 +466,7 @@ class _Problems:
 
     def _split(self, items: Sequence[T], largest: int) -> list[Sequence[T]]:
         """Groups of problems whose largest populations fit into memory together."""
+        # the memory of the module's text: the particles, and eight times a chunk of them
         size = self.features * (largest + 8 * min(largest, CHUNK_ELEMENTS // self.features))
         together = max(1, _STATE_ELEMENTS // size)
         return [items[start : start + together] for start in range(0, len(items), together)]
@@ -605,12 +610,14 @@ class _Run:
                 if self.options.from_event:
                     self.within[position] = self._choose_within(row, above)
                 continue
+            # the moves of the next level are counted before they are made, so that the budget is not exceeded
             spent = int(self.evaluations[position]) + following * moves
             below = before + log_ratio < self.options.floor
             if below or spent > self.budgets[position]:
                 self.censored[position] = True
                 self.out_of_budget[position] = not below
                 continue
+            # this problem goes on, so its best particle is not the last one
             ended.pop()
             going_on.append(row)
             level_stage.append(stage)
@@ -703,6 +710,7 @@ def _return_to_prior(
     options = run.options
     plans = [plan_return(particles, options.moves, len(history.stage)) for history in run.histories]
     tries = 0 if witnesses is None else witnesses.shape[1]
+    # a random walk leaves its witnesses where they are (`shrink_witnesses`), so each is tried once
     if run.population.proposal != "random_walk":
         tries *= SHRINKING
     costs = [evaluations + tries for _, _, evaluations in plans]
@@ -723,6 +731,7 @@ def _return_to_prior(
         )
         estimates = []
         for number, starts in enumerate(groups):
+            # both groups have streams of their own
             population = gather(positions, seed ^ (number << 61))
             _place_at(population, starts, size=(count + number) // len(groups))
             levels = [_list_levels(run.histories[position]) for position in positions]
@@ -809,6 +818,7 @@ def _next_level(
         return stage, -math.inf, math.log(int(crossed.sum()) / count), crossed
     kept = int(above.sum())
     ratio = math.log(kept / count)
+    # without ties the level is an order statistic: then this is the exact mean of the logarithm
     if kept == keep:
         ratio = float(
             torch.digamma(torch.tensor(float(kept))) - torch.digamma(torch.tensor(count + 1.0))
