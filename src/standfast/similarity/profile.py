@@ -182,7 +182,9 @@ def _profile(
         sizes.append(
             torch.stack([_count_picked(picked, windows, shape.numel()) for picked in (of_x, of_y)])
         )
+    # where fewer positions fit, shares refer to their number
     size_x, size_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
+    # of the intersection the larger set counts, of precision and recall its own
     shares = torch.cat(overlaps, 1).to(dtype) / torch.stack(
         (torch.maximum(size_x, size_y), size_x, size_y)
     )
@@ -249,6 +251,7 @@ def _needed(picked: Tensor, turns: Tensor) -> Tensor:
     """For each picked position the number that k must exceed for it to count, `(N, k)`; the largest int32 for none."""
     turns_of_picked = torch.arange(picked.shape[1], device=picked.device, dtype=turns.dtype)
     flat = turns.flatten(1)
+    # P stands for a position that was not chosen, and is no index
     needed = torch.maximum(flat.gather(1, picked.clamp(max=flat.shape[1] - 1)), turns_of_picked)
     return torch.where(picked < flat.shape[1], needed, torch.iinfo(turns.dtype).max)
 
@@ -282,6 +285,7 @@ def _add_overlaps(s: Any, t: Any, sides: Any, w: int, counts: Any, turns: Any, f
             picked = s if side == 0 else t
             for turn in range(picks):
                 position = picked[row, turn]
+                # picks are in order, and what stands behind the first empty one is empty, too
                 if position >= positions:
                     break
                 if side == 0:

@@ -210,6 +210,7 @@ class Columns:
         missing = np.full_like(curves.share, np.nan)
         self.top = missing if curves.top is None else curves.top
         bottom = missing if curves.bottom is None else curves.bottom
+        # NaN >= tau would be False, which is an answer
         above = np.where(np.isnan(self.top) | (not curves.shares), np.nan, self.top >= tau)
         # powers about the median: a resample without the few samples that react lies near it, so that its moments keep
         # their digits; about the mean they would be lost
@@ -224,6 +225,7 @@ class Columns:
     def compute_numbers(self, means: Array) -> dict[str, Array]:
         """The numbers by name, from means of the columns `(..., Q)`: `(..., K)`, or `(..., 1)` for a single number."""
         *powers, above, bottom, share = np.split(means, 7, axis=-1)
+        # powers are about the median, so the mean is the first one and the median
         top = powers[0] + self._centre
         skewness, kurtosis, _ = compute_shape(*powers)
         single = {
@@ -234,6 +236,7 @@ class Columns:
             "auc_kurtosis": integrate_over_fractions(rescale_kurtosis(kurtosis), self._fractions),
             "auc_share_above": integrate_over_fractions(above, self._fractions),
         }
+        # the printed F1 is half of a harmonic mean
         f1 = 2 * compute_printed_f1(single["auc_top"], single["auc_bottom"])
         single["f1"] = f1 if self._shares else np.full_like(f1, np.nan)
         return {
