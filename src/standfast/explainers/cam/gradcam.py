@@ -244,6 +244,7 @@ class KeptOutput(FunctionMode):
         return self._keep(name, layer, out)
 
     def _keep(self, name: str, layer: nn.Module | None, out: Tensor) -> Tensor:
+        # what comes before is left out of the graph, which then begins here
         if self.detached and not out.requires_grad:
             out = out.detach().requires_grad_(True)
         self.runs.append(_Run(name, layer, out, len(self.watch.weights) if self.watch else 0))
@@ -283,6 +284,7 @@ class KeptOutput(FunctionMode):
             ModelError: the logits have no gradients by the layer; it did not run exactly once; or none is named, and
                 there is none to choose.
         """
+        # a layer that runs twice has two outputs, and its name does not say which one is meant
         if self.wanted is not None and len(self.runs) != 1:
             text = (
                 f"expected layer {self.wanted!r} to run once a forward pass, ran {len(self.runs)}x"
@@ -331,6 +333,7 @@ class KeptOutput(FunctionMode):
         attentions = self._count_attentions(flows)
         if ends and ends[-1].attentions >= attentions:
             return ends
+        # behind the last attention only the class token has gradients (see the class)
         return self._find_norm(flows, attentions) or ends
 
     def _find_norm(self, flows: Mapping[Any, Any], attentions: int) -> list[_Run]:
@@ -422,6 +425,7 @@ def keep_layer_output(
         for name, layer in kept.layers()
     ]
     try:
+        # compiled code calls no hooks; a mode of functions runs modules eagerly by itself
         with kept if wanted is None else run_eagerly(), kept.watch or contextlib.nullcontext():
             yield kept
     finally:
@@ -443,6 +447,7 @@ def _find_runs_below(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, 
         last = frozenset[_Run]().union(*(flows[source] for source in find_sources(node)))
         run = at.get(node)
         last = _drop_side_branches(node, last)
+        # a concatenation counts only where it joins several layers
         if run is not None and (run.layer is not None or len(last) > 1):
             run.parts, run.before = last, last.union(*(part.before for part in last))
             run.depth, last = 1 + max((part.depth for part in last), default=0), frozenset({run})

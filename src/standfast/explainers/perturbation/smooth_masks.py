@@ -78,6 +78,7 @@ class SmoothMask:
         for kernel, offsets in self.taps:
             f = kernel.to(m.device, m.dtype) * m
             weight = torch.exp(_INVERSE_TEMPERATURE * f)
+            # the sums above and below the line of the soft maximum
             both = torch.stack([f * weight, weight])
             for i, j in offsets:
                 sums += both[..., i + self.reach[0] :, j + self.reach[1] :][
@@ -156,6 +157,7 @@ def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, 
             if bool((distance > _REACH).all()):
                 continue
             kernel = torch.exp(-2 * (distance - _PLATEAU).clamp(min=0) ** 2)
+            # offsets at the same distances have the same kernel, whose exponentials are computed once
             _, offsets = offsets_of_kernels.setdefault(
                 tuple(kernel.flatten().tolist()), (kernel[:, :, None, None], [])
             )

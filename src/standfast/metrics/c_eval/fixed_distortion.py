@@ -221,6 +221,7 @@ class DistortionSearch:
             torch.stack([part.inputs for part in parts], 1),
             torch.stack([part.model_evaluations for part in parts], 1).sum(1),
         )
+        # from the largest set down, so that a solution is passed on to all smaller sets
         for column in reversed(range(len(masks) - 1)):
             every.improve_by(every, column, column + 1)
         before = torch.where(every.found.any(1, keepdim=True), 0.0, empty.c)

@@ -272,6 +272,7 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
     hits = inside.gather(1, order)
     size = inside.sum(1)
     among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
+    # an empty region is degenerate anyway, and must not divide by 0
     rank = (hits & among).sum(1).double() / size.clamp(min=1)
     return {
         "value": mass,

@@ -481,6 +481,7 @@ class _AttackObjective(ProbeObjective):
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
         elements = count_at_once(_PART_ELEMENTS, self.reference)
+        # as batches have them, so that no bits depend on the parts (`ROW_ALIGNMENT`)
         rows = max(elements // self.reference[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
         parts = zip(torch.split(x, rows), torch.split(origin, rows), strict=True)
         scores, margins = zip(*(self._measure_part(*part) for part in parts), strict=True)

@@ -218,6 +218,7 @@ def _find_ends(
 ) -> Ends:
     lowest_limits = [number.feature.limits[0] for number in numbers]
     highest_limits = [number.feature.limits[1] for number in numbers]
+    # free numbers have infinite limits, and the ends of the data instead
     lowest_change = torch.tensor(lowest_limits, dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
     highest_change = torch.tensor(highest_limits, dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
     lowest_value = highest_value = torch.zeros_like(lowest_change)
