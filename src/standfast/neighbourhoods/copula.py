@@ -103,6 +103,7 @@ class Copula:
             The changes, `(M, m)`, and whether xi is short enough, bool `(M,)`; a longer one is shortened.
         """
         uniform = torch.special.ndtr(origin.still) + shift
+        # the normal quantiles of 0 and 1 are infinite
         noise: Tensor = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
         noise = torch.where(shift == 0, origin.still, noise)  # a row that stays does so exactly
         # a row may lie further out than the radius, and must be able to stay

@@ -286,6 +286,7 @@ class Corruption(Transformation):
         """The parameters of the transformation: the constants of each severity, and what they do not determine."""
         table = send(self._constants, parameters.device, parameters.dtype)
         severity = parameters[:, :1]
+        # severity 5 is the end of the last interval
         below = severity.detach().floor().clamp(0, 4).long()[:, 0]
         constants = torch.lerp(
             table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1])

@@ -198,8 +198,6 @@ class _Reader:
         hidden = re.fullmatch(r"__quoted_(\d+)__", name)
         if hidden and int(hidden[1]) < len(self.quoted):
             name = self.quoted[int(hidden[1])]
-        else:
-            name = name
         if name not in self.places:
             raise ArgumentError(
                 "rules", *describe_unknown_column(name, self.columns, f" in {self.text!r}")

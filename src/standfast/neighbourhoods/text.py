@@ -255,6 +255,7 @@ def _count_candidates(
     for earlier in before:
         if not isinstance(earlier, TextChange) or len(codes) > _MOST_LISTED:
             return None
+        # an earlier change may also leave the word as it is
         codes |= {int(other) for word in codes for other in _list_candidates(earlier, word)}
     if len(codes) > _MOST_LISTED:
         return None
@@ -321,6 +322,7 @@ def _change_one_word(change: TextChange, passage: str) -> Iterator[str]:
         before = passage[: place.start()]
         after = passage[place.end() :]
         for candidate in _change_word(change, place[0]):
+            # a word that is left out takes the blank before it along
             changed = before + candidate + after if candidate else before.rstrip() + after
             if changed.strip():
                 yield changed.strip()
@@ -394,6 +396,7 @@ class TokenSwaps(TextChange):
             return self.table[word]
         others = self.table.get(word.lower(), ()) if word[:1].isupper() else ()
         return [
+            # a single capital letter, such as "I", is no word in capitals
             other.upper() if len(word) > 1 and word.isupper() else other[:1].upper() + other[1:]
             for other in others
         ]
@@ -412,6 +415,7 @@ def _find_synonyms(word: str) -> list[str]:
         raise ArgumentError(
             "table", "the data of WordNet for nltk, or a table of words", got
         ) from error
+    # WordNet joins the words of a phrase by underscores
     names = {name for group in groups for name in group.lemma_names() if name.isalpha()}
     return sorted(names - {word, word.lower()})
 

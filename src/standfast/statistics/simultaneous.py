@@ -18,9 +18,8 @@ _CELLS = 2_000_000  # numbers in memory at a time
 _FEW = 5  # draws, or clusters, that differ from the most frequent value
 _NO_ERROR = 1e-6  # of a resample, as a share of the sample's: rounding errors of equal draws
 _ROUNDING = 1e-12  # a spread below this share of the largest value is one of rounding errors
-_INVISIBLE = (
-    1e-6  # a difference below this share of the map's largest value is one of rounding errors
-)
+# a difference below this share of the map's largest value is one of rounding errors
+_INVISIBLE = 1e-6
 _FAR = 7.0  # usual deviations: a draw this far away is exceptional, and one half as far nearly so
 _NORMAL = 1.4826  # the standard deviation of a normal law, in medians of its absolute deviations
 

@@ -26,9 +26,8 @@ Method = Literal["crown", "interval"]
 # float64 numbers in the widest layer's coefficients at once: 8 MB, about the size of a cache
 _NUMBERS = 1 << 20
 _ROUNDS = 12  # of the search for the multiplier of a ball within a box; the bound is valid after any number of rounds
-_WIDEN = (
-    1e-11  # relative widening of the bounds, for the rounding of their own computation in float64
-)
+# relative widening of the bounds, for the rounding of their own computation in float64
+_WIDEN = 1e-11
 
 
 @dataclass(frozen=True)

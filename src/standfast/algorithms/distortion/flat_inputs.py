@@ -39,9 +39,8 @@ _SIZES = 24
 _TOGETHER = 8
 _SMALLEST = 2.0**-14  # the first of them, as a share of the largest value of the input
 _CHANGE = 0.01  # the first step changes the margin by this share of it: far above rounding, and near the input
-_AROUND = (
-    8  # how many sizes around the estimated distance are tried, from a half to four times of it
-)
+# how many sizes around the estimated distance are tried, from a half to four times of it
+_AROUND = 8
 _UNKNOWN = 8.0  # the distance where none of these changes the answer, as a multiple of the estimate
 _EXPLAINED = 0.1  # a gradient that explains less of the rise along a chord counts as zero
 

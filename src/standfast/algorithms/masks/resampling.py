@@ -28,9 +28,8 @@ CHUNK_ELEMENTS = 1 << 17
 _GRID = 2.0**-44
 _RELIABLE = 0.02  # below this reliability the order of the features is unknown
 _LEVELS = (0.025, 0.975)
-_SHORTEST = (
-    50  # masks in a lane: a resample of n masks has `1 - 1 / n` of the variance of one of all masks
-)
+# masks in a lane: a resample of n masks has `1 - 1 / n` of the variance of one of all masks
+_SHORTEST = 50
 _CANDIDATES = 16  # draws of resamples of which one is taken
 
 

@@ -92,9 +92,8 @@ _FEWEST_RETURNING = 30
 _RETURNING_SHARE = 1 / 16
 _RETURNING_MOVES = 8  # times `moves` in each level
 _STEPS_IN_EVENT = 50  # before the first level
-_FIRST_IF_REPEATED = (
-    32_000  # particles in the first population, at least, where runs are repeated for an error
-)
+# particles in the first population, at least, where runs are repeated for an error
+_FIRST_IF_REPEATED = 32_000
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
 _MOST = 10**8  # more particles fit into no memory
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
@@ -106,9 +105,8 @@ _HINT = 1.7  # the same for a short run
 _LARGER = 4  # the first population of a full run over that of a short one
 _ENOUGH = 4  # a short run has at least that many times `particles` draws
 _SHORT_SHARE = 0.8
-_FEWEST_LEVELS = (
-    6  # after so many levels independent particles may have the error that is wanted, at least
-)
+# after so many levels independent particles may have the error that is wanted, at least
+_FEWEST_LEVELS = 6
 _EXPECTED = 0.5  # a short run stops at levels above which so many of its draws were expected
 _MORE = 1 << 60  # what changes the seed of the draws that a full run adds
 

@@ -68,9 +68,8 @@ _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have a
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
 _ROUNDS = 64  # of small budgets, about
 _AHEAD = 8  # rounds for which random numbers are drawn at once
-_SPREAD = (
-    3.0  # the shares of the blocks of one round lie between the current one over and times this
-)
+# the shares of the blocks of one round lie between the current one over and times this
+_SPREAD = 3.0
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
 

@@ -47,6 +47,7 @@ class ReluReplacement(FunctionMode):
         if name not in _PARAMETERS:
             return func(*args, **kwargs)
         arguments = dict(zip(_PARAMETERS[name], args, strict=False)) | kwargs
+        # a hard tanh, from -1 by default, is a rectifier only if it begins at 0
         if arguments.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
             return func(*args, **kwargs)
         z = arguments["input"]

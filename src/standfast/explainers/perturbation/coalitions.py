@@ -130,6 +130,7 @@ class _Group:
     @property
     def is_shared(self) -> bool:
         """Whether all inputs have one label map."""
+        # an expanded tensor: one row in memory for all inputs
         return self.labels.stride(0) == 0
 
     @cached_property
@@ -362,6 +363,7 @@ def solve_least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> 
     root = weights.sqrt()[:, None]
     rows = root * design
     wide = rows.shape[1] > rows.shape[0]
+    # both products have the same eigenvalues above 0, so the smaller one is enough
     gram = rows @ rows.T if wide else rows.T @ rows
     values, vectors = torch.linalg.eigh(gram)
     is_large = values > _RANK_TOLERANCE * values.amax()

@@ -76,6 +76,7 @@ class Event:
     def outcome(self, measured: Measurement) -> Outcome:
         """What a search for the worst case maximises, and its constraint (Eq. 5 and 6)."""
         if self.name == "misclassification":
+            # there is no constraint, but a NaN must not count as meeting one
             return Outcome(
                 measured.margin, torch.where(measured.margin.isnan(), torch.nan, -torch.inf)
             )

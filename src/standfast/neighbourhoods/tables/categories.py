@@ -28,6 +28,7 @@ class Category:
 
     def find(self, rows: Tensor) -> Tensor:
         """The number of the category of each row, `(M,)`; -1 for one that is not known."""
+        # codes that are all 0 have no size to compare with
         scale = self.codes.abs().amax(0).clamp(min=1e-6)
         codes = self.codes.to(rows.device)
         distance = (

@@ -123,6 +123,7 @@ class TableOptions(Transformation):
             return False
         keys = set(self.changes)
         is_one_change = len(keys) > 0 and keys <= OPTIONS
+        # a column may have the name of an option, such as "step"
         return not is_one_change or bool(keys & set(self.columns or ()))
 
     def _check_prior(self) -> None:
