@@ -85,6 +85,7 @@ class GroundednessResult(Result):
         cited = float(self.cited[sample])
         if math.isnan(value) or math.isnan(whole):
             return "nothing can be said (the model is not finite without some of the regions)"
+        # first, as no citation can be right then, whatever the interval says
         if self.grounded[sample] == 0:
             return f"not grounded: without the whole context the score falls by {whole:.3g} only"
         falls = f"the score falls by {cited:.3g} without what is cited, and by {whole:.3g} without the whole context"
@@ -165,6 +166,7 @@ class Groundedness(Metric):
             probe, call, self.baseline, self.region, self.segments, self.score
         )
         probe.skip_constant(probe.maps)
+        # otherwise each random set would be the cited one, or there would be none of this size
         probe.skip(ablations.regions.count <= self.cited)
         keys = make_sample_keys(call.inputs, call.seed)
         attributions = sum_over_regions(probe.maps, ablations.regions)
@@ -213,6 +215,7 @@ class Groundedness(Metric):
         if self._are_all(count):
             members = torch.tensor(list(combinations(range(count), self.cited)))
         else:
+            # the first regions of a random order: each set of this size is as likely as the others
             order = hashed_uniform(make_draw_keys(key[None], self.draws)[0], count).argsort(1)
             members = order[:, : self.cited].cpu()
         return torch.zeros(len(members), count, dtype=torch.bool).scatter(1, members, True)
@@ -223,6 +226,7 @@ class Groundedness(Metric):
     def _read_falls(self, falls: Tensor, count: int) -> dict[str, float]:
         """The numbers of one sample from its falls: without the cited regions, without all, without random ones."""
         cited, whole, *random = falls.tolist()
+        # f(x) cancels out, as both falls of a pair start from it
         differences = cited - np.array(random)
         value = float(differences.mean())
         low = high = value
