@@ -142,7 +142,9 @@ class GradCAM(Explainer):
     def make_maps(self, kept: KeptOutput, gradient: Tensor, output: Tensor, x: Tensor) -> Tensor:
         """The maps like `x` from a layer's output and the gradient of the target's logit by it."""
         gradient = kept.arrange(gradient)
+        # Equation 1: `a_k`
         weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
+        # Equation 2, before its rectifier
         maps = (weights * kept.arrange(output)).sum(1, keepdim=True)
         return resize(F.relu(maps) if self.relu else maps, x, self.interpolation)
 
@@ -273,6 +275,7 @@ class KeptOutput(FunctionMode):
             return True
         if out.shape[-1] != layer.normalized_shape[-1]:
             return False
+        # the axes of tokens `(N, h, w, K)` have the proportions of the image
         return out.ndim == 3 or out.shape[1] * self.x.shape[3] == out.shape[2] * self.x.shape[2]
 
     def find(self, logits: Tensor) -> Tensor:
@@ -323,11 +326,13 @@ class KeptOutput(FunctionMode):
         """The last convolution of each branch, the longest branch last; or the normalisation of a later attention."""
         convolutions = [run for run in self.runs if not isinstance(run.layer, _TOKEN_NORMS)]
         with_positions = [run for run in convolutions if math.prod(run.output.shape[2:]) > 1]
+        # if none has more than one position, a constant map is better than none, with a warning
         flows = _find_runs_below(logits, with_positions or convolutions)
         last = flows.get(logits.grad_fn, frozenset())
         followed: set[_Run] = set()
         for run in last:
             followed.update(run.before)
+        # a run that feeds a later one is not the last of its branch
         ends = [run for run in convolutions if run in last and run not in followed]
         ends.sort(key=lambda run: run.depth)
         attentions = self._count_attentions(flows)
