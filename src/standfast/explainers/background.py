@@ -125,8 +125,6 @@ def measure_outside(configured: Explainer, x: Tensor) -> float:
     options = getattr(configured, "options", None)  # of an explainer of another package
     if given is None and isinstance(options, Mapping):
         given = options.get("baselines")
-    else:
-        given = given
     if isinstance(given, Background | Tensor):
         rows = given.inputs if isinstance(given, Background) else given
     elif isinstance(given, int | float | tuple | list):

@@ -371,6 +371,7 @@ class Explainer(metaclass=ConfigurationType):
             torch.set_grad_enabled(differentiates),
         ):
             model.map_rows(run, x, evaluations=0)
+            # the module is the `self` of a frame of the traceback where its own code raised the error
             return any(caller is model.module for caller in callers)
         return False
 

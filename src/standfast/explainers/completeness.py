@@ -124,6 +124,7 @@ def warn_of_gap(
         record_gap(explainer, model, float((part * missing).median()))
         if float(missing.double().mean()) <= share:
             return
+    # one warning for a module: the rows that are left are not checked
     checked[name] = _CHECKED_ROWS
     without = {
         type(part).__name__ for part in model.module.modules() if isinstance(part, _WITHOUT_RULE)

@@ -372,6 +372,7 @@ class Metric(metaclass=_PresetsApplied):
             got = f"{module_name(model.module)}, a function without gradients and parameters"
             raise ArgumentError("model", f"a module, since {self.name} needs {self.needs}", got)
         explainer.check_classifier(model)
+        # in a caller's inference mode nothing could be differentiated
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
             if not self.takes_widths:
@@ -560,6 +561,7 @@ class Metric(metaclass=_PresetsApplied):
         if not isinstance(role, PartOf):
             return role != NO_EFFECT
         owner = options.get(role.option)
+        # a stored configuration has a tag; a name may have options behind a colon
         name = split_tag(owner)[1] or str(owner).partition(":")[0]
         if role.only:
             return name in role.only

@@ -63,6 +63,7 @@ class KeptClass:
         """Count draws with these margins `(M,)`, of the origins numbered `origin` `(M,)`; NaN keeps no class."""
         counted = (self._drawn < self.most)[origin]
         self._drawn.index_add_(0, origin, counted.to(torch.int64))
+        # J is below 0 while the class is kept; NaN is not below 0
         self._kept.index_add_(0, origin, (counted & (margin < 0)).to(torch.int64))
 
     def sample(self, seed: int, block: int = _BLOCK) -> Iterator[tuple[Tensor, Tensor]]:

@@ -97,6 +97,7 @@ def rank_with_random_ties(scores: Tensor, keys: Tensor) -> Tensor:
     tensor([[2, 0, 3, 1]])
     """
     scores = scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+    # scores in a random order, sorted stably: ties stay in that order
     shuffled = order_rows(hashed_uniform(mix64(keys), scores.shape[1]))
     order = shuffled.gather(1, order_rows(-scores.gather(1, shuffled)))
     ranks = torch.arange(scores.shape[1], device=scores.device).expand_as(order)

@@ -181,6 +181,7 @@ class Probe:
         self.skip(~finite, "nonfinite")
         task = self.model.task
         if task.classes:
+            # J >= 0: another class is at least as large (SAFARI, Eq. 1)
             self.skip(self.margin >= 0, "misclassified")
         else:
             self.skip(~task.exists(self.logits, self.targets), "no_answer")
@@ -372,6 +373,7 @@ class Probe:
         visible = None
         region = self._aligned_region
         if region is not None and (compare or want_distance):
+            # moved back by interpolation, a NaN would spread to its neighbours
             finite_maps = torch.where(broadcast_rows(finite, signed), signed, 0.0)
             maps, visible = region.align_maps(finite_maps, x, origin)
             maps = self._prepare(maps)
@@ -385,9 +387,11 @@ class Probe:
         distance = None
         if want_distance:
             whole = self.reference[origin]
+            # a position that only one of the inputs shows has no distance
             difference = maps - whole if visible is None else (maps - whole) * visible
             distance = torch.where(finite, difference.flatten(1).norm(dim=1), torch.nan)
         return Measurement(
+            # a margin must not depend on a map that the value ignores
             torch.where(finite if self.needs_maps else _finite(logits), margin, torch.nan),
             alike,
             distance,
@@ -476,6 +480,7 @@ class Probe:
             beta: the sharpness of softplus.
         """
 
+        # gradients must not depend on an explainer that the value ignores
         explainer = self.explainer if self.needs_maps else InputCopy()
 
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:

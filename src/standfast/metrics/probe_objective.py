@@ -112,6 +112,7 @@ class ProbeObjective(ABC):
         by_maps = self.probe.explainer.differentiable and (
             similarity is None or similarity.differentiable
         )
+        # a search by the answer alone needs no gradients of maps
         by_maps |= not self.probe.needs_maps
         return by_points and by_maps and self.probe.model.differentiable
 
@@ -131,7 +132,7 @@ class ProbeObjective(ABC):
         if rough is None or not search.takes_draft:
             return search.run(self, region, budget, seed, gradient)
         rough_gradient = None if gradient is None else rough.find_ascent
-        # the origin's
+        # the rough map of the origin was needed before the search, so it counts as made
         draft = Draft(rough, rough_gradient, rough.rows, self.probe.rows_per_query, made_before=1)
         return search.run(self, region, budget, seed, gradient, draft)
 

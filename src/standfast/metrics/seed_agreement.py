@@ -148,6 +148,7 @@ class SeedAgreement(Metric):
         maps_of_seeds = [probe.maps]
         inputs = call.inputs[rows]
         targets = probe.targets[rows]
+        # the first maps are those of the probe
         for seed in range(1, self.seeds):
             explainer, model = vary(call.explainer, call.model, seed, background=seed)
             maps = torch.zeros_like(probe.maps)
@@ -190,6 +191,7 @@ class SeedAgreement(Metric):
         correlation = similarity.larger_is_closer
         value, low, high = interval_over_seeds(values, self.seeds, correlation)
         same = (flat == flat[:, :1]).all((1, 2))
+        # pairs that are all equally similar show no error of their mean, although the maps differ
         unsure = ~same & (np.ptp(values, axis=1) <= 1e-12)
         low = np.where(unsure & correlation, bound_equal_similarities(value, self.seeds), low)
         chance = np.full(count, min(self.top / flat.shape[2], 1.0))

@@ -176,6 +176,7 @@ class Region:
                 min=1e-30
             )
             u = torch.where(uniform, u, share)
+        # the normal numbers of values at a face would be infinite
         z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
         return z.to(x.dtype)
 
@@ -402,6 +403,7 @@ def check_inputs(inputs: Tensor, bounds: Bounds | None) -> tuple[Tensor, tuple[T
         pair = (-torch.inf, torch.inf) if bounds is None else bounds
         lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in pair)
         inside = bool(((inputs >= lower) & (inputs <= upper)).all())
+    # what torch raises for bounds of another kind or shape
     except (TypeError, ValueError, RuntimeError):
         expected = "a pair (lower, upper) of numbers, or of tensors that fit the inputs, or None"
         raise ArgumentError("bounds", expected, reprlib.repr(bounds)) from None

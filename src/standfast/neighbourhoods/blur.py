@@ -44,6 +44,7 @@ class GaussianBlur(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Along each axis a product with a matrix, whose outer columns also hold the weights beyond the edge."""
+        # as scipy rounds four standard deviations to whole pixels
         reach = max(1, int(4 * as_range(self.sigma)[1] + 0.5))
         # below this sigma the weights of the neighbours are 0 in double precision, too
         sigma = parameters[:, 0].clamp(min=0.02).reshape(-1, 1)
@@ -60,6 +61,7 @@ class GaussianBlur(Transformation):
                 step.abs() <= reach, weights[:, (step + reach).clamp(0, 2 * reach)], 0.0
             )
             inner = wide[..., reach : reach + size]
+            # what lies beyond an edge has the value of the outer pixel, so its weight goes there
             first = functional.pad(wide[..., :reach].sum(-1, keepdim=True), (0, size - 1))
             last = functional.pad(wide[..., reach + size :].sum(-1, keepdim=True), (size - 1, 0))
             return inner + first + last
@@ -101,6 +103,7 @@ class MotionBlur(Transformation):
         longest = as_range(self.length)[1]
         points = 2 * math.ceil(longest) + 1
         reach = int(longest / 2) + 1
+        # the middles of equal parts of the line, at least two for each pixel of its length
         share_of_way = (
             torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5
         ) / points - 0.5
@@ -108,6 +111,7 @@ class MotionBlur(Transformation):
         angle = parameters[:, 1:2] * (math.pi / 180)
         steps = torch.arange(-reach, reach + 1, dtype=inputs.dtype, device=inputs.device)
         across = (1 - (steps - (along * torch.cos(angle))[..., None]).abs()).clamp(min=0)
+        # y points down in an image, and angles are counter-clockwise
         down = (1 - (steps + (along * torch.sin(angle))[..., None]).abs()).clamp(min=0)
         return convolve(inputs, (down[..., :, None] * across[..., None, :]).mean(1))
 
@@ -156,6 +160,7 @@ def convolve(images: Tensor, kernels: Tensor) -> Tensor:
     """Each of `images` `(M, C, H, W)` convolved with its own symmetric kernel, `(M, k, k)` with k odd."""
     reach = kernels.shape[-1] // 2
     wide = functional.pad(images, (reach, reach, reach, reach), mode="replicate")
+    # each image has a kernel of its own: images become groups of one convolution
     return functional.conv2d(wide.transpose(0, 1), kernels[:, None], groups=len(images)).transpose(
         0, 1
     )

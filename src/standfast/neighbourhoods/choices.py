@@ -92,6 +92,7 @@ class Choices:
 
         The first parameter changes fastest. Instead of combinations beyond the last one there is the last one again.
         """
+        # numbers above 2^53 are no longer exact in float64
         last = (self.combinations - 1).clamp(max=_MANY).long()[:, None]
         return self.number_candidates(
             torch.minimum(torch.arange(start, end, device=last.device), last)

@@ -47,6 +47,7 @@ class Loss(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Round to bytes, convert each image, and take the bytes back to the range of the inputs."""
+        # bytes are what pillow takes, and what files hold
         levels = (to_shares(inputs.detach(), bounds) * 255).round().clamp(0, 255).to(torch.uint8)
         pixels = levels.movedim(1, -1).cpu().numpy()
         if pixels.shape[-1] == 1:

@@ -85,6 +85,7 @@ class Copula:
         scores = self.score(x)
         of_moving = scores[:, list(self.moving)]
         mean = _multiply(scores[:, list(self.fixed)], self.weights)
+        # the xi of z' = z, solved from the formula of a move
         keep = (1 - math.sqrt(1 - self.size**2)) / self.size
         still = (keep * _multiply(of_moving - mean, self.inverse)).clamp(-6, 6)
         return Origin(
@@ -102,8 +103,10 @@ class Copula:
             The changes, `(M, m)`, and whether xi is short enough, bool `(M,)`; a longer one is shortened.
         """
         uniform = torch.special.ndtr(origin.still) + shift
+        # the normal quantiles of 0 and 1 are infinite
         noise: Tensor = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
         noise = torch.where(shift == 0, origin.still, noise)  # a row that stays does so exactly
+        # a row may lie further out than the radius, and must be able to stay
         longest = _measure_length(origin.still).clamp(min=self.radius)
         length = _measure_length(noise)
         inside = length <= longest
@@ -131,6 +134,7 @@ class Copula:
         p1 = self.levels.gather(1, above)
         share = torch.where(x1 > x0, (x - x0) / (x1 - x0).clamp(min=1e-300), 0.0)
         between = torch.lerp(p0, p1, share.clamp(0, 1))
+        # the middle of the jump for a value of the table, linear between two values
         return torch.where(after > first, p1, between).T
 
     def _find_values(self, scores: Tensor) -> Tensor:
@@ -150,6 +154,7 @@ class Copula:
         if any(self.discrete):
             n = values.shape[1]
             tops = torch.searchsorted(values, values, right=True).double() / n  # of the jumps
+            # the smallest value whose distribution function reaches the level: no number in between occurs
             jump = torch.searchsorted(tops, p.detach(), right=False).clamp(0, n - 1)
             discrete = send(self.discrete, p.device)[:, None]
             quantiles = torch.where(discrete, values.gather(1, jump), quantiles)
@@ -177,10 +182,12 @@ def fit_copula(
     n = values.shape[1]
     first = torch.searchsorted(values, values, right=False)
     after = torch.searchsorted(values, values, right=True)
+    # the middle of each jump, so that no level is 0 or 1
     levels = (first + after).double() / (2 * n)
     scores = torch.zeros_like(values).scatter(1, order, torch.special.ndtri(levels))
     scores = scores - scores.mean(1, keepdim=True)
     length = scores.square().sum(1, keepdim=True).sqrt()
+    # a column that is constant has no correlation with the others
     scores = torch.where(length > 0, scores / length.clamp(min=1e-300), 0.0)
     correlation = (1 - _SHRINKAGE) * scores @ scores.T
     correlation.fill_diagonal_(1.0)
@@ -189,6 +196,7 @@ def fit_copula(
     between = correlation[m][:, f]
     weights = torch.linalg.solve(correlation[f][:, f], between.T).T if f else between
     covariance = correlation[m][:, m] - weights @ between.T
+    # takes the asymmetry of rounding away
     root = torch.linalg.cholesky((covariance + covariance.T) / 2)
     inverse = torch.linalg.solve_triangular(root, torch.eye(len(m), dtype=root.dtype), upper=False)
     discrete = discrete or (False,) * len(m)
@@ -215,6 +223,7 @@ def _find_radius(dimension: int, coverage: float) -> float:
     high = math.sqrt(dimension) + 10
     for _ in range(60):
         middle = (low + high) / 2
+        # |xi|^2 / 2 has a gamma distribution of shape d / 2
         share = torch.special.gammainc(shape, torch.tensor(middle**2 / 2, dtype=torch.float64))
         low, high = (middle, high) if float(share) < coverage else (low, middle)
     return high

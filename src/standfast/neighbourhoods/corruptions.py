@@ -74,6 +74,13 @@ class _Saturate(Transformation):
         return saturate(inputs, factor, offset, bounds)
 
 
+def _scale_elastic(severities: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    scaled = []
+    for shares in severities:
+        scaled.append(tuple(share * 244 / 224 for share in shares))
+    return scaled
+
+
 class _Entry(NamedTuple):
     """A corruption: a transformation, the values of its first parameters at severities 1 to 5, and further options.
 
@@ -152,16 +159,15 @@ _ENTRIES: dict[str, _Entry] = {
     # shares of the shorter side; the original has 244 pixels where its images have 224
     "elastic_transform": _Entry(
         Elastic,
-        [
-            tuple(share * 244 / 224 for share in shares)
-            for shares in [
+        _scale_elastic(
+            [
                 (2, 0.7, 0.1),
                 (2, 0.08, 0.2),
                 (0.05, 0.01, 0.02),
                 (0.07, 0.01, 0.02),
                 (0.12, 0.01, 0.02),
             ]
-        ],
+        ),
         [(0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)],
     ),
     "brightness": _Entry(_Value, [0.1, 0.2, 0.3, 0.4, 0.5], [0.05, 0.1, 0.15, 0.2, 0.3]),
@@ -280,6 +286,7 @@ class Corruption(Transformation):
         """The parameters of the transformation: the constants of each severity, and what they do not determine."""
         table = send(self._constants, parameters.device, parameters.dtype)
         severity = parameters[:, :1]
+        # severity 5 is the end of the last interval
         below = severity.detach().floor().clamp(0, 4).long()[:, 0]
         constants = torch.lerp(
             table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1])

@@ -74,6 +74,7 @@ class ZoomBlur(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         count, step = parameters.unbind(1)
+        # the change is added to the input, so that a count of 1 gives it back bit for bit
         change = torch.zeros_like(inputs)
         # the image itself and the one enlarged by 1 change nothing
         for number in range(1, math.ceil(as_range(self.count)[1])):
@@ -108,6 +109,7 @@ class Fog(Transformation):
         field = make_fractal(parameters[:, 2:], parameters[:, 1], size)[:, None, :height, :width]
         most = shares.amax((1, 2, 3), keepdim=True)
         total = most + thickness
+        # an image that is black everywhere has no largest value to divide by
         gain = torch.where(total > 0, most / torch.where(total > 0, total, 1.0), 1.0)
         return inputs + (bounds[1] - bounds[0]) * ((shares + thickness * field) * gain - shares)
 
@@ -131,18 +133,21 @@ def make_fractal(ranks: Tensor, decay: Tensor, size: int) -> Tensor:
         decay: `(M,)`.
         size: a power of two, at least 2.
     """
+    # a median stands for the first point, whose number is 0: it is not drawn
     noise = (2 * functional.pad(ranks, (1, 0), value=0.5) - 1).reshape(-1, size, size)
     coarse = torch.zeros_like(noise[:, :1, :1])
     amplitude = torch.ones_like(decay)[:, None, None]
     step = size
     while step >= 2:
         half = step // 2
+        # `roll` takes the other end of the axis: a torus
         twice = coarse + coarse.roll(-1, 1)
         middle = (twice + twice.roll(-1, 2)) / 4 + amplitude * noise[:, half::step, half::step]
         across = middle + middle.roll(1, 1) + coarse + coarse.roll(-1, 2)
         across = across / 4 + amplitude * noise[:, ::step, half::step]
         down = middle + middle.roll(1, 2) + coarse + coarse.roll(-1, 1)
         down = down / 4 + amplitude * noise[:, half::step, ::step]
+        # old and new points take turns along both axes
         even = torch.stack([coarse, across], 3).flatten(2)
         odd = torch.stack([down, middle], 3).flatten(2)
         coarse = torch.stack([even, odd], 2).flatten(1, 2)
@@ -259,6 +264,7 @@ def find_sources(ranks: Tensor, distance: Tensor, share: Tensor) -> Tensor:
     part = share[:, None, None]
     inside = (y > edge) & (y <= height - edge) & (x > edge) & (x <= width - edge)
     moving = inside & (part > 0) & (ranks[:, 0] <= part)
+    # pixels that do not move have no range of distances, and must not divide by 0
     within = torch.stack([ranks[:, 0] / torch.where(part > 0, part, 1.0), ranks[:, 1]], 1)
 
     # half open, so that rank 1 belongs to the largest distance
@@ -359,6 +365,7 @@ class Elastic(Transformation):
         half = max(1, side // 3)
         across = (points[:, 1] - points[:, 2]) / (2 * half)
         down = (points[:, 0] - points[:, 1]) / (2 * half)
+        # the difference to the identity, as in `geometry`: without a change the image comes back bit for bit
         deviation = torch.stack([across, down], 2)
         x = width // 2 + half - (width - 1) / 2
         y = height // 2 - half - (height - 1) / 2
@@ -369,7 +376,9 @@ class Elastic(Transformation):
         """d in x and y, in pixels, `(M, 2, height, width)`."""
         side = min(height, width)
         amplitude = parameters[:, :1, None, None] * side
+        # below this sigma the weights of the neighbours are 0 in double precision, too
         sigma = (parameters[:, 1] * side).clamp(min=0.02)
+        # the original cuts its Gaussian at three standard deviations
         reach = int(3 * side * as_range(self.sigma)[1] + 0.5)
         field = 2 * parameters[:, 9:].reshape(-1, 2, height, width) - 1
         down = _make_mirrored_blur(sigma, height, reach)
@@ -393,6 +402,7 @@ def _make_mirrored_blur(sigma: Tensor, size: int, reach: int) -> Tensor:
     position = torch.arange(size, dtype=sigma.dtype, device=sigma.device)
     matrix = torch.zeros(len(sigma), size, size, dtype=sigma.dtype, device=sigma.device)
     width = sigma[:, None, None]
+    # a mirror at both edges repeats the axis every 2 * size positions, in turn forwards and backwards
     for turn in range(-((reach + size) // (2 * size)) - 1, (reach + size) // (2 * size) + 2):
         for there in (position + 2 * size * turn, 2 * size * turn - 1 - position):
             step = there[None, :] - position[:, None]

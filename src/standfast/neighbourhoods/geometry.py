@@ -150,6 +150,7 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
 
     def fold(index: Tensor, size: int) -> Tensor:
         if fill == "reflection":
+            # a mirror at the edges of pixels: 0, 1, ..., n - 1, n - 1, ..., 1, 0
             index = index % (2 * size)
             return torch.minimum(index, 2 * size - 1 - index)
         return index.clamp(0, size - 1)

@@ -141,7 +141,9 @@ class Hue(Transformation):
         red, green, blue = shares.unbind(1)
         value = shares.amax(1)
         chroma = value - shares.amin(1)
+        # grey has no hue: any divisor will do, as its chroma is 0
         divisor = torch.where(chroma > 0, chroma, 1.0)
+        # red, green and blue lie at 0, 2 and 4 sixths of the wheel
         hue = torch.where(
             value == red,
             (green - blue) / divisor,
@@ -150,6 +152,7 @@ class Hue(Transformation):
         turned = hue + (parameters[:, 0] / 60).reshape(-1, 1, 1)
         # f is 1 from -1 to 1 around the channel's own hue and 0 from 2 to 4
         hue_of_channel = send([0.0, 2.0, 4.0], shares.device, shares.dtype).reshape(1, 3, 1, 1)
+        # the shorter way round the wheel, from -3 to 3 sixths
         before, after = (
             2 - (torch.remainder(h[:, None] - hue_of_channel + 3, 6) - 3).abs()
             for h in (hue, turned)
@@ -196,5 +199,7 @@ def saturate(
     chroma = value - shares.amin(1, keepdim=True)
     coloured = chroma > 0
     most = torch.where(coloured, value, 1.0) / torch.where(coloured, chroma, 1.0)  # 1 / s
+    # the new saturation over the old one, s; full saturation is 1 / s times the old one
     ratio = torch.minimum(factor + send(offset, shares.device, shares.dtype) * most, most)
+    # the new channel is v - ratio (v - u); as a change of the input, a ratio of 1 leaves its bits alone
     return inputs + (bounds[1] - bounds[0]) * (1 - ratio) * (value - shares)

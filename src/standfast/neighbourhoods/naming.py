@@ -124,6 +124,7 @@ def _write_share(radius: float, width: float | None) -> str:
     if width is None:
         return f"{radius:.4g}"
     levels = 255 * radius / width
+    # a radius such as 8/255 is rounded
     is_whole = round(levels) > 0 and math.isclose(levels, round(levels), rel_tol=1e-4)
     share = f"{round(levels)}/255" if is_whole else f"{100 * radius / width:.3g}%"
     return f"{share} of its range"

@@ -61,6 +61,7 @@ def map_to_normal(uniform: Tensor) -> Tensor:
     >>> map_to_normal(torch.tensor([0.0, 0.5, 0.8413447]))
     tensor([-5.2947,  0.0000,  1.0000])
     """
+    # 1 - 2^-24 is the largest number of single precision below 1; the quantiles of 0 and 1 are infinite
     least = 2.0**-24
     normal: Tensor = torch.special.ndtri(uniform.clamp(least, 1 - least))
     return normal
@@ -152,12 +153,15 @@ class ShotNoise(Noise):
         self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         """The quantiles of the counts, times the square of the scale."""
+        # below 0 the square root would be NaN
         shares = to_shares(inputs, bounds).clamp(0, 1)
         photon = (strength**2).expand_as(shares)
         z = map_to_normal(uniform)
         # if there are many photons
+        # the expansion of Cornish and Fisher, whose third term is the skewness of a Poisson number
         noisy = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6
         mean = shares / photon.clamp(min=1e-30)
+        # black has no photons, and noise of scale 0 has infinitely many
         counted = (mean > 0) & (mean <= _MANY)
         noisy[counted] = find_poisson_quantile(mean[counted], uniform[counted]) * photon[counted]
         # an entry without noise is the input itself, to the last bit
@@ -174,11 +178,13 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
     tensor([ 0.,  4., 50.])
     """
     rate = mean.double().clamp(min=1e-12)
+    # the limits of `map_to_normal`: at 1 the quantile would be infinite
     u = uniform.double().clamp(2.0**-24, 1 - 2.0**-24)
     z = torch.special.ndtri(u)
     count = torch.floor(rate + rate.sqrt() * z + (z**2 - 1) / 6 + 0.5).clamp(min=0)
     below = torch.special.gammaincc(count + 1, rate)  # P(N <= count)
     chance = torch.exp(torch.xlogy(count, rate) - rate - torch.lgamma(count + 1))  # P(N = count)
+    # those that are not yet the smallest k with P(N <= k) >= u
     left = torch.nonzero((below < u) | ((below - chance >= u) & (count > 0)))[:, 0]
     while len(left):
         k = count[left]
@@ -187,6 +193,7 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
         target = u[left]
         r = rate[left]
         up = total < target
+        # probabilities of neighbouring counts differ by the factor rate / (k + 1), or k / rate
         next_own = torch.where(up, chance_of_k * r / (k + 1), chance_of_k * k / r)
         total = torch.where(up, total + next_own, total - chance_of_k)
         k = torch.where(up, k + 1, k - 1)

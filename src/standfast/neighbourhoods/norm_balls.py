@@ -58,6 +58,7 @@ class NormBall(Neighbourhood):
         lower, upper = bounds
         widths = (upper - lower).double()
         most = self._reach(widths.expand(tuple(shape)))
+        # a range without ends holds any ball
         if not math.isfinite(most) or self.radius <= most * (1 + 1e-6):
             return ""
         low = float(lower.min())
@@ -161,6 +162,7 @@ def _matching_scale(centre: Tensor, lower: Tensor, upper: Tensor, radius: float)
     )
     high = torch.full_like(low, radius * 30)
     for _ in range(50):
+        # the bracket spans orders of magnitude, so it is halved on a logarithmic scale
         sigma = (low * high).sqrt()
         scale = broadcast_rows(sigma, centre)
         a = (lower - centre) / scale

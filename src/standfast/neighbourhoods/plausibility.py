@@ -104,9 +104,11 @@ def _measure_distances(
             total += _measure_with_missing(rows[:, column], table[:, column], missing[column])
         else:
             total += ((rows[:, column, None] - table[:, column]) / scale[column]).square_()
+    # a one-hot category differs in several columns and counts once
     for group in categories:
         differs = torch.zeros_like(total, dtype=torch.bool)
         for column in group:
+            # rounding of float32, in proportion to the largest code
             rounding = 2e-6 * table[:, column].abs().amax()
             differs |= (rows[:, column, None] - table[:, column]).abs() > rounding
         total += differs
@@ -135,6 +137,7 @@ def _measure_own_distances(
     parts = []
     for row_numbers in torch.split(chosen, max(1, _PAIRS // len(table))):
         distance = _measure_distances(table[row_numbers], table, categories, missing)
+        # a row is no neighbour of itself
         distance[torch.arange(len(row_numbers)), row_numbers] = torch.inf
         parts.append(distance.amin(1))
     return torch.cat(parts).sort().values

@@ -113,12 +113,14 @@ class _Reader:
             return f"__quoted_{len(self.quoted) - 1}__"
 
         try:
+            # Python's parser knows no names with blanks, so quoted ones become names that it knows
             tree = ast.parse(_QUOTED.sub(hide, self.text).strip(), mode="eval").body
             if not isinstance(tree, ast.Compare):
                 self._refuse()
             sides = [self._read_sum(side) for side in (tree.left, *tree.comparators)]
         except ArgumentError:
             raise
+        # what `ast.parse` raises for a text that is no expression, or too deep, or too large
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
             self._refuse()
         if not all(math.isfinite(factor) for side in sides for factor in side.values()):
@@ -129,6 +131,7 @@ class _Reader:
         ]
 
     def _relate(self, left: dict[int, float], relation: ast.cmpop, right: dict[int, float]) -> Rule:
+        # `==` computes a column, so one side must be that column alone, with a coefficient of 1
         if isinstance(relation, ast.Eq):
             for one, other in ((left, right), (right, left)):
                 if len(one) == 1 and set(one.values()) == {1.0} and -1 not in one:
@@ -180,6 +183,7 @@ class _Reader:
             return {
                 column: left.get(column, 0.0) + sign * right.get(column, 0.0) for column in columns
             }
+        # a product stays linear only if one side is a number
         if isinstance(operator, ast.Mult) and set(left) == {-1}:
             left, right = right, left
         if set(right) == {-1}:
@@ -194,8 +198,6 @@ class _Reader:
         hidden = re.fullmatch(r"__quoted_(\d+)__", name)
         if hidden and int(hidden[1]) < len(self.quoted):
             name = self.quoted[int(hidden[1])]
-        else:
-            name = name
         if name not in self.places:
             raise ArgumentError(
                 "rules", *describe_unknown_column(name, self.columns, f" in {self.text!r}")

@@ -220,6 +220,7 @@ class TimeWarp(TimeChange):
     def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
         """The inverse, by Newton's method from the nearest samples."""
         times = _count_samples(parameters, length)
+        # Newton's steps need no graph: the last step has the derivative
         with torch.no_grad():
             moved_times = self.find_places(parameters, length)
             sought = times.expand(len(parameters), -1).contiguous()
@@ -433,6 +434,7 @@ class DroppedSamples(Transformation):
         times = torch.arange(inputs.shape[2], device=inputs.device)
         last = torch.where(kept, times, -1).cummax(dim=1).values
         first = kept.int().argmax(dim=1, keepdim=True)
+        # before the first sample that is there, that one stands; if there is none, `argmax` gives sample 0
         source = torch.where(last < 0, first, last)
         return inputs.gather(2, source[:, None].expand_as(inputs))
 
@@ -452,6 +454,7 @@ def interpolate(series: Tensor, positions: Tensor, fill: Fill = "border") -> Ten
     if fill == "border":
         positions = positions.clamp(0, last)
     elif fill == "reflection":
+        # a mirror at both ends repeats the series every 2 (T - 1) samples
         positions = positions.remainder(2 * last)
         positions = last - (positions - last).abs()
     left = positions.detach().floor()

@@ -81,6 +81,7 @@ def encode_word(word: Word) -> int:
     if not word.text:
         return GONE_AT_END if word.ends else GONE
     content = "\0".join(map(str, word)).encode()
+    # codes below 8 are no words, such as NO_WORD and GONE
     code = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") % (CODES - 8) + 8
     stored_word = _WORDS.setdefault(code, word)
     # once in 10^15 pairs
@@ -180,6 +181,7 @@ class TextChange(Transformation):
         others = send([count or 0 for count in most], inputs.device, torch.int64)[number_of_code]
 
         def find_points(numbers: Tensor) -> Tensor:
+            # middles of equal parts of the interval in which the word changes
             middle = (numbers - 0.5) / others.clamp(min=1)[:, None]
             return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
 
@@ -219,28 +221,23 @@ class TextChange(Transformation):
 
     def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str]:
         """The new words by position; an empty text for a word that is left out."""
-        pairs = zip(inputs.tolist(), perturbed.tolist(), strict=True)
-        return [
-            json.dumps(
-                {
-                    position: decode_word(b).text
-                    for position, (a, b) in enumerate(zip(*pair, strict=True))
-                    if a != b
-                }
-            )
-            for pair in pairs
-        ]
+        swaps = []
+        for before, after in zip(inputs.tolist(), perturbed.tolist(), strict=True):
+            new_words: dict[int, str] = {}
+            for position, (old, new) in enumerate(zip(before, after, strict=True)):
+                if new != old:
+                    new_words[position] = decode_word(new).text
+            swaps.append(json.dumps(new_words))
+        return swaps
 
 
 def count_too_long(change: TextChange, codes: Tensor) -> int:
     """How many different words of codes `(N, W)` have no candidates, because they are too long."""
     if change.longest is None:
         return 0
-    words = {
-        word
-        for code in torch.unique(codes).tolist()
-        for word in _list_words(decode_word(code).text)
-    }
+    words: set[str] = set()
+    for code in torch.unique(codes).tolist():
+        words.update(_list_words(decode_word(code).text))
     return sum(len(word) > change.longest for word in words)
 
 
@@ -258,6 +255,7 @@ def _count_candidates(
     for earlier in before:
         if not isinstance(earlier, TextChange) or len(codes) > _MOST_LISTED:
             return None
+        # an earlier change may also leave the word as it is
         codes |= {int(other) for word in codes for other in _list_candidates(earlier, word)}
     if len(codes) > _MOST_LISTED:
         return None
@@ -324,6 +322,7 @@ def _change_one_word(change: TextChange, passage: str) -> Iterator[str]:
         before = passage[: place.start()]
         after = passage[place.end() :]
         for candidate in _change_word(change, place[0]):
+            # a word that is left out takes the blank before it along
             changed = before + candidate + after if candidate else before.rstrip() + after
             if changed.strip():
                 yield changed.strip()
@@ -397,6 +396,7 @@ class TokenSwaps(TextChange):
             return self.table[word]
         others = self.table.get(word.lower(), ()) if word[:1].isupper() else ()
         return [
+            # a single capital letter, such as "I", is no word in capitals
             other.upper() if len(word) > 1 and word.isupper() else other[:1].upper() + other[1:]
             for other in others
         ]
@@ -415,6 +415,7 @@ def _find_synonyms(word: str) -> list[str]:
         raise ArgumentError(
             "table", "the data of WordNet for nltk, or a table of words", got
         ) from error
+    # WordNet joins the words of a phrase by underscores
     names = {name for group in groups for name in group.lemma_names() if name.isalpha()}
     return sorted(names - {word, word.lower()})
 
@@ -431,11 +432,15 @@ def _list_near_keys(line: int, column: int) -> str:
     return beside + "".join(other_row[column : column + 1] for other_row in other_rows)
 
 
-_NEAR = {
-    key: _list_near_keys(line, column)
-    for line, row in enumerate(_ROWS)
-    for column, key in enumerate(row)
-}
+def _map_near_keys() -> dict[str, str]:
+    near_keys: dict[str, str] = {}
+    for line, row in enumerate(_ROWS):
+        for column, key in enumerate(row):
+            near_keys[key] = _list_near_keys(line, column)
+    return near_keys
+
+
+_NEAR = _map_near_keys()
 
 
 @neighbourhoods.register("typos")

@@ -176,11 +176,12 @@ class Transformation(Neighbourhood):
 
     def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """The parameters that people read, for an input of this shape; by default those that the options declare."""
-        return [
-            Axis(name.format(**vars(self)), declared.identity, *getattr(self, option))
-            for option, declared in list_declared(type(self)).items()
-            for name in declared.names
-        ]
+        axes = []
+        for option, declared in list_declared(type(self)).items():
+            limits = getattr(self, option)
+            for name in declared.names:
+                axes.append(Axis(name.format(**vars(self)), declared.identity, *limits))
+        return axes
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """How many ranks an input of this shape has, after its named parameters."""
@@ -199,6 +200,7 @@ class Transformation(Neighbourhood):
         named: dict[str, Tensor] = {}
         for column, name in self.name_parameters(shape).items():
             number = sum(earlier.partition(" #")[0] == name for earlier in named)
+            # two parts may have a parameter of one name
             named[f"{name} #{number + 1}" if number else name] = points[:, column]
         return named
 
@@ -257,6 +259,7 @@ class Transformation(Neighbourhood):
             torch.cat([identity, ranks + 0.5], 1),
             torch.cat([lower, ranks], 1),
             torch.cat([upper, ranks + 1], 1),
+            # an infinite scale: ranks are uniform
             torch.cat([find_scale(lower, upper, self.distribution), ranks + torch.inf], 1),
         )
 
@@ -328,6 +331,7 @@ class Transformation(Neighbourhood):
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
         inputs, bounds = check_inputs(inputs, bounds)
         shape = inputs.shape[1:]
+        # slices that change alike are channels of one image
         if self.acts_on_slices(inputs):
             inputs, (low, high) = (
                 inputs.flatten(1, 2),
@@ -336,9 +340,11 @@ class Transformation(Neighbourhood):
             bounds = low, high
         identity, lower, upper, scale = self.limit_parameters(inputs, bounds)
         return TransformedRegion(
+            # where the ranges do not contain the identity, their nearest point is the centre
             torch.minimum(torch.maximum(identity, lower), upper),
             lower,
             upper,
+            # uniform parameters need no scale, and are sampled without one
             None if bool(torch.isinf(scale).all()) else scale,
             differentiable=self.differentiable,
             aligns=self.aligns,
@@ -403,6 +409,7 @@ class TransformedRegion(Region):
 
     def streams(self, seed: int) -> Streams:
         """A random stream for each of the P inputs, determined by its values and `seed`."""
+        # streams by the inputs, since the parameters at the centre are the same for all inputs
         return Streams.for_rows(self.inputs, seed)
 
     def select(self, rows: Sequence[int] | Tensor) -> TransformedRegion:
@@ -442,6 +449,7 @@ class TransformedRegion(Region):
         )
         compared = self.transformation.find_compared(self.inputs[problem], points, self.bounds)
         is_seen = is_seen if compared is None else is_seen & compared
+        # of a volume all slices are seen alike
         if len(self.input_shape) > self.inputs.ndim - 1:
             is_seen = is_seen[:, :, None].expand(-1, -1, self.input_shape[1], -1, -1)
         return aligned.reshape(maps.shape), is_seen
@@ -658,6 +666,7 @@ def find_scale(lower: Tensor, upper: Tensor, distribution: Distribution) -> Tens
     """The scale of the distribution of parameters between these limits; infinite if it is uniform."""
     if distribution == "uniform":
         return torch.full_like(lower, torch.inf)
+    # a range of one number has no width, and a scale of 0 would divide by 0
     return ((upper - lower) / 4).clamp(min=1e-12)
 
 

@@ -138,8 +138,10 @@ def _expect(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> Tensor:
         return support, size, top_k(m, k, "random" if ties == "random" else "position")
 
     (support_x, size_x, set_x), (support_y, size_y, set_y) = fixed(x), fixed(y)
+    # a set of at most k positions is the whole support, with certainty
     chosen = torch.where(size_x > k, k * support_x / size_x.clamp(min=1), set_x.double())
     # of the support in each window
+    # a mean times the size of the window; rounded, since counts are whole numbers
     count = (smooth(support_y.double(), w) * (2 * w + 1) ** (y.ndim - 1)).round()
     free = size_y - count
 
@@ -147,6 +149,7 @@ def _expect(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> Tensor:
         """The logarithm of n (n - 1) ... (n - k + 1)."""
         return torch.lgamma(n.clamp(min=k) + 1) - torch.lgamma(n.clamp(min=k) - k + 1)
 
+    # the hypergeometric probability of no position in the window, C(|B| - n, k) / C(|B|, k)
     missed = torch.where(free >= k, (log_falling(free) - log_falling(size_y)).exp(), 0)
     near = torch.where(size_y > k, 1 - missed, dilate(set_y, w).double())
     return row_sum((chosen * near).flatten(1)) / k
@@ -156,6 +159,7 @@ def _simulate(
     compare: Compare, x: Tensor, y: Tensor, draws: int, seed: int
 ) -> tuple[Tensor, Tensor]:
     """The mean similarity of random pairs and its standard error, float64 `(n,)` each."""
+    # each pair has a stream of its own, by its values, so that its level does not depend on the batch
     streams = Streams.for_rows(torch.cat((x.flatten(1), y.flatten(1)), dim=1), seed)
     numbers = streams.uniform((2, draws, x.shape[1:].numel()), torch.float32)
     first, second = (_scatter_values(m, numbers[:, side]) for side, m in enumerate((x, y)))
@@ -171,6 +175,7 @@ def _scatter_values(m: Tensor, numbers: Tensor) -> Tensor:
     support = (flat != 0)[:, None].expand(numbers.shape).flatten(0, 1)
     # those of the support first
     values = flat.gather(1, order_rows((flat == 0).to(working_dtype(m))))
+    # 2.0 is above every uniform number, so positions outside of the support come last
     positions = order_rows(torch.where(support, numbers.flatten(0, 1), 2.0))
     values = values[:, None].expand(numbers.shape).flatten(0, 1)
     return torch.empty_like(values).scatter_(1, positions, values).view(-1, *m.shape[1:])

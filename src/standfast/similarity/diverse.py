@@ -141,6 +141,7 @@ def mask_largest(x: Tensor, k: int) -> Tensor:
     threshold = x.topk(k, dim=1).values[:, -1:]
     above = x > threshold
     tied = x == threshold
+    # a tie at the threshold: the first ones in the map fill what is left
     room_for_ties = k - above.sum(1, keepdim=True)
     return above | (tied & (tied.cumsum(1) <= room_for_ties))
 
@@ -188,6 +189,7 @@ def pick_from_maps(x: Tensor, k: int, windows: Sequence[int]) -> dict[int, Tenso
     picked = {}
     for w in sorted(set(windows)):
         chosen = pick_positions(order, shape, k, w)
+        # P stands in the last place: the beginning of the ranking was too short for k positions
         if order.shape[1] < flat.shape[1] and bool((chosen[:, -1] == flat.shape[1]).any()):
             order = rank_positions(flat)
             chosen = pick_positions(order, shape, k, w)

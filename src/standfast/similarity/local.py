@@ -163,6 +163,7 @@ class SetSimilarity(Positional):
             value = _count(common).to(working_dtype(x, y)) / (
                 of if self.protocol == "paper" else count
             )
+            # an empty set has no share
             parts.append(torch.where((_count(s) > 0) & (_count(t) > 0), value, torch.nan))
         return where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
 
@@ -357,6 +358,7 @@ def mass_centre(a: Tensor) -> Tensor:
     mass = torch.where(size == 0, 1, row_sum(x.flatten(1)))
     centre = []
     for dim in range(1, x.ndim):
+        # from the middle of the axis, which is the centre of a map of zeros
         middle = (x.shape[dim] - 1) / 2
         offset = torch.arange(x.shape[dim], device=x.device, dtype=x.dtype) - middle
         moment = row_sum((x * offset.view(-1, *(1,) * (x.ndim - 1 - dim))).flatten(1))

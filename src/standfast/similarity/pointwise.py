@@ -39,6 +39,7 @@ def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
     """
     x = a.detach().flatten(1).to(dtype)
     low, high = extremes(x)
+    # half of each, since their difference could overflow
     lower = low / 2
     upper = high / 2
     half_range = upper - lower
@@ -86,14 +87,17 @@ def _correlate(a: Tensor, b: Tensor, x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
     and y do, so it is that by the map, too.
     """
     empty = x.empty | y.empty
+    # rows without spread are set to 0 below, and must not divide by 0 here
     xx = torch.where(empty, 1, xx)
     yy = torch.where(empty, 1, row_sum(y.values * y.values))
     norm = xx.sqrt() * yy.sqrt()
     cosine = row_sum(x.values * y.values) / norm
+    # rounding may lead a cosine beyond 1
     cosine = torch.where(empty, 0, cosine.clamp(-1, 1))
     finite = x.finite & y.finite
 
     def differentiate(own: _Rows, square: Tensor, other: _Rows, weight: Tensor) -> Tensor:
+        # by the map itself, whose values were divided by `size`
         weight, usable = weight / own.size, (finite & ~empty)[:, None]
         slope = (weight / norm)[:, None] * other.values - (weight * cosine / square)[
             :, None
@@ -219,5 +223,6 @@ class MSE(Discrepancy):
 
     def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
         mean = self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
+        # features that are left out add 0 to a mean over all: this makes it one over the part
         share = a[0].numel() / mask.flatten(1).sum(1).clamp(min=1).to(mean.dtype)
         return (mean * share).clamp(max=torch.finfo(mean.dtype).max)

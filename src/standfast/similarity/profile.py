@@ -170,23 +170,21 @@ def _profile(
     dtype = working_dtype(x, y)
     # the window excluded, and w
     windows = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]
-    count = _make_counter(
-        shape, counts, compiled=is_on_host(x) and any(window for window, _ in windows)
-    )
+    excluded = [window for window, _ in windows]
+    count = _make_counter(shape, counts, compiled=is_on_host(x) and any(excluded))
     overlaps = []
     sizes = []
     for pair in split_maps(x, y):
-        picked = [
-            pick_from_maps(maps, max(counts), [window for window, _ in windows]) for maps in pair
-        ]
-        of_x, of_y = picked
+        of_x, of_y = (pick_from_maps(maps, max(counts), excluded) for maps in pair)
         overlaps.append(
             torch.stack([count(of_x[window], of_y[window], reach) for window, reach in windows], -1)
         )
         sizes.append(
-            torch.stack([_count_picked(positions, windows, shape.numel()) for positions in picked])
+            torch.stack([_count_picked(picked, windows, shape.numel()) for picked in (of_x, of_y)])
         )
+    # where fewer positions fit, shares refer to their number
     size_x, size_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
+    # of the intersection the larger set counts, of precision and recall its own
     shares = torch.cat(overlaps, 1).to(dtype) / torch.stack(
         (torch.maximum(size_x, size_y), size_x, size_y)
     )
@@ -243,15 +241,17 @@ def _count_overlaps(
     common = _needed(s, of_t)
     precise = _needed(s, window_minimum(of_t, w))
     recalled = _needed(t, window_minimum(of_s, w))
-    return torch.stack(
-        [torch.stack([(one < k).sum(1) for k in counts], 1) for one in (common, precise, recalled)]
-    )
+    overlaps = []
+    for needed in (common, precise, recalled):
+        overlaps.append(torch.stack([(needed < k).sum(1) for k in counts], 1))
+    return torch.stack(overlaps)
 
 
 def _needed(picked: Tensor, turns: Tensor) -> Tensor:
     """For each picked position the number that k must exceed for it to count, `(N, k)`; the largest int32 for none."""
     turns_of_picked = torch.arange(picked.shape[1], device=picked.device, dtype=turns.dtype)
     flat = turns.flatten(1)
+    # P stands for a position that was not chosen, and is no index
     needed = torch.maximum(flat.gather(1, picked.clamp(max=flat.shape[1] - 1)), turns_of_picked)
     return torch.where(picked < flat.shape[1], needed, torch.iinfo(turns.dtype).max)
 
@@ -285,6 +285,7 @@ def _add_overlaps(s: Any, t: Any, sides: Any, w: int, counts: Any, turns: Any, f
             picked = s if side == 0 else t
             for turn in range(picks):
                 position = picked[row, turn]
+                # picks are in order, and what stands behind the first empty one is empty, too
                 if position >= positions:
                     break
                 if side == 0:

@@ -210,10 +210,12 @@ def _correlate_counts(x: Tensor, y: Tensor, left_out: int | Tensor) -> Tensor:
     """
     # Knight's algorithm: sort by (x, y); then the discordant pairs are the inversions of y.
     (of_x, x_ties), (of_y, y_ties) = _number_values(x), _number_values(y)
+    # in one sort: the rank by x in the upper half, that by y in the lower half
     joint = sort_rows(of_x.bitwise_left_shift_(32).bitwise_or_(of_y))
     discordant = _count_inversions(joint & 0xFFFFFFFF)
     counted = x.shape[1] - left_out
     pairs = counted * (counted - 1) // 2
+    # entries that are left out are tied with each other in both maps
     tied = left_out * (left_out - 1) // 2
     x_ties, y_ties, joint_ties = (
         x_ties - tied,
@@ -247,6 +249,7 @@ def _count_inversions(values: Tensor) -> Tensor:
     count = sum((blocks[:-gap] > blocks[gap:]).sum(0).sum(1) for gap in gaps) + torch.zeros_like(
         values[:, 0]
     )
+    # room for the bit that tells the halves of a block apart
     keys <<= 1
     last_bits = torch.empty_like(keys)
     half = _SMALLEST_BLOCK
@@ -259,6 +262,7 @@ def _count_inversions(values: Tensor) -> Tensor:
         all_places = half * (2 * half - 1)
         within_halves = half * (half - 1) // 2
         count = count + (length // (2 * half) * (all_places - within_halves) - places_of_upper)
+        # the bit is free again for the next level
         keys &= -2
         half *= 2
     return count
@@ -307,12 +311,11 @@ class RankedReference:
         if packs and flat.shape[1] <= _COMPARED:
             moments = _moments_by_comparing
         pieces = _chunks(flat, _PACKED_ELEMENTS if packs else CHUNK_ELEMENTS)
-        parts = [
-            moments(part + 0.0, self._ranks, which)  # + 0.0: -0.0 and 0.0 become equal
-            for part, which in zip(
-                pieces, torch.split(rows, [len(part) for part in pieces]), strict=True
-            )
-        ]
+        rows_of_pieces = torch.split(rows, [len(piece) for piece in pieces])
+        parts = []
+        for piece, which in zip(pieces, rows_of_pieces, strict=True):
+            # + 0.0: -0.0 and 0.0 become equal
+            parts.append(moments(piece + 0.0, self._ranks, which))
         covariance, variance, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
         constant = is_constant(low, high, torch.finfo(self.dtype).eps)
         result = _correlation(covariance, self._variance[rows], variance, working_dtype(flat))
@@ -336,6 +339,7 @@ def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
 def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
     """`_moments_by_sorting` for few features on the CPU: a doubled rank counts the smaller values, less the larger."""
     values = np.ascontiguousarray(x.numpy().T)
+    # doubled ranks of so few features fit into a byte
     ranks = np.zeros(values.shape, dtype=np.int8)
     for position in range(len(values) - 1):
         one = values[position]
@@ -381,6 +385,7 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     ends = ordered_bits(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
     rank_of_zeros: Any = 0  # the rank of the zeros that were left out
     if zeros:
+        # zeros that were left out lie above the negative values and below the positive ones
         signs = np.sign(keys.reshape(-1)[first])
         ranks += zeros * signs
         rank_of_zeros = -np.add.reduceat(signs * length, begin)

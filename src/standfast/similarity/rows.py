@@ -147,6 +147,7 @@ def _halve(x: Any) -> Any:
     while x.shape[1] > 1:
         half = x.shape[1] // 2
         if x.shape[1] % 2:
+            # what is left over of an odd number is added at the end, in the same order in every batch
             odd = x[:, -1] if odd is None else odd + x[:, -1]
         x = x[:, :half] + x[:, half : 2 * half]
     return x[:, 0] if odd is None else x[:, 0] + odd
@@ -184,6 +185,7 @@ def binade(size: Tensor) -> Tensor:
 def is_constant(low: Tensor, high: Tensor, eps: float) -> Tensor:
     """Whether values from `low` to `high` differ by no more than 4 roundings of the largest."""
     half_range = high / 2 - low / 2  # high - low may overflow
+    # half of the range against half of 4 roundings, a product that may overflow
     return half_range <= (2 * eps * torch.maximum(-low, high)).clamp_(
         max=torch.finfo(low.dtype).max
     )
@@ -255,6 +257,7 @@ def _order_rows(x: Tensor) -> tuple[Tensor, Tensor]:
         return order, ordered
     keys = ordered_bits(x.contiguous().numpy().view(np.int32)).astype(np.int64)
     keys <<= 32
+    # positions in the lower half make equal values stable, the lower position first
     keys |= np.arange(x.shape[1])
     keys.sort(axis=1)
     packed = torch.from_numpy(keys)

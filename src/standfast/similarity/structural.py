@@ -123,12 +123,14 @@ def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian:
     q = y - y_middle
     moments = torch.stack((p, q, p * p, q * q, p * q))
     members = 1
+    # axes 0 to 2 are the moment, the sample and its channel
     for dim in range(3, moments.ndim):
         taps = _fit_window(window, moments.shape[dim])
         moments = _window_mean(moments, dim, taps, gaussian)
         members *= taps
     mp, mq, mpp, mqq, mpq = moments.unbind(0)
     sample = members / max(members - 1, 1)  # sample covariance, as in scikit-image
+    # rounding must not make a variance negative
     x_variance = (sample * (mpp - mp * mp)).clamp(min=0)
     y_variance = (sample * (mqq - mq * mq)).clamp(min=0)
     # Rounding can make a covariance larger than the variances allow, where a window is constant in both maps.
@@ -138,6 +140,7 @@ def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian:
     y_mean = mq + y_middle
 
     limits = torch.finfo(x.dtype)
+    # SSIM's constants for a range L are (K L)^2; they must neither vanish nor overflow
     c1 = (K1 * extent).square().clamp(limits.tiny, limits.max / 8)
     c2 = (K2 * extent).square().clamp(limits.tiny, limits.max / 8)
     luminance = (2 * x_mean * y_mean + c1) / (x_mean * x_mean + y_mean * y_mean + c1)

@@ -104,6 +104,7 @@ def student_intervals_of_means(
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
     without = statistic(_leave_one_out(values, mean))
     deviations = without - without.mean(0)
+    # the jackknife's variance
     error = np.sqrt((count - 1) / count * (deviations**2).sum(0))
     width = float(stdtrit(count - 1, (1 + level) / 2)) * error
     return value, value - width, value + width
@@ -150,11 +151,14 @@ def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array
         (drawn <= value + tolerance) & defined
     ).sum(0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        # BCa's z0, from the share of draws below the value; its clip leaves half a draw at either end
         bias = ndtri(np.clip(twice_below / (2 * count), 0.5 / count, 1 - 0.5 / count))
         deviation = without.mean(0) - without
         spread = (deviation**2).sum(0)
+        # BCa's acceleration a, by the jackknife
         acceleration = np.where(spread > 0, (deviation**3).sum(0) / (6 * spread**1.5), 0.0)
         normal = bias + ndtri(probabilities)
+        # BCa: z0 + (z0 + z) / (1 - a (z0 + z))
         corrected = ndtr(bias + normal / (1 - acceleration * normal))
     return np.where(np.isfinite(without).all(0), corrected, np.nan)
 

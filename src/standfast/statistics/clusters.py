@@ -80,6 +80,7 @@ def measure_clusters(hits: Array, draws: Array) -> tuple[Array, Array, Array]:
     variance = shares.var(-1, ddof=1) / clusters
     with np.errstate(invalid="ignore", divide="ignore"):
         effect = np.maximum(variance / binomial_variance, 1.0)
+    # one draw of each model: the draws are independent, whatever their variance
     single = (draws == 1).all(-1)
     effect = np.where(single, 1.0, effect)
     return share, np.where((share > 0) & (share < 1), effect, np.nan), independent
@@ -106,8 +107,10 @@ def limit_by_clusters(
         low, high = proportion_intervals(share, np.ones_like(share), level)
         return np.where(alone, low, 0.0), np.where(alone, high, 1.0)
     tail = (1 - level) / 2
+    # Korn and Graubard: t quantiles of draws over those of clusters, since the effect comes from few clusters
     shrink = (stdtrit(independent - 1, 1 - tail) / stdtrit(clusters - 1, 1 - tail)) ** 2
     with np.errstate(invalid="ignore"):
+        # `fmax`: where no effect is known (NaN), the clusters are the sample
         size = np.fmax(independent / effect * shrink, clusters)
     low, high = proportion_intervals(share * size, size, level)
     represented = tail ** (1 / clusters)

@@ -220,6 +220,7 @@ def compare(
             differences[a][b] = median_interval(*difference, 1 - level)
     raw = p_values[upper] if count else np.ones(len(pairs))
     p_values[upper] = p_values.T[upper] = holm(raw)
+    # of two explainers the signed-rank test of their only pair stands for Friedman's
     statistic, p = (math.nan, float(raw[0])) if k == 2 else friedman(ranks)
     return Comparison(
         names=tuple(names),
@@ -236,6 +237,7 @@ def compare(
         p_values=p_values,
         effects=effects,
         differences=tuple(map(tuple, differences)),
+        # n differences give the signed-rank test at least 2^(1 - n), and Holm's first step multiplies by the pairs
         smallest_p=min(1.0, len(pairs) * 2.0 ** (1 - untied)),
     )
 
@@ -404,6 +406,7 @@ def _correct_for_explainers(
     beats = np.asarray([test.p_beats for test in tests])
     worse = np.asarray([test.p_worse for test in tests])
     beats_errors = find_holm_levels(beats, level)
+    # the claim "worse" was multiplied by the number of controls, so each has that part of the error
     worse_errors = find_holm_levels(worse, level) / controls
     # an explainer beats its control where the interval lies above 0, or below where lower is better
     below, above = (

@@ -56,6 +56,7 @@ class Estimate:
         """
         low = self.low
         high = self.high
+        # lower is better: turned over, so that one comparison serves both
         if better == "lower":
             low, high, limit = -high, -low, -limit
         if math.isnan(low) or math.isnan(high):
@@ -79,6 +80,7 @@ def spend_level(level: float, look: int, requirements: int = 1) -> float:
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     check_integer(look, "look")
     check_integer(requirements, "requirements")
+    # 1 / (k (k - 1)) over k from 2 on adds up to 1, so all later looks have the rest of the error
     part = _FIRST if look == 1 else (1 - _FIRST) / (look * (look - 1))
     return 1 - (1 - level) * part / requirements
 
@@ -105,6 +107,7 @@ def estimate_share(
     count = met + unmet + unknown
     if count == 0:
         return Estimate(math.nan, 0.0, 1.0, level, 0)
+    # a sample that is not known counts as the worse case at each end
     low, _ = proportion_interval(met, count, level)
     _, high = proportion_interval(met + unknown, count, level)
     low = max(0.0, (low - mistaken) / (1 - mistaken))
@@ -127,6 +130,7 @@ def estimate_mean(values: Array, level: float) -> Estimate:
     count = len(values)
     value = float(values.mean()) if count else math.nan
     deviation = float(values.std(ddof=1)) if count > 1 else 0.0
+    # equal values, or one: nothing is known of how others differ
     if not deviation:
         return Estimate(value, -math.inf, math.inf, level, count)
     reach = float(stdtrit(count - 1, 1 - (1 - level) / 2)) / math.sqrt(count)
@@ -135,6 +139,7 @@ def estimate_mean(values: Array, level: float) -> Estimate:
     if count > 2:
         offset = values - value
         skewness = float((offset**3).mean() / (offset**2).mean() ** 1.5)
+        # the unbiased skewness of a sample, G1
         skewness *= math.sqrt(count * (count - 1)) / (count - 2)
         lower = min(lower, _remove_skewness(-reach, skewness, count))
         upper = max(upper, _remove_skewness(reach, skewness, count))
@@ -143,6 +148,7 @@ def estimate_mean(values: Array, level: float) -> Estimate:
 
 def _remove_skewness(w: float, skewness: float, count: int) -> float:
     """The inverse of Hall's cubic `t + g t^2 / 3 + g^2 t^3 / 27 + g / (6 n)`, which makes t about normal."""
+    # without skewness the cubic is the identity, and its inverse would divide by 0
     if abs(skewness) < 1e-9:
         return w
     return 3 / skewness * (float(np.cbrt(1 + skewness * (w - skewness / (6 * count)))) - 1)
@@ -194,6 +200,7 @@ def foresee_mean(estimate: Estimate, limit: float) -> int | None:
     distance = abs(estimate.value - limit)
     if not (math.isfinite(reach) and reach > 0) or distance < 1e-3 * reach:
         return None
+    # intervals shrink as the root of the count
     return max(estimate.count + 1, math.ceil(estimate.count * (reach / distance) ** 2))
 
 

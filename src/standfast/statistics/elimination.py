@@ -155,6 +155,7 @@ def rank_contestants(
     for number, one in enumerate(present):
         for other in present[number + 1 :]:
             shift = _find_shift(_subtract_columns(low, high, one, other), error)
+            # bounds may leave a shift open: such a pair says nothing about the order
             if math.isfinite(shift):
                 lead[one] += shift
                 lead[other] -= shift
@@ -201,6 +202,7 @@ def _measure_gap(
     p_value = 1.0
     if len(lag[0]):
         both_sides, effect, _ = signed_rank(*lag)
+        # one-sided, in the direction in which the contestant is behind
         p_value = both_sides / 2 if effect < 0 else 1 - both_sides / 2
     # in the direction of the values themselves
     difference = lag if better == "higher" else (-lag[1], -lag[0])

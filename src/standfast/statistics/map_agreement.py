@@ -35,6 +35,7 @@ def kendall(a: Array, b: Array) -> Array:
     signs_b = _sign_differences(b)
     untied_a = (signs_a**2).sum((1, 2))
     untied_b = (signs_b**2).sum((1, 2))
+    # a constant map has no pair in any order: 0, and not 0 / 0
     scale = np.sqrt(untied_a * untied_b)
     agreement = (signs_a * signs_b).sum((1, 2))
     return np.asarray(agreement / np.where(scale > 0, scale, 1.0))
@@ -91,8 +92,10 @@ def interval_over_seeds(values: Array, count: int, correlation: bool) -> tuple[A
     reach = stdtrit(count - 1, 0.975) * _estimate_error(values, count)
     if not correlation:
         return mean, mean - reach, mean + reach
+    # atanh of 1 is not finite, as for seeds that change nothing
     inner = np.clip(mean, -1 + 1e-12, 1 - 1e-12)
     centre = np.arctanh(inner)
+    # the derivative of atanh, 1 / (1 - r^2), takes the error to its scale
     reach = reach / (1 - inner**2)  # on the scale of atanh
     is_flat = np.ptp(values, axis=1) <= 1e-12
     low = np.where(is_flat, mean, np.tanh(centre - reach))
@@ -113,6 +116,7 @@ def _estimate_error(values: Array, count: int) -> Array:
         values.sum(1)[:, None] - np.stack(sums_with_seed, axis=1)
     ) / pairs_without_seed
     deviations = means_without_seed - means_without_seed.mean(1, keepdims=True)
+    # the jackknife: (n - 1) / n times the squared deviations of means without one seed
     over_seeds = (count - 1) / count * (deviations**2).sum(1)
     # even if no seed is unusual, such as two halves of seeds
     over_pairs = values.var(1) / len(first)
@@ -180,6 +184,7 @@ def split_variance(maps: Array) -> tuple[Array, Array]:
     # of a seed and one model alone
     interaction = maps - model_means - seed_means + maps.mean((1, 2), keepdims=True)
     interaction_variance = (interaction**2).sum((1, 2, 3)) / ((models - 1) * (seeds - 1))
+    # the expected mean square of model means contains that of the interaction, over the seeds
     between = model_means.var(1, ddof=1).sum((1, 2)) - interaction_variance / seeds
     squared_length = (maps**2).sum(-1).mean((1, 2))
     scale = np.where(squared_length > 0, squared_length, 1.0)

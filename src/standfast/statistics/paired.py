@@ -222,6 +222,7 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     k = ranks.shape[1]
     # twice the ranks minus their mean are integers, so equal statistics compare as equal
     centred = np.rint(2 * ranks).astype(np.int64) - (k + 1)
+    # a row whose values are all tied is the same after each permutation
     centred = centred[(centred != 0).any(axis=1)]
     rows = len(centred)
     if rows == 0:
@@ -231,6 +232,7 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     statistic = scale * spread
     if rows > PERMUTED_ROWS:
         rest = rows * (k - 1) - statistic
+        # where all rows agree, Iman and Davenport's F is infinite
         ratio = (rows - 1) * statistic / rest if rest > 1e-9 else math.inf
         p = float(fdtrc(k - 1, (rows - 1) * (k - 1), ratio))
         return statistic, max(p, math.exp((1 - rows) * math.lgamma(k + 1)))
@@ -282,6 +284,7 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
         return float(2 * ndtr(-2 * deviations)), effect, untied
     chance = _sum_chances(weights)
     positive = int(weights[sign[sign != 0] > 0].sum())
+    # one tail in either direction: the observed sum counts in both
     tail = min(chance[: positive + 1].sum(), chance[positive:].sum())
     return float(min(1.0, 2 * tail)), effect, untied
 
@@ -337,6 +340,7 @@ def _select_mean_of_pair(values: Array, rank: int) -> float:
         middle = low + (high - low) / 2
         both_orders = int(np.searchsorted(ordered, 2 * middle - ordered, side="right").sum())
         with_itself = int(np.searchsorted(ordered, middle, side="right"))
+        # each pair was counted in both orders, and each value once with itself
         if (both_orders + with_itself) // 2 > rank:
             high = middle
         else:
@@ -354,6 +358,7 @@ def _count_rejected(count: int, error: float) -> int:
     """How many of the smallest means of pairs lie outside of an interval with this error at its end; 0 if none can."""
     pairs = count * (count + 1) // 2
     if count > EXACT_DIFFERENCES:
+        # the normal approximation of the signed-rank sum, whose variance is n (n + 1) (2 n + 1) / 24
         deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
         return max(0, math.floor(pairs / 2 + float(ndtri(error)) * deviation) + 1)
     chance = _signed_rank_chances(count)
@@ -370,6 +375,7 @@ def _sum_chances(ranks: Iterable[int]) -> Array:
     """The probability of every sum of the positive ranks, if each sign is positive with probability 1/2."""
     chance = np.ones(1)
     for rank in ranks:
+        # a sum that includes this rank is as probable as one without it
         half = chance / 2
         chance = np.concatenate([half, np.zeros(rank)])
         chance[rank:] += half
@@ -384,6 +390,7 @@ def holm(p_values: Array) -> Array:
     """
     order = np.argsort(p_values, kind="stable")
     adjusted = np.empty(len(order))
+    # a step-down method: no adjusted p-value is below that of a smaller one
     adjusted[order] = np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1))
     return np.minimum(adjusted, 1.0)
 
@@ -470,6 +477,7 @@ def subtract(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Arr
 def _median_of_sorted(ordered: Array) -> float:
     a = float(ordered[(len(ordered) - 1) // 2])
     b = float(ordered[len(ordered) // 2])
+    # two infinities have no mean but themselves, and the sum of large numbers may overflow
     return a if a == b else a / 2 + b / 2
 
 
@@ -502,6 +510,7 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
         return Interval(value, None, None, count, 0.0, bound, (least, most))
     # the number of values below the median has the distribution Bin(n, 1/2)
     below = bdtr(np.arange(count + 1), count, 0.5)
+    # l must be at least 1, and at most half of the values can lie on either side
     order = max(
         1, min(count // 2, int(np.searchsorted(2 * below, 1 - level + 1e-12, side="right")))
     )
@@ -537,6 +546,7 @@ def _bound_open_end(end: float, bound: float) -> float | None:
 def _mean_interval(values: Array, level: float, resamples: int, seed: int) -> Interval:
     count = len(values)
     mean = float(values.mean())
+    # every resample of equal values is the same
     if values.min() == values.max():
         value = float(values[0])
         if count == 1:

@@ -93,6 +93,7 @@ def measure_agreement(ranks: Array, names: Sequence[str]) -> Agreement:
     centred = ordered - (k + 1) / 2
     with np.errstate(invalid="ignore"):  # a metric that ties all explainers has 0 / 0, which is NaN
         unit = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    # rounding may lead a correlation beyond 1, and that of a row with itself below it
     correlations = np.clip(unit @ unit.T, -1, 1)
     np.fill_diagonal(correlations, np.where(np.isnan(unit[:, 0]), np.nan, 1.0))
     _, p = friedman(ordered)
@@ -130,8 +131,10 @@ def measure_agreement_interval(
     rng = np.random.Generator(np.random.PCG64(seed))
     # how often each sample was drawn; the first row has each sample once, so it gives W itself
     counts = np.vstack([np.ones((1, n)), rng.multinomial(n, np.full(n, 1 / n), size=resamples)])
+    # a NaN would stay one where a sample was drawn 0 times
     sums = np.einsum("bn,mnk->bmk", counts, np.where(present[..., None], ranks, 0.0), optimize=True)
     draws = counts @ present.T  # of each metric, (draws, m)
+    # a draw without a sample of one metric has no mean rank for it
     complete = (draws > 0).all(axis=1)
     values = _kendalls_w(midranks(sums[complete] / draws[complete][..., None]))
     value = float(values[0])
@@ -140,6 +143,7 @@ def measure_agreement_interval(
     # W is undefined for draws in which all explainers are tied
     defined = values[1:][~np.isnan(values[1:])]
     low = high = None
+    # one sample is always drawn again, so its interval would have no width
     if n > 1 and len(defined):
         low, high = map(float, np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
     return Interval(value, low, high, n, level if n > 1 else 0.0, None, (value, value))
@@ -341,6 +345,7 @@ def _arrange(
         "explainer", "sample", "repeat", value.alias("value"), is_censored.alias("censored")
     )
     repeats = part["repeat"].unique().sort().to_list()
+    # without a row that counts there is no repeat, and the median needs one
     shape = (max(1, len(repeats)), len(samples), len(explainers))
     values = np.full(shape, np.nan)
     censored = np.zeros(shape, dtype=bool)

@@ -172,6 +172,7 @@ def find_holding(hits: Array, draws: int, demand: float = 0.9, error: float = MA
         return np.zeros(hits.shape, dtype=bool)
     # the probability of at least so many hits, where the probability of one is the demand
     tails = np.where(hits > 0, betainc(np.maximum(hits, 1), draws - hits + 1, demand), 1.0)
+    # Benjamini and Hochberg: the i-th smallest of F may be at most i / F of the error
     limits = error * np.arange(1, len(tails) + 1) / len(tails)
     are_below = np.flatnonzero(np.sort(tails) <= limits)
     if not len(are_below):
@@ -231,6 +232,7 @@ def count_least_models(
     check_number(demand, "demand", above=0, below=1)
     interval_level = _find_interval_level(level, look, reasons)
     tail = (1 - interval_level) / 2
+    # n hits of n: the lower limit is tail^(1 / n), solved for n
     count = max(1, math.floor(math.log(tail) / math.log(demand)))
     while proportion_interval(count, count, interval_level)[0] < demand:
         count += 1
@@ -320,6 +322,7 @@ def _find_interval_level(level: float, look: int | None, reasons: int) -> float:
         one_sided = 1 - (1 - level) / reasons
     else:
         one_sided = spend_level(level, look, reasons)
+    # each tail of a two-sided interval has 1 - one_sided
     return 2 * one_sided - 1
 
 

@@ -18,9 +18,8 @@ _CELLS = 2_000_000  # numbers in memory at a time
 _FEW = 5  # draws, or clusters, that differ from the most frequent value
 _NO_ERROR = 1e-6  # of a resample, as a share of the sample's: rounding errors of equal draws
 _ROUNDING = 1e-12  # a spread below this share of the largest value is one of rounding errors
-_INVISIBLE = (
-    1e-6  # a difference below this share of the map's largest value is one of rounding errors
-)
+# a difference below this share of the map's largest value is one of rounding errors
+_INVISIBLE = 1e-6
 _FAR = 7.0  # usual deviations: a draw this far away is exceptional, and one half as far nearly so
 _NORMAL = 1.4826  # the standard deviation of a normal law, in medians of its absolute deviations
 
@@ -84,6 +83,7 @@ def simultaneous_means(
     check_integer(resamples, "resamples")
     sums, counts = _sum_clusters(values, clusters)
     mean = values.mean(0)
+    # of one draw, or of one model, nothing is known about others
     if len(sums) == 1:
         unknown = np.full_like(mean, math.inf)
         return SimultaneousMeans(mean, -unknown, unknown, np.ones(mean.shape, dtype=bool))
@@ -101,6 +101,7 @@ def simultaneous_means(
         different = np.where(varies, different, 0)
     low = mean.copy()
     high = mean.copy()
+    # Bonferroni: the errors of single features add up
     tail = (1 - level) / 2 / len(mean)
     spikes = _limit_spikes(sums / counts[:, None], many, tail)
     # in many resamples none of a feature's few exceptional draws is left: there its error is far too small, and the
@@ -296,11 +297,13 @@ def _largest_deviations(
         times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape).astype(float)
         draws = (times @ counts)[:, None]
         offset = times @ scaled / draws  # of the resample's mean from that of the sample
+        # the sum of squared deviations of clusters from the resample's own mean, expanded
         spread = (
             times @ squares
             - 2 * offset * (times @ products)
             + offset**2 * (times @ counts**2)[:, None]
         )
+        # rounding may lead a sum of squares below 0
         error = np.sqrt(clusters / (clusters - 1) * np.maximum(spread, 0.0)) / draws
         deviations = _studentise(offset, error) * longer_tail
         yield np.abs(deviations).max(1), deviations.max(1), -deviations.min(1)

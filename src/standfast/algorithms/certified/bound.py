@@ -118,6 +118,7 @@ def certified_distortion(
         box=PermittedInputs(centre, below, above, None),
         order=order,
         method=method,
+        # the unit roundoff is half of the distance between 1 and the next number
         unit=torch.finfo(model.precision).eps / 2,
         product=_product_error(model),
     )
@@ -176,6 +177,7 @@ class _Problem:
                 logit - logits.scatter(1, self.targets[:, None], -torch.inf).amax(1, keepdim=True)
             ).squeeze(1)
             (gradient,) = torch.autograd.grad(margin.sum(), x)
+        # the dual norm: the 2-norm for 2, the 1-norm for the maximum norm
         dual = 2.0 if self.order == 2 else 1.0
         slope = torch.linalg.vector_norm(gradient * free, dual, 1)
         return margin.detach(), margin.detach() / slope.clamp(min=1e-12)
@@ -201,6 +203,7 @@ def _search(problem: _Problem, tolerance: float) -> Tensor:
         rows = (~done).nonzero().squeeze(1)
         proved = problem.select(rows).margin(radius[rows])
         good = rows[proved > 0]
+        # NaN proves nothing
         bad = rows[~(proved > 0)]
         low[good], margin_low[good] = radius[good], proved[proved > 0]
         high[bad], margin_high[bad] = radius[bad], proved[~(proved > 0)]

@@ -26,9 +26,8 @@ Method = Literal["crown", "interval"]
 # float64 numbers in the widest layer's coefficients at once: 8 MB, about the size of a cache
 _NUMBERS = 1 << 20
 _ROUNDS = 12  # of the search for the multiplier of a ball within a box; the bound is valid after any number of rounds
-_WIDEN = (
-    1e-11  # relative widening of the bounds, for the rounding of their own computation in float64
-)
+# relative widening of the bounds, for the rounding of their own computation in float64
+_WIDEN = 1e-11
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,7 @@ class PermittedInputs:
         above = _rows_of(self.above, owner)
         if self.radius is not None:
             a, below, above = _pack(a, below, above)
+        # a linear function is smallest at a corner of the box
         best = torch.where(a > 0, a * below, a * above).sum(1)
         if self.radius is None:
             return start + best
@@ -66,8 +66,10 @@ class PermittedInputs:
         m = square.sum(1).sqrt() / radius
         for _ in range(_ROUNDS):
             m = m.clamp(min=1e-200)
+            # the minimiser of a d + m d^2 / 2 within the box
             d = torch.minimum(torch.maximum(-free / m[:, None], below), above)
             bound = (free * d).sum(1) + m / 2 * ((d * d).sum(1) - radius**2)
+            # the dual is a lower bound for any m, so the largest one counts
             best = torch.maximum(best, bound)
             inside = (d > below) & (d < above)
             room = radius**2 - torch.where(inside, 0.0, d * d).sum(1)
@@ -106,13 +108,15 @@ def bound_values(
     bounds = Bounds(
         [inputs[0].reshape(-1, *shape)], [inputs[1].reshape(-1, *shape)], [None], [None]
     )
-    before_nonlinear = {
-        s for node in network.nodes if isinstance(node.rule, Nonlinear) for s in node.sources
-    }
+    before_nonlinear: set[int] = set()
+    for node in network.nodes:
+        if isinstance(node.rule, Nonlinear):
+            before_nonlinear.update(node.sources)
     for index, node in enumerate(network.nodes[1:], 1):
         assert node.rule is not None
         low = [bounds.lower[s] for s in node.sources]
         high = [bounds.upper[s] for s in node.sources]
+        # the bounds are computed in float64, which rounds, too
         lower, upper = _widen(*node.rule.interval(low, high))
         sizes = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
         error = node.rule.rounding(sizes, unit, product)
@@ -239,6 +243,7 @@ def _carry_back(
             assert lines is not None
             a, shift = node.rule.backward(a, tuple(_rows_of(line, owner) for line in lines), shape)
             constant, parts = constant + shift, [a]
+        # a step that feeds two branches gets the coefficients of both
         for source, part in zip(node.sources, parts, strict=True):
             pending[source] = pending[source] + part if source in pending else part
     return pending[0].flatten(1), constant, slack

@@ -71,6 +71,7 @@ class Affine(Rule):
         """`L^T a` for rows of coefficients `a`; `shape` is the shape of one input."""
 
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
+        # an affine function takes the middle of a box to the middle of its values, and half its width by |L|
         middle = self.apply((lower[0] + upper[0]) / 2)
         half = self.spread((upper[0] - lower[0]) / 2)
         return middle - half, middle + half
@@ -165,6 +166,7 @@ class Positive(Affine):
         return self.function(radius)
 
     def adjoint(self, a: Tensor, shape: torch.Size) -> Tensor:
+        # the gradient of a linear function is its adjoint, at any x
         with torch.enable_grad():
             x = a.new_zeros((len(a), *shape)).requires_grad_(True)
             (out,) = torch.autograd.grad(self.function(x), x, a)
@@ -193,6 +195,7 @@ class Sum(Rule):
     def interval(self, lower: list[Tensor], upper: list[Tensor]) -> tuple[Tensor, Tensor]:
         if self.sign > 0:
             return lower[0] + lower[1], upper[0] + upper[1]
+        # the lower bound of a difference takes the upper bound of what is subtracted
         return lower[0] - upper[1], upper[0] - lower[1]
 
     def rounding(self, sizes: list[Tensor], unit: float, product: float) -> Tensor | None:
@@ -236,6 +239,7 @@ class Rectifier(Nonlinear):
         exact = torch.where(lower >= 0, steep, flat)
         chord = (upper - self.slope * lower) / torch.where(undecided, upper - lower, steep)
         above = torch.where(undecided, chord, exact)
+        # Section 3.2: of the two lower lines through 0 the one that leaves the smaller area
         below = torch.where(undecided, torch.where(upper > -lower, steep, flat), exact)
         return below, above, torch.where(undecided, upper * (1 - above), 0.0)
 
@@ -243,6 +247,7 @@ class Rectifier(Nonlinear):
         self, a: Tensor, lines: tuple[Tensor, ...], shape: torch.Size
     ) -> tuple[Tensor, Tensor]:
         below, above, constant = lines
+        # a positive coefficient takes the lower line, a negative one the upper line
         return a * torch.where(a > 0, below, above), dot(a.clamp(max=0), constant)
 
 
@@ -281,11 +286,13 @@ class MaxPool(Nonlinear):
         low = self._candidates(lower, filler)
         high = self._candidates(upper, filler)
         top = high.argmax(-1, keepdim=True)
+        # u_2, and below t of the class's text
         others = high.scatter(-1, top, -torch.inf).amax(-1, keepdim=True)
         threshold = torch.maximum(low.amax(-1, keepdim=True), others)
         low_top = low.gather(-1, top)
         high_top = high.gather(-1, top)
         open_ = high_top > threshold
+        # t is at least l_1, so the chord of max(z, t) goes from (l_1, t) to (u_1, u_1)
         slope = torch.where(
             open_, (high_top - threshold) / torch.where(open_, high_top - low_top, 1.0), 0.0
         )
@@ -305,6 +312,7 @@ class MaxPool(Nonlinear):
         choice, top, slope = (line.squeeze(-1).expand_as(flat) for line in lines[:3])
         constant = lines[3].squeeze(-1)
         down = flat.clamp(max=0)
+        # one entry more takes what falls on the padding, and is dropped
         out = flat.new_zeros((*flat.shape[:-1], math.prod(self.space) + 1))
         out.scatter_add_(-1, choice, flat.clamp(min=0)).scatter_add_(-1, top, down * slope)
         return out[..., :-1].reshape(-1, *shape), dot(down, constant)

@@ -85,6 +85,7 @@ class AugmentedLagrangian(Attack):
             margin, gradient = space.margin_gradient(points, rows)
             size, flips = nearest.offer(points, margin, rows)
             best = torch.where(flips, torch.minimum(best, size), best)
+            # the constraint asks for a little more than 0, where the class has not changed yet
             g = _OVERSHOOT - (margin / unit).clamp(-1e6, 1e6)
             since = torch.where(flips & ~has_flipped, number, since)
             has_flipped = has_flipped | flips
@@ -93,6 +94,7 @@ class AugmentedLagrangian(Attack):
                 last = g
             if number:
                 mu = (_SMOOTH * mu + (1 - _SMOOTH) * _slope(g, rho, mu)).clamp(1e-6, 1e12)
+            # the derivative of ||delta|| is a unit vector; times `distance`, the penalty has the same unit
             pull = (points - x) / size.clamp(min=1e-30)[:, None]
             push = (_slope(g, rho, mu) * distance / unit)[:, None] * gradient
             change = pull - push  # by delta in units of `distance`

@@ -116,10 +116,10 @@ class Attack(metaclass=ConfigurationType):
                     _minimise(space, self, seed, begin)
                     for space, begin in zip(spaces, begins, strict=True)
                 ]
-        fields = [field.name for field in dataclasses.fields(MinimalDistortion)]
-        return MinimalDistortion(
-            **{name: torch.cat([getattr(part, name) for part in parts]) for name in fields}
-        )
+        joined: dict[str, Tensor] = {}
+        for field in dataclasses.fields(MinimalDistortion):
+            joined[field.name] = torch.cat([getattr(part, field.name) for part in parts])
+        return MinimalDistortion(**joined)
 
     @abstractmethod
     def run(

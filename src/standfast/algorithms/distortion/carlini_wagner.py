@@ -67,6 +67,7 @@ class CarliniWagner(Attack):
                 "bounds", "a finite range for the attack 'cw', which maps it to a tanh", "none"
             )
         first = space.x if start is None else space.clip(start, space.rows)
+        # a fixed feature has a box without width
         share = (first - space.lower) / width.clamp(min=1e-30)
         origin = torch.atanh((2 * share - 1) * _INSIDE)
         weight = torch.full_like(nearest.distortion, self.weight)
@@ -94,11 +95,14 @@ class CarliniWagner(Attack):
             margin, slope = space.margin_gradient(points, space.rows)
             nearest.offer(points, margin, space.rows)
             flipped = flipped | (margin > self.confidence)
+            # max(-J, -confidence) has a slope only below the confidence
             pull = torch.where(margin < self.confidence, weight, 0.0)
             gradient = 2 * (points - space.x) - pull[:, None] * slope
+            # by the chain rule through x'(w)
             gradient = gradient * (space.upper - space.lower) * (1 - shape.square()) / 2
             mean = _DECAYS[0] * mean + (1 - _DECAYS[0]) * gradient
             square = _DECAYS[1] * square + (1 - _DECAYS[1]) * gradient.square()
+            # both means of Adam begin at 0; this takes the bias away
             step = (
                 mean
                 / (1 - _DECAYS[0] ** number)

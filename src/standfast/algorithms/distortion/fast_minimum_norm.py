@@ -134,6 +134,7 @@ class FastMinimumNorm(Attack):
         together = max(_TOGETHER, count)
         for first in range(0, order.shape[1], together):
             if first:
+                # `least` is a lower bound of each distance, so a class behind the best foot so far needs no gradient
                 rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
             if not len(rows):
                 break
@@ -143,6 +144,7 @@ class FastMinimumNorm(Attack):
             x = space.x[owner]
             low = space.lower[owner]
             high = space.upper[owner]
+            # on the plane itself the class is kept: a margin has to be above 0
             foot, reached = nearest_on_plane(
                 x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm
             )
@@ -163,6 +165,7 @@ class FastMinimumNorm(Attack):
     def _follow_ray(self, space: FreeSpace, nearest: Nearest, start: Tensor) -> Tensor:
         """The first of some points on the ray through `start` `(N, d)` that changes the class, or `start` itself."""
         delta = torch.where(space.free, start - space.x, 0.0)
+        # without the change of its fixed features the start may lie before the boundary, so the ray goes on
         scale = torch.linspace(1.0, 2.0, _BETWEEN, dtype=delta.dtype, device=delta.device)
         points = torch.stack([space.clip(space.x + s * delta, space.rows) for s in scale], dim=1)
         before = nearest.distortion.clone()
@@ -176,6 +179,7 @@ class FastMinimumNorm(Attack):
             return
         rows = send(missing, space.rows.device)
         x = space.x[rows]
+        # an input without bounds has no box: ten times the largest distance that was tried stands for it
         wide = (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
         low = torch.maximum(space.lower[rows], x - wide)
         high = torch.minimum(space.upper[rows], x + wide)
@@ -190,6 +194,7 @@ class FastMinimumNorm(Attack):
         if not len(rows):
             return
         near = space.x[rows]
+        # each round narrows the part of the line in which the answer changes to an eighth
         for _ in range(3):
             far = nearest.points[rows]
             part = torch.arange(1, _BETWEEN, dtype=far.dtype, device=far.device) / _BETWEEN
@@ -218,23 +223,29 @@ class FastMinimumNorm(Attack):
         best = torch.full_like(radius, torch.inf)
         has_flipped = torch.zeros_like(radius, dtype=torch.bool)
         for number in range(self.steps):
+            # both fade like a cosine, as in Algorithm 1, and keep a small rest
             fade = (1 + math.cos(math.pi * number / self.steps)) / 2
             step = self.step * (0.01 + 0.99 * fade)
             gamma = self.gamma * (0.02 + 0.98 * fade)
             margin, gradient = space.margin_gradient(points, owner, towards)
             size, flips = nearest.offer(points, margin, owner)
             best = torch.where(flips, torch.minimum(best, size), best)
+            # Algorithm 1: the radius at which the linearised margin would be 0
             estimate = size - margin / dual_norm_of(gradient, space.norm).clamp(min=1e-30)
             estimate = torch.where(margin.isfinite(), estimate, radius)  # of a NaN nothing is known
+            # the estimate may approach the boundary and never reach it, so the radius grows beyond it
             grown = torch.where(has_flipped, radius, torch.maximum(radius, estimate)) * (1 + gamma)
+            # Algorithm 1: where the class has changed the radius shrinks, and never exceeds the best distance
             radius = torch.where(flips, torch.minimum(radius * (1 - gamma), best), grown)
             has_flipped = has_flipped | flips
             if space.norm == 2:
                 direction = gradient / norm_of(gradient, 2).clamp(min=1e-30)[:, None]
             else:
+                # steps of the maximum norm go to a corner: that is the direction of steepest ascent there
                 direction = gradient.sign()
             moved = points - x + (step * radius)[:, None] * direction
             points = space.clip(x + shrink(moved, radius, space.norm), owner)
+        # the last step of the loop has not been evaluated
         if self.steps:
             size, flips = nearest.offer(points, space.margin(points, owner), owner)
             best = torch.where(flips, torch.minimum(best, size), best)
@@ -248,6 +259,7 @@ class FastMinimumNorm(Attack):
         z = nearest.points[rows]
         x = space.x[rows]
         margin, gradient = space.margin_gradient(z, rows)
+        # the plane at z, written around x: margin + gradient . (y - z) = 0
         rise = row_sums(gradient * (z - x)) - margin
         foot, _ = nearest_on_plane(
             x, gradient, rise, space.lower[rows], space.upper[rows], space.norm
@@ -260,6 +272,7 @@ class FastMinimumNorm(Attack):
             last = nearest.distortion[rows]
             nearest.evaluate(points, rows)
             far = nearest.points[rows]
+            # in the second round the points lie between the nearest one that changes the class and the one before it
             near = torch.where(
                 (nearest.distortion[rows] < last)[:, None], far + (near - far) / _BETWEEN, near
             )

@@ -39,9 +39,8 @@ _SIZES = 24
 _TOGETHER = 8
 _SMALLEST = 2.0**-14  # the first of them, as a share of the largest value of the input
 _CHANGE = 0.01  # the first step changes the margin by this share of it: far above rounding, and near the input
-_AROUND = (
-    8  # how many sizes around the estimated distance are tried, from a half to four times of it
-)
+# how many sizes around the estimated distance are tried, from a half to four times of it
+_AROUND = 8
 _UNKNOWN = 8.0  # the distance where none of these changes the answer, as a multiple of the estimate
 _EXPLAINED = 0.1  # a gradient that explains less of the rise along a chord counts as zero
 
@@ -71,6 +70,7 @@ def bridge_flat_inputs(space: FreeSpace, nearest: Nearest, streams: Streams) -> 
 
     depth = margin[rows].abs()
     flat = distance * dual_norm_of(gradient[rows], space.norm) < _EXPLAINED * depth
+    # the plane with this slope rises from J(x) to 0 along the chord
     slope = depth / (distance * dual_norm_of(best, space.norm)).clamp(min=1e-30)
     space.replace_gradients(rows[flat], (slope[:, None] * best)[flat])
 
@@ -79,6 +79,7 @@ def _find_first_step(space: FreeSpace, directions: Tensor, margin: Tensor) -> tu
     """The least size of a step along `directions` `(N, d)` that changes the margin a little, and whether one does."""
     room = torch.maximum(space.upper - space.x, space.x - space.lower).amax(1).clamp(max=1.0)
     largest = torch.where(space.free, space.x, 0.0).abs().amax(1)
+    # an input of zeros has no scale of its own: that of the bounds stands for it
     unit = torch.where(largest > 0, largest, room) * _SMALLEST
     powers = 2.0 ** torch.arange(_SIZES, dtype=unit.dtype, device=unit.device)
     sizes = unit[:, None] * powers
@@ -108,6 +109,7 @@ def _estimate_distance(
 ) -> Tensor:
     """At which distances `(M,)` along `directions` the answer would change if the margin were quadratic."""
     rise = space.margin(_take_step(space, directions, step, owner), owner) - margin
+    # at most 1 / _CHANGE steps away, also where the margin does not rise
     return step * (margin.abs() / rise.clamp(min=_CHANGE**2 * margin.abs())).sqrt()
 
 
@@ -117,6 +119,7 @@ def _find_crossing(
     """At which distances `(M,)` along `directions` the answer changes; an estimate where no point has changed it."""
     shares = torch.logspace(-1, 2, _AROUND, base=2.0, dtype=estimate.dtype, device=estimate.device)
     distance = _UNKNOWN * estimate
+    # from the largest to the smallest, so that the nearest crossing is the one that stays
     for share in shares.flip(0):
         points = _take_step(space, directions, share * estimate, owner)
         _, flips = nearest.offer(points, space.margin(points, owner), owner)

@@ -88,6 +88,7 @@ def nearest_on_plane(
     # where an entry meets its bound
     end = torch.where(moving, room / speed.clamp(min=_TINY), 0.0).clamp(max=_FAR)
     ends, order = end.sort(dim=1)
+    # an entry that cannot move adds nothing to the rise, whatever its weight
     slope = torch.where(moving, weight * speed, 0.0).gather(1, order)
     left = slope.flip(1).cumsum(1).flip(1)  # of the entries that still move just before each end
     gained = (left * torch.diff(ends, dim=1, prepend=torch.zeros_like(ends[:, :1]))).cumsum(1)
@@ -95,7 +96,9 @@ def nearest_on_plane(
     reached = gained[:, -1] >= rise
     before = torch.where(piece > 0, gained.gather(1, (piece - 1).clamp(min=0)), 0.0)
     start = torch.where(piece > 0, ends.gather(1, (piece - 1).clamp(min=0)), 0.0)
+    # the rise within a piece is linear in t, since the same entries move
     t = start + (rise[:, None] - before) / left.gather(1, piece).clamp(min=_TINY)
     t = torch.where(reached[:, None], t, ends[:, -1:]).clamp(min=0.0)
+    # an entry that has met its bound stays there
     step = torch.minimum(t * speed, room)
     return x + normal.sign() * torch.where(moving, step, 0.0), reached

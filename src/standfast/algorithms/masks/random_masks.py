@@ -287,6 +287,7 @@ class _Run:
         spread = self._full(math.nan, resampled, 3)
         for row, size in enumerate(self.sizes):
             problem = self._problem(row)
+            # the published sum keeps the common term n_k, so it is computed before centring
             self.rho_paper[row] = rank_correlation(*problem.ranks)[0]
             chosen: slice | Tensor = slice(None)
             if self.estimator == "centred":
@@ -296,6 +297,7 @@ class _Run:
                 whole[row, :size] = 0.0
                 whole[row, :size][chosen] = values
             p, q = problem.ranks
+            # a sensitivity that is the same for all features has no order: no rho, and no permutations of it
             self.degenerate[row] = degenerate = ~(p.any() & q.any())
             if is_on_host(degenerate) and bool(degenerate):
                 continue
@@ -304,6 +306,7 @@ class _Run:
                 agreement[row] = torch.where(degenerate, torch.nan, top_agreement(p, q, k)[0])
             if permuted or resampled:
                 masks = len(problem.masks)
+                # all problems share their permutations, so each shuffles its masks first by its own stream
                 chance = streams.select([row]).uniform((masks,), torch.float64)
                 shuffled = problem.reorder(send(order_rows(chance)[0], self.device))
                 if permuted:
@@ -323,6 +326,7 @@ class _Run:
             self.p_value[rows] = math.nan
         else:
             reached = (null >= self.rho[:, None]).sum(1)
+            # a permutation test counts the true order among them, so p is never 0
             self.p_value = torch.where(
                 rows, (1 + reached.to(torch.float64)) / (1 + null.shape[1]), self.p_value
             )

@@ -28,9 +28,8 @@ CHUNK_ELEMENTS = 1 << 17
 _GRID = 2.0**-44
 _RELIABLE = 0.02  # below this reliability the order of the features is unknown
 _LEVELS = (0.025, 0.975)
-_SHORTEST = (
-    50  # masks in a lane: a resample of n masks has `1 - 1 / n` of the variance of one of all masks
-)
+# masks in a lane: a resample of n masks has `1 - 1 / n` of the variance of one of all masks
+_SHORTEST = 50
 _CANDIDATES = 16  # draws of resamples of which one is taken
 
 
@@ -124,6 +123,7 @@ def doubled_ranks(values: Tensor, grid: float | Tensor) -> Tensor:
     starts[:, 1:], ends[:, :-1] = differs, differs
     first = torch.where(starts, position, 0).cummax(1).values
     last = torch.where(ends, position, count).flip(1).cummin(1).values.flip(1)
+    # doubled, since the average rank of ties may end in one half
     ranks = (first + last - (count - 1)).to(torch.float64)
     return torch.empty_like(ranks).scatter_(1, order, ranks)
 
@@ -166,6 +166,7 @@ def count_lanes(count: int, masks: int) -> int:
 @lru_cache(maxsize=4)
 def draw_orders(count: int, masks: int) -> Tensor:
     """Random orders of the masks, int64 `(b, K)`, that have `count` rotations or more; always the same ones."""
+    # a fixed seed: all problems share these orders, so a result depends on the problem alone
     generator = torch.Generator().manual_seed(0x5E2C)
     length = masks // count_lanes(count, masks)
     return torch.stack(
@@ -184,6 +185,7 @@ def draw_counts(count: int, masks: int) -> Tensor:
     off with a few hundred masks, and then all intervals are too wide or too narrow by about half of that. So of 16 such
     draws we take the one whose variance is nearest to that of independent resamples of all masks, on average.
     """
+    # a fixed seed, as for orders
     generator = torch.Generator().manual_seed(0xB005)
     lanes = count_lanes(count, masks)
     length = masks // lanes
@@ -193,6 +195,7 @@ def draw_counts(count: int, masks: int) -> Tensor:
     counts = torch.zeros(drawn.shape, dtype=torch.float64)
     counts.scatter_add_(3, drawn, torch.ones_like(counts))
     variance = (counts - 1).square().mean((1, 2, 3))
+    # counts of an independent resample of K masks have the variance 1 - 1 / K
     nearest = counts[(variance - (1 - 1 / masks)).abs().argmin()]
     return torch.nn.functional.pad(nearest.flatten(1), (0, masks - lanes * length), value=1.0)
 
@@ -214,7 +217,9 @@ def sum_rotated(columns: Tensor, turned: Tensor, lanes: int) -> Tensor:
     ours, theirs = (
         torch.fft.rfft(x[:, :used].reshape(-1, lanes, length)) for x in (columns, turned)
     )
+    # a circular correlation is a product with the conjugate transform
     sums: Tensor = torch.fft.irfft((ours * theirs.conj().resolve_conj()[:, None]).sum(2), n=length)
+    # masks beyond the lanes are not rotated, so every rotation has the same sum of them
     if used < columns.shape[1]:
         sums += (turned[:, used:] @ columns[:, used:].T)[:, :, None]
     return sums.transpose(1, 2)
@@ -224,6 +229,7 @@ def permuted_rho(problem: WeightedMasks, orders: Tensor, count: int) -> Tensor:
     """Rho `(count,)` with the explanation weights assigned to the masks in rotations of the orders `(b, K)`."""
     lanes = count_lanes(count, len(problem.masks))
     correlations = []
+    # `split_columns` takes each average away; it comes back, times the sum of the weights
     shift = problem.explanation.sum() * problem.average
     for part in torch.split(
         orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())
@@ -294,6 +300,7 @@ def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
     measurement of association between two things" (1904). Coverage: docs/senc-bias.md.
     """
     ends = quantiles(resampled[..., 0])
+    # below 0.1 the reliability is far below 0 and counts as none; at 0 it would not be finite
     agreement = resampled[..., 1:].mean(1).clamp(min=0.1)
     reliability = 2 - 1 / agreement.square()
     shrinkage = reliability.clamp(min=_RELIABLE).prod(1).sqrt()[:, None]

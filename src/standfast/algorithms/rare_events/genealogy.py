@@ -62,6 +62,7 @@ class History:
         It is large where few particles lead to the event: those of a mode that early levels do not favour, or of one
         that moves hardly reach.
         """
+        # of independent particles each level adds 1 / kept - 1 / N
         ideal = sum(1 / int(above.sum()) - 1 / len(above) for above in self.survivors)
         return self.variance()[-1][0] / ideal if ideal else 1.0
 
@@ -126,6 +127,7 @@ class History:
             family = torch.bincount(ancestors[above]).double()
             concentration = float(((family / family.sum()) ** 2).sum())
             block -= 1 / count
+            # a single family would have an infinite variance: the share of the others is at least 1 / N
             lineage = -math.log(max(1 - concentration, 1 / count))
             variance = max(lineage + block, 0.0)
             total = done + variance

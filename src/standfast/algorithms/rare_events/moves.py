@@ -90,10 +90,12 @@ class Moves:
         """Adapt the size to the share of accepted steps, and return this share, `(P,)`."""
         rate = self.accepted / self.tried
         self.steps[self.kind] += 1
+        # gains that shrink within a level keep the bias of adaptation small
         self.adapt(rate, 1 / math.sqrt(self.steps[self.kind]))
         # half the mean square of the steps, in units of the prior's, is forgotten
         square = self.square / self.tried
         if self.kind == 0:
+            # ln 0 is not finite: positions that are drawn anew count as 99% forgotten
             self.lost -= torch.log1p(-(square.flatten(1).mean(1) / 2).clamp(max=0.99))
         else:
             self.lost_in_blocks -= torch.log1p(-(square / 2).clamp(max=0.99))
@@ -148,6 +150,7 @@ class GaussianMoves(Moves):
         noise = streams.normal(state.shape[1:], state.dtype)
         if self.kind == 0:
             width = broadcast_rows(self.size.to(state.dtype), state)
+            # (1 - b^2) + b^2 = 1: the step keeps the variance of the prior
             return torch.sqrt(1 - width**2) * state + width * noise, 0.0
         inside, self.part = draw_blocks(self.share, self.parts, state.shape[1], self.grid, streams)
         return torch.where(inside[:, :, None], noise, state), 0.0
@@ -165,6 +168,7 @@ class GaussianMoves(Moves):
         if self.kind == 0:
             super().adapt(rate, gain)
         else:
+            # few blocks of a part say little about it: all parts' acceptance counts as some more of them
             accepted = self.accepted_in_part + _SHARED_STEPS * rate[:, None]
             surplus = accepted / (self.tried_in_part + _SHARED_STEPS) - self.target
             smallest = (_SHORTEST / max(self.grid)) ** len(self.grid)
@@ -207,6 +211,7 @@ class RandomWalk(Moves):
         proposed = torch.lerp(low, high, noise)
         back_low, back_high = ends(proposed)
         # a feature whose box has no width stays where it is
+        # proposals are uniform within [low, high], so their densities are the inverse widths (Eq. 23, turned over)
         ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
         return proposed, ratio.log().flatten(2).sum(2)
 

@@ -58,9 +58,11 @@ def monte_carlo(
                 count = points.shape[1]
                 flat = points.flatten(0, 1)
                 values = score(flat, rows.repeat_interleave(count)) if indexed else score(flat)
+                # the event has happened where all columns are at least 0, so the lowest decides
                 lowest = as_columns(values, len(flat)).amin(1).reshape(len(rows), count)
                 hits[rows] += (lowest >= 0).sum(1)
                 top, best = lowest.max(1)
+                # the first block always counts, so that a problem has a point even if all scores are minus infinity
                 higher = top > highest if start else torch.ones_like(top, dtype=torch.bool)
                 extreme[rows[higher]] = points[higher, best[higher]]
                 highest = torch.maximum(highest, top)
@@ -80,6 +82,7 @@ def plan_looks(most: int, error: float) -> Looks:
     draws = [most]
     while _GROWTH * draws[0] > max(1.0, most / _LOOKED):
         draws.insert(0, round(_GROWTH * draws[0]))
+    # error^2 = (1 - p) / (n p), solved for the number of hits n p
     return tuple((n, math.ceil(n / (1 + n * error**2))) for n in draws if n)
 
 

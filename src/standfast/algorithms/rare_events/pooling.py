@@ -46,10 +46,10 @@ def run_until(
         if not problems_of_size:
             break
         for size, problems in problems_of_size.items():
-            budgets = [
-                budget - sum(int(run.model_evaluations) for run in runs[problem])
-                for problem in problems
-            ]
+            budgets = []
+            for problem in problems:
+                spent = sum(int(run.model_evaluations) for run in runs[problem])
+                budgets.append(budget - spent)
             estimates = simulate(problems, size, budgets, number)
             for row, problem in enumerate(problems):
                 runs[problem].append(select(estimates, row))
@@ -142,15 +142,18 @@ def _pool_from_event(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The logarithm of the mean of P from the event, over the runs that have it, its standard error, and whether all
     of these runs started at witnesses."""
-    names = ("from_event", "from_event_error", "from_witnesses")
     with_way_back = [
         run for run in runs if run.from_event is not None and not bool(run.from_event.isnan())
     ]
     if not with_way_back:
         return runs[-1].from_event, runs[-1].from_event_error, runs[-1].from_witnesses
-    values, errors, at_witnesses = (
-        torch.cat([getattr(run, name) for run in with_way_back]) for name in names
-    )
+
+    def join(name: str) -> Tensor:
+        return torch.cat([getattr(run, name) for run in with_way_back])
+
+    values = join("from_event")
+    errors = join("from_event_error")
+    at_witnesses = join("from_witnesses")
     total = torch.logsumexp(values, 0, keepdim=True)
     error = ((values - total).exp() * errors).square().sum(0, keepdim=True).sqrt()
     return total - math.log(len(with_way_back)), error, at_witnesses.all(0, keepdim=True)
@@ -185,9 +188,10 @@ def concatenate(parts: Sequence[RareEventEstimate]) -> RareEventEstimate:
         if isinstance(values[0], Tensor):
             joined[field.name] = torch.cat(values)
         elif field.name == "runs":  # empty where a problem had one run
-            joined[field.name] = tuple(
-                runs for part in parts for runs in part.runs or ((),) * len(part.censored)
-            )
+            runs_of_problems: list[tuple[RareEventEstimate, ...]] = []
+            for part in parts:
+                runs_of_problems.extend(part.runs or ((),) * len(part.censored))
+            joined[field.name] = tuple(runs_of_problems)
         elif isinstance(values[0], tuple) and field.name != "looks":
             joined[field.name] = sum(values, ())
         else:

@@ -71,6 +71,7 @@ class Population:
         )
         for part in self._chunks(count):
             drawn = self.prior.sample_gaussian(part.stop - part.start, self.streams)
+            # a random walk moves the inputs themselves
             state[:, part] = (
                 self.prior.from_gaussian(drawn) if self.proposal == "random_walk" else drawn
             )
@@ -185,8 +186,10 @@ class Population:
         points = self.points(proposed)
         weight = self._log_target(points)
         scores = self.evaluate(points)
+        # for memory: what follows needs no inputs
         del points
         accept = is_within(scores, stage, value)
+        # the moves preserve another distribution than the prior's: Metropolis accepts by the ratio of both
         if weight is not None and self.weight is not None:
             chance = self.streams.uniform(weight.shape[1:], weight.dtype)
             accept &= torch.log(chance) < weight - self.weight[:, part] + correction
@@ -229,6 +232,7 @@ def order_keys(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 def sort_by_key(stages: Tensor, values: Tensor) -> Tensor:
     """One problem's particles from the lowest key to the highest, `(n,)`."""
+    # a stable sort by stage keeps the order of values within a stage
     by_value = values.argsort(stable=True)
     return by_value[stages[by_value].argsort(stable=True)]
 

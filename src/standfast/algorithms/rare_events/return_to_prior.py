@@ -68,7 +68,9 @@ def estimate_from_event(
             hits = inside.sum(1)
             # without a particle left above, half a particle is counted
             share = hits.clamp(min=0.5) / count
+            # each start's influence on ln P (delta method), which adds up over the levels
             influence += torch.where(hits > 0, inside.T / share - 1, 0.0).T
+            # the variance of ln p for a beta law of hits + 1/2 and misses + 1/2: all or no hits show no spread
             spread = torch.polygamma(1, hits + 0.5) - torch.polygamma(
                 1, torch.full_like(hits, count + 1.0)
             )

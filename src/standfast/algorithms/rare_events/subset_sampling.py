@@ -92,9 +92,8 @@ _FEWEST_RETURNING = 30
 _RETURNING_SHARE = 1 / 16
 _RETURNING_MOVES = 8  # times `moves` in each level
 _STEPS_IN_EVENT = 50  # before the first level
-_FIRST_IF_REPEATED = (
-    32_000  # particles in the first population, at least, where runs are repeated for an error
-)
+# particles in the first population, at least, where runs are repeated for an error
+_FIRST_IF_REPEATED = 32_000
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
 _MOST = 10**8  # more particles fit into no memory
 _SHRINK = 0.7  # each population is that much smaller than the one before, down to `particles`
@@ -106,9 +105,8 @@ _HINT = 1.7  # the same for a short run
 _LARGER = 4  # the first population of a full run over that of a short one
 _ENOUGH = 4  # a short run has at least that many times `particles` draws
 _SHORT_SHARE = 0.8
-_FEWEST_LEVELS = (
-    6  # after so many levels independent particles may have the error that is wanted, at least
-)
+# after so many levels independent particles may have the error that is wanted, at least
+_FEWEST_LEVELS = 6
 _EXPECTED = 0.5  # a short run stops at levels above which so many of its draws were expected
 _MORE = 1 << 60  # what changes the seed of the draws that a full run adds
 
@@ -215,6 +213,7 @@ def plan_first(options: SubsetSimulation, features: int) -> int:
     """
     particles: float = options.first * options.particles
     if options.budget is not None:
+        # `first` of 1 says that the first population is no larger than the others
         is_repeated = options.error is not None and options.first != 1
         if is_repeated:
             particles = max(particles, _FIRST_IF_REPEATED)
@@ -229,6 +228,7 @@ def plan_few(options: SubsetSimulation, largest: int) -> int:
     """
     few = largest // _LARGER
     is_enough = few >= _ENOUGH * options.particles
+    # a level adds about 1 / particles to the variance of ln P, so this is how many levels the error allows
     short_run_helps = (
         options.error is not None and options.particles * options.error**2 >= _FEWEST_LEVELS
     )
@@ -404,6 +404,7 @@ class _Problems:
         """The first population of these problems: the draws with known scores, and others if they are too few."""
         population = self._gather([problem.number for problem in part], self.seed)
         scores = torch.stack([problem.scores for problem in part])
+        # particles were not kept: the same stream draws them again in the same steps, and their scores are known
         for draws, _ in looks:
             population.draw(draws - population.count, scores[:, population.count : draws])
         count = population.count
@@ -439,6 +440,7 @@ class _Problems:
                 witnesses = None
             else:
                 witnesses = self.witnesses[send(rows, self.witnesses.device)]
+            # ~ gives the way back streams that no run towards the event has
             estimates = _return_to_prior(process, estimates, gather, ~(self.seed + run), witnesses)
         estimates = move(estimates, HOST)  # which is read problem by problem
         for row, problem in enumerate(part):
@@ -462,6 +464,7 @@ class _Problems:
 
     def _split(self, items: Sequence[T], largest: int) -> list[Sequence[T]]:
         """Groups of problems whose largest populations fit into memory together."""
+        # the memory of the module's text: the particles, and eight times a chunk of them
         size = self.features * (largest + 8 * min(largest, CHUNK_ELEMENTS // self.features))
         together = max(1, _STATE_ELEMENTS // size)
         return [items[start : start + together] for start in range(0, len(items), together)]
@@ -554,7 +557,7 @@ class _Run:
         # a run that ended early only knows that P lies below the last level that it can rely on
         bound = torch.tensor([level.bound() for level in levels], dtype=torch.float64)
         trusted = torch.stack([level.trusted[-1] for level in levels])
-        accepted = [[a for a in h.acceptance if not math.isnan(a)] for h in self.histories]
+        acceptance = [_average_acceptance(history) for history in self.histories]
         device = self.extreme.device
         return RareEventEstimate(
             log_probability=send(torch.where(self.censored, bound, last), device),
@@ -562,7 +565,7 @@ class _Run:
             censored=send(self.censored, device),
             resolved=send(trusted & ~self.out_of_budget & ~self.stalled, device),
             stalled=send(self.stalled, device),
-            acceptance=send([sum(a) / len(a) if a else math.nan for a in accepted], device),
+            acceptance=send(acceptance, device),
             model_evaluations=send(self.evaluations, device),
             levels=levels,
             extreme=self.extreme,
@@ -605,12 +608,14 @@ class _Run:
                 if self.options.from_event:
                     self.within[position] = self._choose_within(row, above)
                 continue
+            # the moves of the next level are counted before they are made, so that the budget is not exceeded
             spent = int(self.evaluations[position]) + following * moves
             below = before + log_ratio < self.options.floor
             if below or spent > self.budgets[position]:
                 self.censored[position] = True
                 self.out_of_budget[position] = not below
                 continue
+            # this problem goes on, so its best particle is not the last one
             ended.pop()
             going_on.append(row)
             level_stage.append(stage)
@@ -703,6 +708,7 @@ def _return_to_prior(
     options = run.options
     plans = [plan_return(particles, options.moves, len(history.stage)) for history in run.histories]
     tries = 0 if witnesses is None else witnesses.shape[1]
+    # a random walk leaves its witnesses where they are (`shrink_witnesses`), so each is tried once
     if run.population.proposal != "random_walk":
         tries *= SHRINKING
     costs = [evaluations + tries for _, _, evaluations in plans]
@@ -723,6 +729,7 @@ def _return_to_prior(
         )
         estimates = []
         for number, starts in enumerate(groups):
+            # both groups have streams of their own
             population = gather(positions, seed ^ (number << 61))
             _place_at(population, starts, size=(count + number) // len(groups))
             levels = [_list_levels(run.histories[position]) for position in positions]
@@ -772,6 +779,12 @@ def _place_at(population: Population, starts: Sequence[Tensor], size: int) -> No
     )
 
 
+def _average_acceptance(history: History) -> float:
+    """The mean share of accepted moves over the levels that moved; NaN where none did."""
+    accepted = [share for share in history.acceptance if not math.isnan(share)]
+    return sum(accepted) / len(accepted) if accepted else math.nan
+
+
 def _list_levels(history: History) -> list[tuple[int, float]]:
     """The stages and thresholds of all levels."""
     return list(zip(history.stage, history.threshold, strict=True))
@@ -803,6 +816,7 @@ def _next_level(
         return stage, -math.inf, math.log(int(crossed.sum()) / count), crossed
     kept = int(above.sum())
     ratio = math.log(kept / count)
+    # without ties the level is an order statistic: then this is the exact mean of the logarithm
     if kept == keep:
         ratio = float(
             torch.digamma(torch.tensor(float(kept))) - torch.digamma(torch.tensor(count + 1.0))

@@ -22,6 +22,7 @@ def shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]:
     middle of Gaussian space as far as it stays within the event.
     """
     inputs = witnesses.to(population.prior.device, population.prior.dtype)
+    # a random walk has no Gaussian space in which to move towards the middle
     if population.proposal == "random_walk":
         scores = population.evaluate(inputs)
         within = (scores >= 0).all(2) & (population.prior.log_density(inputs) > -torch.inf)

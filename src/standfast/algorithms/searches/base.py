@@ -59,6 +59,7 @@ class Outcome:
     @cached_property
     def _key(self) -> Tensor:  # a search asks several times
         value, violation = _to_integers(torch.stack([self.value.double(), self.violation.double()]))
+        # both integers are at most 2^61, so all feasible keys lie above all others
         key = torch.where(self.violation <= 0, value + (1 << 62), -violation)
         return torch.where(self.value.isnan() | self.violation.isnan(), NAN_KEY, key)
 
@@ -69,7 +70,9 @@ class Outcome:
 
 def _to_integers(x: Tensor) -> Tensor:
     """Integers of at most `2^61` in magnitude, in the order of float64 `x`: their bits, in two's complement."""
+    # -0.0 and 0.0 are equal, and have different bits
     bits = (x + 0.0).view(torch.int64)
+    # the bits of a negative number grow as it falls: turned over, all are in order
     return torch.where(bits < 0, bits ^ ((1 << 63) - 1), bits) >> 2
 
 
@@ -422,6 +425,7 @@ def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
     if size > FEW:
         return region.project(region.sample(count, streams))
     ratio = 1.5
+    # the generalised golden ratio g, by iterating g = (1 + g)^(1 / (D + 1))
     for _ in range(60):
         ratio = (1 + ratio) ** (1 / (size + 1))
     powers = torch.arange(1, size + 1, device=region.device, dtype=torch.float64)

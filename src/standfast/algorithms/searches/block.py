@@ -68,9 +68,8 @@ _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have a
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
 _ROUNDS = 64  # of small budgets, about
 _AHEAD = 8  # rounds for which random numbers are drawn at once
-_SPREAD = (
-    3.0  # the shares of the blocks of one round lie between the current one over and times this
-)
+# the shares of the blocks of one round lie between the current one over and times this
+_SPREAD = 3.0
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
 
@@ -245,6 +244,7 @@ class _Canvas:
         chosen = channels < 0.5
         inside = block[:, :, None].clone()
         if self.channels > 1:
+            # at least one channel changes: where none was drawn, all do
             inside = inside & (chosen | ~chosen.any(2, keepdim=True))[..., None]
         lower, upper = self._box(box[..., 0])
         at, low, high = (
@@ -301,6 +301,7 @@ class _Canvas:
 
     def sides(self, share: Tensor) -> Tensor:
         """Sides `(n,)` of blocks with these shares of the features, at least 1."""
+        # a block has as many equal sides as there are axes
         return (share * self.size).pow(1 / len(self.extents)).round().clamp(min=1).to(torch.int64)
 
     def place_block(self, side: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
@@ -330,6 +331,7 @@ class _Canvas:
         if self.region.radius is None:
             return self.lower, self.upper
         features = self.channels * self.size
+        # from radius / sqrt(features), whose corners lie on the sphere, to the radius
         share = raise_power(features, -0.5 * (1 - u))[..., None, None].to(self.centre.dtype)
         width = self.region.radius * share
         return torch.maximum(self.lower, self.centre - width), torch.minimum(
@@ -437,6 +439,7 @@ def _choose_changes(
     first = solve(torch.ones_like(free)[:, None])
     amount = first[:, 0]
     bought = traded & torch.where(pays, amount < 1, amount > 0)
+    # the dual of a programme with one constraint: the price of room is the rate of the last change that is bought
     price = torch.where(bought, rate, torch.inf).amin(1, keepdim=True)
     price = torch.where(price.isinf(), rate.amax(1, keepdim=True).clamp(min=0), price)
     score = gain - price * rise

@@ -124,6 +124,7 @@ def _run_round(run: SearchRun, proposers: Sequence[_Enumeration | _Evolution], c
     """Evaluate `count` proposals for each problem that has any."""
     proposals = [proposer.propose(count) for proposer in proposers]
     sizes = [len(rows) for rows, _ in proposals]
+    # no problem needs the round, but it counts: a trace must not depend on the other problems
     if not any(sizes):
         run.skip(count)
         return
@@ -210,6 +211,7 @@ class _Space:
     def draw_other(self, settings: Tensor, u: Tensor) -> Tensor:
         """Settings of uniform numbers that differ from `settings`, all equally probable; all are `(P, n, D)`."""
         top = self.top[:, None]
+        # one number less than there are candidates: that of the setting itself is left out
         number = torch.minimum((u * top).floor(), top - 1)
         return torch.where(self.is_range[:, None], u, number + (number >= settings))
 
@@ -217,6 +219,7 @@ class _Space:
         """Neighbours of settings, up or down by the whole range, down to one candidate or a share of 2^-16."""
         top = self.top[:, None]
         up = u < 0.5
+        # lengths of all orders of magnitude are equally likely, down to 2^-depth
         length = top * raise_power(2.0, -self.depth[:, None] * torch.where(up, 2 * u, 2 * u - 1))
         length = torch.where(self.is_range[:, None], length, length.round().clamp(min=1))
         moved = torch.where(up, settings + length, settings - length)
@@ -287,6 +290,7 @@ class _Evolution:
         self.tried = torch.cat([self.tried, _hash_settings(self.settings)], dim=1)
         self.singles.learn(self.settings, key)
         settings = torch.cat([self.best, self.settings], dim=1)
+        # a setting that was evaluated before may stand among the best already
         keys = torch.cat([self.best_key, torch.where(self.is_new, key, NAN_KEY)], dim=1)
         order = keys.argsort(dim=1, descending=True, stable=True)[:, : self.most]
         self.best, self.best_key = take_points(settings, order), keys.gather(1, order)
@@ -341,6 +345,7 @@ class _Evolution:
         wants_clean = ~wants_unclean & (numbers.side[..., None] < 2 / 3)
         comes_later = (wants_unclean & is_clean) | (wants_clean & ~is_clean)
         is_free = self.space.is_free[:, None]
+        # `position` lies in [0, 1), so one more puts a parameter behind all others
         order = torch.where(is_free, numbers.position + comes_later, torch.inf)
         rank = order.argsort(dim=2).argsort(dim=2)
         return (rank < changes[..., None]) & is_free
@@ -491,6 +496,8 @@ class _Singles:
 
 def _hash_settings(settings: Tensor) -> Tensor:
     """One number for settings `(P, n, D)`, int64 `(P, n)`; equal for equal ones, and for few others."""
+    # -0.0 and 0.0 are the same setting with different bits
     bits = (settings + 0.0).contiguous().view(torch.int64)
+    # an odd factor for each parameter, so that settings that swap their places differ
     odd = mix64(torch.arange(settings.shape[2], device=settings.device)) | 1
     return mix64((mix64(bits) * odd).sum(2))

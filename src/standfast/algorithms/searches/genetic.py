@@ -156,6 +156,7 @@ def _rank_fitness(seen: Outcome, run: SearchRun) -> Tensor:
     if run.region.shape.numel() <= FEW:
         return seen.key().argsort(dim=1, descending=True, stable=True)
     few = (seen.violation <= 0).double().mean(dim=1, keepdim=True) < 0.5
+    # F1 of Eq. 7: the violation alone counts
     satisfied = Outcome(-seen.violation, torch.where(seen.violation.isnan(), torch.nan, -torch.inf))
     return torch.where(few, satisfied.key(), seen.key()).argsort(
         dim=1, descending=True, stable=True

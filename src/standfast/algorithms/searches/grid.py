@@ -165,6 +165,7 @@ class _Cells:
         """The outcome that each cell may have, with the observed slopes times a factor."""
         reach = self._reach()
         share = reach / reach.amax(1, keepdim=True).clamp(min=_TINY)
+        # slope times reach, one parameter after the other: the potential of the module's text
         rise, fall = (
             _add_up(torch.maximum(slope, _FLOOR * overall * share) * reach)
             for slope, overall in (
@@ -198,6 +199,7 @@ class _Cells:
         middle, below, above = (values.gather(2, axis) for values in (point, low, high))
         up = above - middle >= middle - below
         far = torch.where(up, above - middle, middle - below)
+        # two thirds of the way is the middle of the new cell, which begins at one third
         step = torch.where(up, far, -far) * (2 / 3)
         new = middle + step
         cut = middle + step / 2
@@ -217,6 +219,7 @@ class _Cells:
                 nan=0.0, posinf=0.0
             ) / distance
             before = slopes.gather(2, axis)
+            # an earlier slope is halved by a flat cut, and not forgotten at once
             observed.append(slopes.scatter(2, axis, torch.maximum(change[..., None], before / 2)))
 
         def put(values: Tensor, old: Tensor, new: Tensor) -> Tensor:
@@ -247,6 +250,7 @@ class _Cells:
         """
         ahead = self._look_ahead(_SAFETY)
         best = self.run.kept.seen
+        # a cell whose value is NaN cannot be the optimum
         possible = torch.where(
             ahead.violation <= 0, ahead.value.nan_to_num(nan=-torch.inf), -torch.inf
         )

@@ -96,6 +96,7 @@ class SignSearch(Search):
             self.restarts, _FEW_RESTARTS if few else self.restarts, max(1, run.left // 3)
         )
         tried = min(3 * run.left // 4, run.left - restarts) if few else 0
+        # a restart costs its start, and for each step a gradient and a query
         steps, over = divmod(max(0, run.left - tried - restarts), 2 * restarts)
         over += tried
         if self.from_centre:
@@ -117,6 +118,7 @@ class SignSearch(Search):
             length = torch.full_like(half_width, self.step)
         shrinks = few and self.step is None
         if shrinks:
+            # the distance along each parameter between so many points that fill the box evenly
             length = 2 * half_width / (restarts + over) ** (1 / size)
         for number in range(steps):
             sign = self._find_ascent(run, x, outcome.violation <= 0).sign()

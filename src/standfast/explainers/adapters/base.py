@@ -91,9 +91,8 @@ class ForeignExplainer(Explainer):
         fine = callable(getattr(method, cls.entry, None))
         if isinstance(method, type):
             constructor = signature(method).parameters
-            fine = fine and all(
-                any(name in constructor for name in names) for names in cls.built_on
-            )
+            for alternatives in cls.built_on:
+                fine = fine and any(argument in constructor for argument in alternatives)
         elif cls.entry == "__call__":  # which many objects have
             fine = fine and (hasattr(method, "model") or hasattr(method, "explainer"))
         check(fine, "method", f"a class or an object of {cls.home}", repr(method))

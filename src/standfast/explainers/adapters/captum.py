@@ -168,6 +168,7 @@ class CaptumExplainer(ForeignExplainer):
         if name not in _ADDITIVE or not whole or not plain:
             return None
         references = torch.zeros_like(x[:1]) + (0 if baselines is None else baselines)
+        # other methods take several baselines as one for each input
         if len(references) == 1 or name == "DeepLiftShap":
             return references
         return None

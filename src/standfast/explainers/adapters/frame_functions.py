@@ -131,6 +131,7 @@ class FrameExplainer(Explainer):
         """Attributions `(N, F)` of the user's columns, from those of encoded columns `(N, E)`."""
         columns = list(range(x.shape[1]))
         owners = encoding.list_owners().tolist()
+        # with as many encoded columns as columns, an array alone does not tell in which order they are
         keeps_order = len(owners) != len(columns) or owners == columns
         expected = "a frame with the names of columns, as the pipeline changes their order"
         check(keeps_order or names is not None, self.label, expected, "an array")
@@ -173,6 +174,7 @@ def _compute_lightgbm(estimator: Any, frame: Any, columns: int) -> Array:
     """It stops at the best iteration by itself."""
     booster = estimator if is_booster(estimator) else estimator.booster_
     contributions = np.asarray(booster.predict(frame, pred_contrib=True), dtype=np.float64)
+    # one row of numbers for each input: of each output its columns and then the bias
     return contributions.reshape(len(contributions), -1, columns + 1).transpose(0, 2, 1)
 
 

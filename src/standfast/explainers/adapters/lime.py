@@ -61,9 +61,10 @@ class LimePackageExplainer(ForeignExplainer):
 
         maps = []
         for row, target in zip(rows, targets.tolist(), strict=True):
+            # with `top_labels` lime would explain the classes of the largest probabilities instead of the target
             options = {"labels": (target,), "top_labels": None, **self.call_options}
             key = int(np.random.randint(1 << 31))  # noqa: NPY002 (the generator is seeded by the row's content)
-            # its progress bar
+            # lime writes a progress bar to standard error
             with (
                 _seed_object(self.method, key),
                 contextlib.redirect_stderr(io.StringIO()),
@@ -82,6 +83,7 @@ class LimePackageExplainer(ForeignExplainer):
                     )
                     segments = np.arange(len(row))
                     count = len(row)
+            # lime leaves out features beyond `num_features`
             weights = np.zeros(count)
             for feature, weight in explanation.local_exp[target]:
                 weights[feature] = weight

@@ -102,6 +102,7 @@ class SHAPExplainer(ForeignExplainer):
             and self.output == "logit"
         )
         few = count_references(self.background) <= 100  # shap's maskers take a sample of more
+        # a link changes what attributions add up to
         is_additive = is_additive and few and "link" not in self.constructor_options
         return resolve_background(model, x, self.background) if is_additive else None
 

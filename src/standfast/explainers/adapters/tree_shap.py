@@ -88,9 +88,8 @@ class TreeSHAPExplainer(Explainer):
     name: ClassVar[str] = "shap"
     has_signs: ClassVar[bool | None] = True
     measures: ClassVar[Measure] = "contribution"
-    version: ClassVar[int] = (
-        3  # encoded columns of data frames: no product passes, no attribution is dropped
-    )
+    # encoded columns of data frames: no product passes, no attribution is dropped
+    version: ClassVar[int] = 3
     reads_inside: ClassVar[bool] = True
     removal_options: ClassVar[tuple[str, ...]] = ("background",)
     needs: ClassVar[Needs] = Needs(

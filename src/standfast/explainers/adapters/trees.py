@@ -88,6 +88,7 @@ class Trees:
         self.of_probabilities = (
             output == "probability" or self.ensemble.tree_output == "probability"
         )
+        # shap writes -1 for the children of a leaf
         inner = self.ensemble.children_left >= 0
         #: the thresholds of each feature
         self.cuts: dict[int, Array] = {}
@@ -118,6 +119,7 @@ class Trees:
         """Encoded rows `(N, E)` as the compiled code gets them."""
         if not self.ranked:
             return rows
+        # shap rounds rows to this type before it compares them with thresholds
         rows = rows.astype(self.ensemble.input_dtype)
         ranks = np.zeros_like(rows)
         for feature, cuts in self.cuts.items():

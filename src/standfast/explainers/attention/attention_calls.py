@@ -118,12 +118,14 @@ class PlainAttention(FunctionMode):
             key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
             value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
         weights = compute_attention_weights(query, key, attn_mask, is_causal, options.get("scale"))
+        # the fused function has no other switch: it drops weights whenever the probability is above 0
         if dropout_p > 0:
             weights = torch.dropout(weights, dropout_p, True)
         return self._keep(weights, tuple(weights.shape)) @ value
 
     def _open(self, func: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run a function of torch that is written in Python such that the functions that it calls are seen."""
+        # the number of heads is the fifth argument of torch's `multi_head_attention_forward`
         before, self._heads = (
             self._heads,
             kwargs.get("num_heads", args[4] if len(args) > 4 else None),
@@ -180,6 +182,7 @@ class AttentionWatch(PlainAttention):
             self._note_softmax(result, args, kwargs)
         elif plain in _KEEPS_WEIGHTS and args and id(args[0]) in self._candidates:
             _, shape = self._candidates[id(args[0])]
+            # another shape of the last two axes: these are no longer queries and keys
             if isinstance(result, Tensor) and result.shape[-2:] == shape[-2:]:
                 self._candidates[id(result)] = result, shape
         elif plain in _CONVOLUTIONS and not self.weights and len(result) == self.rows:

@@ -58,6 +58,7 @@ class AttentionExplainer(Explainer):
             twice = create_graph and self.uses_gradients
             # they show which tokens decide
             check_has_gradients(scores, weights[-1], "its last attention")
+            # with zeros for a layer that the logit does not depend on
             options: dict[str, Any] = {
                 "create_graph": twice,
                 "retain_graph": create_graph,

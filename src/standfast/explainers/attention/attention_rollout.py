@@ -64,11 +64,13 @@ class AttentionRollout(AttentionExplainer):
     uses_gradients: ClassVar[bool] = False
 
     def follow(self, deciding: Tensor, weights: list[Tensor], gradients: list[Tensor]) -> Tensor:
+        # from the last layer on, a row is enough; the product of all matrices would cost T times as much
         row = deciding
         for of_layer in reversed(weights):
             joined = of_layer.mean(1)
             with_residual = joined + torch.eye(
                 joined.shape[-1], dtype=joined.dtype, device=joined.device
             )
+            # the sum is 2 in the formula; it is 1 for a query without any key, whose weights are 0
             row = multiply_rows(row, with_residual / with_residual.sum(2, keepdim=True))
         return row

@@ -110,6 +110,7 @@ class FullGrad(GradientExplainer):
         low = values.amin(axes, keepdim=True)
         high = values.amax(axes, keepdim=True)
         varies = (high - low).detach() > _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
+        # both branches are computed, and 0 / 0 in the one that is not taken would make the gradient NaN
         values = torch.where(varies, (values - low) / torch.where(varies, high - low, 1.0), 0.0)
         if like.ndim == 2:
             return values[:, 0]
@@ -172,6 +173,7 @@ def _record_runs(model: Model, x: Tensor, runs: list[_Run]) -> Iterator[None]:
             if constant:
                 out = out.detach().requires_grad_(True)
             runs.append(_Run(name, layer, get_gradient_edge(out), _expand_bias(layer, bias, out)))
+            # a layer that works in place may not write to what is a leaf of the graph now
             return out.clone() if constant else None
 
         handles.append(layer.register_forward_hook(record_run))
@@ -181,6 +183,7 @@ def _record_runs(model: Model, x: Tensor, runs: list[_Run]) -> Iterator[None]:
         preprocessed = args[0]
         if preprocessed.requires_grad:
             with torch.no_grad():
+                # what an affine preprocessing adds is its value at 0
                 shift = model.preprocess(torch.zeros_like(x[:1])).expand_as(preprocessed)
             runs.append(_Run(_SHIFT, None, get_gradient_edge(preprocessed), shift))
 

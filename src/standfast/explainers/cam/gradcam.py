@@ -142,7 +142,9 @@ class GradCAM(Explainer):
     def make_maps(self, kept: KeptOutput, gradient: Tensor, output: Tensor, x: Tensor) -> Tensor:
         """The maps like `x` from a layer's output and the gradient of the target's logit by it."""
         gradient = kept.arrange(gradient)
+        # Equation 1: `a_k`
         weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
+        # Equation 2, before its rectifier
         maps = (weights * kept.arrange(output)).sum(1, keepdim=True)
         return resize(F.relu(maps) if self.relu else maps, x, self.interpolation)
 
@@ -244,6 +246,7 @@ class KeptOutput(FunctionMode):
         return self._keep(name, layer, out)
 
     def _keep(self, name: str, layer: nn.Module | None, out: Tensor) -> Tensor:
+        # what comes before is left out of the graph, which then begins here
         if self.detached and not out.requires_grad:
             out = out.detach().requires_grad_(True)
         self.runs.append(_Run(name, layer, out, len(self.watch.weights) if self.watch else 0))
@@ -272,6 +275,7 @@ class KeptOutput(FunctionMode):
             return True
         if out.shape[-1] != layer.normalized_shape[-1]:
             return False
+        # the axes of tokens `(N, h, w, K)` have the proportions of the image
         return out.ndim == 3 or out.shape[1] * self.x.shape[3] == out.shape[2] * self.x.shape[2]
 
     def find(self, logits: Tensor) -> Tensor:
@@ -283,6 +287,7 @@ class KeptOutput(FunctionMode):
             ModelError: the logits have no gradients by the layer; it did not run exactly once; or none is named, and
                 there is none to choose.
         """
+        # a layer that runs twice has two outputs, and its name does not say which one is meant
         if self.wanted is not None and len(self.runs) != 1:
             text = (
                 f"expected layer {self.wanted!r} to run once a forward pass, ran {len(self.runs)}x"
@@ -321,17 +326,19 @@ class KeptOutput(FunctionMode):
         """The last convolution of each branch, the longest branch last; or the normalisation of a later attention."""
         convolutions = [run for run in self.runs if not isinstance(run.layer, _TOKEN_NORMS)]
         with_positions = [run for run in convolutions if math.prod(run.output.shape[2:]) > 1]
+        # if none has more than one position, a constant map is better than none, with a warning
         flows = _find_runs_below(logits, with_positions or convolutions)
         last = flows.get(logits.grad_fn, frozenset())
-        ends = [
-            run
-            for run in convolutions
-            if run in last and not any(run in other.before for other in last)
-        ]
+        followed: set[_Run] = set()
+        for run in last:
+            followed.update(run.before)
+        # a run that feeds a later one is not the last of its branch
+        ends = [run for run in convolutions if run in last and run not in followed]
         ends.sort(key=lambda run: run.depth)
         attentions = self._count_attentions(flows)
         if ends and ends[-1].attentions >= attentions:
             return ends
+        # behind the last attention only the class token has gradients (see the class)
         return self._find_norm(flows, attentions) or ends
 
     def _find_norm(self, flows: Mapping[Any, Any], attentions: int) -> list[_Run]:
@@ -423,6 +430,7 @@ def keep_layer_output(
         for name, layer in kept.layers()
     ]
     try:
+        # compiled code calls no hooks; a mode of functions runs modules eagerly by itself
         with kept if wanted is None else run_eagerly(), kept.watch or contextlib.nullcontext():
             yield kept
     finally:
@@ -444,6 +452,7 @@ def _find_runs_below(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, 
         last = frozenset[_Run]().union(*(flows[source] for source in find_sources(node)))
         run = at.get(node)
         last = _drop_side_branches(node, last)
+        # a concatenation counts only where it joins several layers
         if run is not None and (run.layer is not None or len(last) > 1):
             run.parts, run.before = last, last.union(*(part.before for part in last))
             run.depth, last = 1 + max((part.depth for part in last), default=0), frozenset({run})

@@ -180,6 +180,7 @@ class IntegratedGradients(GradientExplainer):
 def _make_quadrature(steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Nodes in [0, 1] and their weights."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
+    # Gauss-Legendre's nodes lie in [-1, 1]: here they are moved to [0, 1], of half the length
     return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
 
 

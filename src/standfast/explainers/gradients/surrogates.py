@@ -47,6 +47,7 @@ class ReluReplacement(FunctionMode):
         if name not in _PARAMETERS:
             return func(*args, **kwargs)
         arguments = dict(zip(_PARAMETERS[name], args, strict=False)) | kwargs
+        # a hard tanh, from -1 by default, is a rectifier only if it begins at 0
         if arguments.get("min_val", -1.0 if name.startswith("hardtanh") else 0.0) != 0:
             return func(*args, **kwargs)
         z = arguments["input"]
@@ -67,16 +68,12 @@ class ReluReplacement(FunctionMode):
             result: what was computed inside of the mode.
             source: the node of the inputs, from `torch.autograd.graph.get_gradient_edge`.
         """
-        kinked = [
-            node
-            for node in self.find_unseen(result, source)
-            if any(kind in node.name() for kind in _KINKED)
-        ]
-        if kinked:
-            raise SecondDerivativeError(
-                "module: expected ReLUs that a smooth function can replace, got some in code compiled to TorchScript;"
-                " use a search without gradients, or the module before it was compiled"
-            )
+        for node in self.find_unseen(result, source):
+            if any(kind in node.name() for kind in _KINKED):
+                raise SecondDerivativeError(
+                    "module: expected ReLUs that a smooth function can replace, got some in code compiled to"
+                    " TorchScript; use a search without gradients, or the module before it was compiled"
+                )
 
 
 _PARAMETERS = {

@@ -130,6 +130,7 @@ class _Group:
     @property
     def is_shared(self) -> bool:
         """Whether all inputs have one label map."""
+        # an expanded tensor: one row in memory for all inputs
         return self.labels.stride(0) == 0
 
     @cached_property
@@ -279,10 +280,10 @@ class CoalitionExplainer(CopyExplainer):
         with torch.no_grad():
             others = self.make_others(model, x)
             # inputs with as many segments have the same coalitions; the copies of all of them fill batches together
-            members = [
-                [i for i, count in enumerate(counts) if count == alike]
-                for alike in sorted(set(counts))
-            ]
+            members_of_count: dict[int, list[int]] = {}
+            for i, count in enumerate(counts):
+                members_of_count.setdefault(count, []).append(i)
+            members = [members_of_count[count] for count in sorted(members_of_count)]
             order = send([i for group in members for i in group], x.device)
             if len(members) > 1:  # one label map for all inputs stays a view of one row
                 x, labels = x[order], labels[order]
@@ -362,6 +363,7 @@ def solve_least_squares(design: Tensor, weights: Tensor, ridge: float = 0.0) -> 
     root = weights.sqrt()[:, None]
     rows = root * design
     wide = rows.shape[1] > rows.shape[0]
+    # both products have the same eigenvalues above 0, so the smaller one is enough
     gram = rows @ rows.T if wide else rows.T @ rows
     values, vectors = torch.linalg.eigh(gram)
     is_large = values > _RANK_TOLERANCE * values.amax()

@@ -194,6 +194,7 @@ class ExtremalPerturbations(Explainer):
             masks = smooth(mask_cells)
             weight = self.area_weight * _GROWTH ** (step / self.steps)
             flat = masks.flatten(1)
+            # the derivative of w |M - target|^2 / P
             gradient = (
                 (2 * weight / pixels) * (flat - find_area_target(flat, target_area))
             ).reshape(masks.shape)
@@ -202,8 +203,10 @@ class ExtremalPerturbations(Explainer):
                 scores = measure_score(
                     model.task, model.forward(perturb(leaf)), classes, self.output
                 )
+                # no part of the image lies in the margin, so only the area counts there
                 smooth.crop_to_image(gradient).sub_(compute_gradient(scores, leaf))
             by_cells = smooth.propagate_gradient(gradient)
+            # as in torch's SGD, which has no dampening at its first step
             dampening = self.momentum if step else 0.0
             velocity = self.momentum * velocity + (1 - dampening) * by_cells
             mask_cells = (mask_cells - rate * velocity).clamp(0, 1)
@@ -246,6 +249,7 @@ def _make_blur(x: Tensor, owners: Tensor, sigma: float) -> Callable[[Tensor], Te
 
     def perturb(masks: Tensor) -> Tensor:
         position = (_LEVELS - 1) * masks[:, None]
+        # a mask of 1 is the end of the last interval, and not the beginning of another one
         level = position.detach().floor().clamp(max=_LEVELS - 2)
         index = at_first + numbers * level.long()
         return (levels.take(index) + steps.take(index) * (position - level)).reshape(

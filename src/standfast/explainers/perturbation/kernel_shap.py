@@ -118,6 +118,7 @@ def _draw_coalitions(
     inner = solve_least_squares(masks.double() - share[:, None], weights)
     inner = inner - inner.mean(0)  # it adds up to 0 already, up to rounding
     even = torch.full((features, 1), 1 / features, dtype=torch.float64, device=device)
+    # f(z) - f(0) - share (f(1) - f(0)) contains f(1) times -share, and f(0) times share - 1
     full = even - inner @ share[:, None]
     empty = -even - inner @ (1 - share[:, None])
     ends = torch.tensor([[True], [False]], device=device).expand(2, features)
@@ -140,12 +141,14 @@ def draw_shapley_coalitions(
     halves = range(1, m // 2 + 1)
     # each size together with the size of its complements
     sizes = {s: math.comb(m, s) * (1 if 2 * s == m else 2) for s in halves}
+    # C(m, s) times the kernel: the mass of all coalitions of a size
     masses = {s: (m - 1) / (s * (m - s)) * (1 if 2 * s == m else 2) for s in halves}
     left = samples
     mass = sum(masses.values())
     masks = [torch.zeros(0, m, dtype=torch.bool)]
     weights = [torch.zeros(0, dtype=torch.float64)]
     for s in halves:
+        # rounding must not keep a size out that fits exactly
         if left * masses[s] < sizes[s] * mass * (1 - 1e-9):
             break
         small = torch.zeros(math.comb(m, s), m, dtype=torch.bool)
@@ -158,6 +161,7 @@ def draw_shapley_coalitions(
     if masses and pairs:
         drawn, counts = _draw_pairs(pairs, m, masses, generator)
         masks.append(drawn)
+        # what was drawn shares the mass that is left
         weights.append(counts * (mass / (2 * pairs)))
     return torch.cat(masks), torch.cat(weights)
 

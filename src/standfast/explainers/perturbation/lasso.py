@@ -31,6 +31,7 @@ def fit_lasso(design: Array, responses: Array, penalty: Array) -> Array:
     centred = design - design.mean(0)
     scale = np.sqrt((centred**2).mean(0))
     is_constant = scale == 0
+    # a column without variance gets no coefficient, and must not divide by 0
     scale = np.where(is_constant, 1.0, scale)
     standard = centred / scale
     gram = standard.T @ standard / count
@@ -56,6 +57,7 @@ def _descend(gram: Array, moments: Array, penalty: Array, is_constant: Array) ->
             # what the other columns do not say of the responses
             explained_by_all = _sum_rows(gram[column][:, None] * coefficients)
             rest = moments[column] - explained_by_all + size * coefficients[column]
+            # soft thresholding: the exact minimum along one coordinate
             beyond_penalty = np.maximum(np.abs(rest) - penalty, 0)
             minimum = np.sign(rest) * beyond_penalty / size
             coefficients[column] = np.where(moving, minimum, coefficients[column])

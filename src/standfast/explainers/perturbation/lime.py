@@ -98,7 +98,9 @@ def _draw_coalitions(
     # in sorted order, the mask that keeps everything comes last
     masks, counts = (t.flip(0) for t in torch.unique(masks, dim=0, return_counts=True))
     design, counts = masks.to(device).double(), counts.to(device)
+    # the cosine of a mask with s of m ones and the mask of ones is sqrt(s / m)
     distance = 1 - (design.sum(1) / features).sqrt()
+    # equal samples are forwarded once, and count as often as they were drawn
     weights = counts * (-(distance**2) / kernel_width**2).exp().sqrt()
     # subtracting the weighted means removes the intercept
     centred = design - weights @ design / weights.sum()

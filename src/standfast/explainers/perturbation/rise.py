@@ -202,6 +202,7 @@ def enlarge_grids(grids: Tensor, offsets: Tensor, spatial: tuple[int, ...]) -> T
     masks = grids
     for axis, size in enumerate(spatial):
         cells = grids.shape[1 + axis]
+        # as `interpolate` does it: the size before over the size after
         scale = cells / ((cells + 1) * -(-size // cells))
         position = offsets[:, axis, None] + torch.arange(size, device=grids.device)
         position = ((position.double() + 0.5) * scale - 0.5).clamp(min=0)

@@ -61,11 +61,12 @@ class SmoothMask:
         self.margin = (wide[0], wide[1])
         taps = _find_taps(self.cells, self.side, sigma)
         self.taps = [(send(kernel, device or kernel.device), offsets) for kernel, offsets in taps]
-        far = [
-            max(abs(offset[axis]) for _, offsets in self.taps for offset in offsets)
-            for axis in (0, 1)
-        ]
-        self.reach = (far[0], far[1])
+        reach_down = reach_right = 0
+        for _, offsets in self.taps:
+            for down, right in offsets:
+                reach_down = max(reach_down, abs(down))
+                reach_right = max(reach_right, abs(right))
+        self.reach = (reach_down, reach_right)
         self._last: tuple[Tensor, Tensor, Tensor] | None = None
 
     def __call__(self, cells: Tensor) -> Tensor:
@@ -77,6 +78,7 @@ class SmoothMask:
         for kernel, offsets in self.taps:
             f = kernel.to(m.device, m.dtype) * m
             weight = torch.exp(_INVERSE_TEMPERATURE * f)
+            # the sums above and below the line of the soft maximum
             both = torch.stack([f * weight, weight])
             for i, j in offsets:
                 sums += both[..., i + self.reach[0] :, j + self.reach[1] :][
@@ -155,6 +157,7 @@ def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, 
             if bool((distance > _REACH).all()):
                 continue
             kernel = torch.exp(-2 * (distance - _PLATEAU).clamp(min=0) ** 2)
+            # offsets at the same distances have the same kernel, whose exponentials are computed once
             _, offsets = offsets_of_kernels.setdefault(
                 tuple(kernel.flatten().tolist()), (kernel[:, :, None, None], [])
             )

@@ -187,6 +187,7 @@ class AttentionRule(RuledMode):
             return func(*args, **kwargs)
         if name in _PRODUCTS and len(carrying) <= 2 and not _adds_first(name, args, carrying):
             result = func(*args, **kwargs)
+            # the uniform rule: half of the gradient to each of two factors
             return result if is_alone else self._weaken(result, 0.5)
         if name in _NORMALISATIONS:
             return self._normalise(name, func, args, kwargs)
@@ -233,6 +234,7 @@ class AttentionRule(RuledMode):
         with torch.set_grad_enabled(self.attached):
             out = func(*args, **kwargs)
             variance = centred.square().mean(axes, keepdim=True)
+            # without a number, `rms_norm` takes the machine epsilon of its type
             scale = (variance + (torch.finfo(x.dtype).eps if eps is None else eps)).rsqrt()
         substitute = centred * self._hold(scale)
         return self._route(
@@ -250,6 +252,7 @@ class AttentionRule(RuledMode):
         up = torch.where(x > 0, x, 0.0)
         out = func(*args, **kwargs)
         plus = layer.call(up, w.clamp(min=0), None if b is None else b.clamp(min=0))
+        # negative inputs with negative weights contribute positively, too
         plus = plus + layer.call(x - up, w.clamp(max=0), None)
         enlarged = out + gamma * torch.where(out > 0, plus, out - plus)
         with torch.set_grad_enabled(self.attached):

@@ -185,6 +185,7 @@ class DeepLift(Explainer):
         forward = partial(run_watched, rule, self.label, model)
         with torch.no_grad(), rule:
             at_baseline = model.forward(
+                # as many equal rows as the smallest batch has, since fewer rows round differently (`ROW_ALIGNMENT`)
                 baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous()
             )[0]
         if not create_graph:
@@ -246,6 +247,7 @@ class RelevanceExplainer(Explainer):
             slopes = compute_gradient(scores, outputs, retain_graph=True)
             # others may be infinite, as of a class that is masked
             counted = outputs.masked_fill(slopes == 0, 0.0)
+            # its gradient by an output is slope times output, which is that output's share
             relevance = (slopes * counted.detach() * counted).flatten(1).sum(1)
             return compute_gradient(relevance, leaf), logits.detach()
 
@@ -349,6 +351,7 @@ def preprocess_within(name: str, model: Model, x: Tensor) -> tuple[Tensor, Tenso
         ends = [preprocess_copy(name, model, end) for end in (lower, upper)]
         lower = torch.minimum(*ends)
         upper = torch.maximum(*ends)
+        # rounding of the preprocessing must not refuse inputs at the ends of the bounds
         slack = 1e-4 * (upper - lower)
         if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
             raise ModelError(

@@ -111,6 +111,7 @@ def divide_relevance(
     w = layer.weight.detach()
     b = None if layer.bias is None else layer.bias.detach()
     ends = {} if box is None else {"-low": -box[0], "-high": -box[1]}
+    # `gamma` has other weights where the output is above 0 than where it is below
     out = layer.call(a, w, b) if any(term.where for term in RULES[rule]) else None
     total: Tensor | None = None
     for term in RULES[rule]:
@@ -128,6 +129,7 @@ def divide_relevance(
         share = term.factor * divide_stabilised(relevance, z.detach(), epsilon)
         if out is not None:
             share = share * (out > 0 if term.where == "above" else out < 0)
+        # a part times the gradient of the sum by it is what it contributes
         for leaf, slope in zip(leaves, torch.autograd.grad(z, leaves, share), strict=True):
             contribution = leaf.detach() * slope
             total = contribution if total is None else total + contribution
@@ -283,6 +285,7 @@ class CompositeRule(EpsilonRule):
         if box is not None and self._boxes.recall(result) is None:
             with torch.no_grad():
                 ends = [call_with(func, args, kwargs, end.clone()) for end in box]
+            # a negative factor exchanges the ends
             self._boxes.note(result, (torch.minimum(*ends), torch.maximum(*ends)))
         return result
 
@@ -305,12 +308,15 @@ class CompositeRule(EpsilonRule):
     def _merge(self, given: dict[str, Any]) -> Tensor | None:
         """The layer before a batch normalisation with its scale and shift merged into it; None without such a layer."""
         layer, box = self._layers.recall(given["input"]) or (None, None)
+        # in training the scale is that of the batch, and cannot be merged
         if layer is None or layer.channels is None or given.get("training"):
             return None
+        # a batch normalisation is over the second axis, the features of a linear layer are on the last
         if layer.name == "linear" and given["input"].ndim > 2:
             return None
         mean = given["running_mean"].detach()
         variance = given["running_var"].detach()
+        # batch_norm(w a + b) = (w s) a + (b - mean) s + shift, with s = weight / sqrt(variance + eps)
         scale = (variance + given.get("eps", 1e-5)).rsqrt()
         if given.get("weight") is not None:
             scale = scale * given["weight"].detach()

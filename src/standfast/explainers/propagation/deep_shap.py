@@ -162,6 +162,7 @@ class _Pairs:
             slopes = self._run_rounds(rounds)[:, : self.copies * len(self.x)].reshape(
                 -1, *self.x.shape
             )
+            # not strict: the last round may have more rows than there are references left
             for slope, reference in zip(
                 slopes, self.references[start : start + len(slopes)], strict=False
             ):

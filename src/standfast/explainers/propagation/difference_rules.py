@@ -90,6 +90,7 @@ class _Ruled(Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
+        # true gradients go on through `out`, and not to the sources
         if g is None or not ctx.mode.follows_rules:
             return g, None, None, None, *[None] * ctx.count
         with ctx.autocast():
@@ -148,6 +149,7 @@ def trace_slope(
         near: where the change is small.
         beside: gives f' at `z_b + 2/3 change`; None for a piecewise linear function, whose slope is constant there.
     """
+    # 0.75 times 2/3 is 1/2, the mean of t over [0, 1]
     nearby = slope if beside is None else 0.75 * beside()
     traced = torch.where(near, nearby, difference / torch.where(near, 1.0, change))
     return slope + (traced - traced.detach())
@@ -235,6 +237,7 @@ class DifferenceRule(RuledMode):
         z_b, out_b = self._recall_unit(name, z)
         rectifies = name in _RECTIFIERS and not self._smooth
         with torch.no_grad():
+            # the derivative of a rectifier, which torch takes as 0 at 0
             local = (z > 0).to(z.dtype) if rectifies else differentiate(function, z.detach())
         if not attached:
             return self._apply_slope(z, out, local, z_b, out_b)
@@ -242,6 +245,7 @@ class DifferenceRule(RuledMode):
         with torch.no_grad():
             slope = compute_slope(change, out - out_b, local, self.epsilon)
         linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
+        # there the rounding, eps / change^2, is about as large as the error of the expansion, change^2
         near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
         beside = (
             None

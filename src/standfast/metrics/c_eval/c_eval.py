@@ -187,6 +187,7 @@ class CEval(DistortionMetric):
                 method=self.certify,
             ).lower
         ratio, low, high = (ends[:, 0] for ends in compute_ratio(least, empty))
+        # without a certificate nothing is proved but that a ratio is at least 1
         proved = (certified / c_empty.double()).nan_to_num(nan=0.0).clamp(min=1.0)
         gap = second.double() / c.double().clamp(min=1e-300) - 1
         fields = probe.common_fields(

@@ -61,6 +61,7 @@ def find_empty_distortion(
         fresh = {
             keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)
         }
+    # read before old entries make room, since they may be among these
     entries = [fresh[key] if key in fresh else remembered[key] for key in keys]
     remembered.update(fresh)
     most = max(1, _KEPT // (inputs[0].numel() * inputs.element_size()))
@@ -75,5 +76,6 @@ def find_empty_distortion(
 def _digest(model: Model) -> bytes:
     digest = hashlib.sha256()
     for tensor in (*model.module.parameters(), *model.module.buffers(), *model.bounds):
+        # a tensor without axes, such as a counter of batches, cannot be viewed as bytes; so it is made a vector first
         digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.digest()

@@ -155,6 +155,7 @@ class DistortionSearch:
         self.call, self.norm, self.attack = call, check_norm(metric.norm), get_attack(metric.attack)
         self.probe = Probe(call)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
+        # a call without samples has no places to count, and passes
         positions = self.scores[:1].numel() or 2
         check(
             positions > 1,
@@ -188,6 +189,7 @@ class DistortionSearch:
         c, was_found, second, evaluations, points = find_empty_distortion(
             self.call.model, self.inputs, self.targets, self.norm, self.attack, self.call.seed
         )
+        # where no change was found it is only known that the distortion is at least 0
         c = torch.where(was_found, c, 0.0)
         return Distortions(
             c[:, None], was_found[:, None], second[:, None], points[:, None], evaluations
@@ -221,8 +223,10 @@ class DistortionSearch:
             torch.stack([part.inputs for part in parts], 1),
             torch.stack([part.model_evaluations for part in parts], 1).sum(1),
         )
+        # from the largest set down, so that a solution is passed on to all smaller sets
         for column in reversed(range(len(masks) - 1)):
             every.improve_by(every, column, column + 1)
+        # a solution was passed on to all smaller sets, so c(empty) counts only where none was found at any size
         before = torch.where(every.found.any(1, keepdim=True), 0.0, empty.c)
         c = torch.where(every.found, every.c, 0.0)
         every.c[:] = torch.where(every.found, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
@@ -290,9 +294,11 @@ def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tenso
     """
 
     def share(c: Tensor, of: Tensor) -> Tensor:
+        # c(empty) is at most c(e): a change with features fixed is one with none fixed, too
         return (c.double() / of.double().clamp(min=1e-300)).clamp(min=1.0)
 
     ratio = share(fixed.c, empty.c)
+    # nothing is known of c(empty) where its lower limit is 0, so nothing bounds the ratio from above
     high = torch.where(empty.low > 0, share(fixed.c, empty.low), torch.inf)
     low = share(fixed.low, empty.c)
     has_second = fixed.second.isfinite() & empty.second.isfinite()

@@ -116,7 +116,9 @@ class NearAffinity(DistortionMetric):
         masks = [search.fix_places(size) for size in self.fractions]
         empty = search.find_empty()
         fixed = search.find(masks, empty)
+        # the largest sets have the smallest rests, and each mask has to lie within the next one
         rest = search.find([~mask for mask in reversed(masks)], empty)
+        # a change that is possible with features fixed is also possible with none
         empty.improve_by(fixed, 0, 0)
         empty.improve_by(rest, 0, 0)
         both = fixed.found & rest.found.flip(1)
@@ -137,6 +139,7 @@ class NearAffinity(DistortionMetric):
             _estimate(limits[0], limits[1].flip(1)), upper, empty.low.double(), c_empty
         )
         has_empty = empty.found[:, 0]
+        # `<=` of bool is an implication: where both were found, both need a second search
         has_seconds = has_empty & (
             both <= (fixed.second.isfinite() & rest.second.isfinite().flip(1))
         ).all(1)
@@ -176,5 +179,6 @@ def _deviate(
     least = (low / empty_high).log()
     most = (high / empty_low).log()
     inside = (least <= 0) & (most >= 0)
+    # between ends on both sides of 1 the ratio may be 1
     near = torch.where(inside, 0.0, torch.minimum(least.abs(), most.abs()))
     return near.mean(1), torch.maximum(least.abs(), most.abs()).mean(1)

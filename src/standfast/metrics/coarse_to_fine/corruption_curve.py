@@ -129,6 +129,7 @@ class CorruptionCurveResult(Result):
         """The drops of all samples as arrays, for `summarise`."""
         drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
         share = self.corrupted_share.double().cpu().numpy().copy()
+        # a skipped sample has no curve: `Curves.find_complete` leaves out what is NaN
         share[[status != "ok" for status in self.status]] = math.nan
         return Curves(
             drops.get("top"), drops.get("bottom"), share, np.array(self.fractions), self.shares
@@ -269,6 +270,7 @@ class CorruptionCurve(Metric):
 
     def cost(self, classes: int | None = None) -> Cost:
         """The copies, fewer where few positions have positive relevance, and the explanation of the sample itself."""
+        # k = 1 replaces all positive positions in either order, so that copy is predicted once
         copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (
             self.fractions[-1] == 1
         )
@@ -297,6 +299,7 @@ class CorruptionCurve(Metric):
         warn_of_coarse_maps(self.own_label, call.model, explainer, probe.maps, self.unit)
         keys = make_sample_keys(inputs, call.seed)
         usable = probe.usable()
+        # in the order of the type: the value is the area of `top` wherever that was measured
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
         corrupted = CorruptedScores(
             probe,
@@ -324,6 +327,7 @@ class CorruptionCurve(Metric):
             if self._draws > 1:
                 of_draws = compute_area(share[rows, None], drops[:, :, 0])
                 variance = _average_draws((of_draws - _average_draws(of_draws)[:, None]) ** 2)
+                # the spread over draws, divided by their number and by that number less one: the variance of a mean
                 error[rows] = (variance / ((~of_draws.isnan()).sum(1) - 1)).sqrt()
         no_positive = torch.zeros_like(corrupted.positive, dtype=torch.bool)
         no_positive[usable] = corrupted.positive[usable] == 0

@@ -128,6 +128,7 @@ def resolve_noise(
     reference = model.reference_for(inputs)
     if reference is not None:
         centre = reference.mean.double()
+        # a constant column has no deviation, and must not divide by 0
         scale = reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny)
     if mean is not None:
         centre = _broadcast(mean, "mean", inputs)
@@ -293,6 +294,7 @@ class CorruptedScores:
         """Which copies are forwarded, bool `(N, orders, K)`: those that are equal to no copy before them."""
         more = self.counts.diff(dim=1, prepend=torch.zeros_like(self.counts[:, :1])) > 0
         distinct = more[:, None].repeat(1, len(self.orders), 1)
+        # with all positive positions replaced both orders make the same copy
         distinct[:, 1:] &= (self.counts < self.positive[:, None])[:, None]
         return distinct
 
@@ -313,6 +315,7 @@ class CorruptedScores:
         """Fill in the scores of the copies that are equal to others."""
         distinct = self._distinct[part]
         levels = torch.arange(scores.shape[-1], device=part.device)
+        # a copy that was not forwarded is equal to the last one before it that was
         source = torch.where(distinct, levels, -1).cummax(2).values[:, None].expand_as(scores)
         start = self.probe.measure_score(self.probe.logits[part], part, "probability")
         complete = torch.where(

@@ -222,6 +222,7 @@ class AOPC(Metric):
         probe = Probe(call, absolute=self.absolute)
         region_scores = sum_over_regions(probe.reference, cut)
         probe.skip_constant(probe.reference)
+        # a map may vary within regions whose sums are equal
         probe.skip(_are_equal(region_scores))
         keys = make_sample_keys(inputs, call.seed)
         region_ranks = rank_with_random_ties(
@@ -264,6 +265,7 @@ class AOPC(Metric):
             drops = start[rows, None, None] - scores[:, :, 0]
             curve[rows, 0], curve[rows, 1:] = 0.0, drops.nanmean(1)
             counted = levels[rows] <= steps[rows, None]
+            # k = 0, where nothing is replaced, counts with a fall of 0
             terms = (steps[rows] + 1).double()
             # NaN before a sample's last step stays NaN in its sum: no score was finite there
             aopc[rows] = torch.where(counted, curve[rows, 1:], 0.0).sum(1) / terms

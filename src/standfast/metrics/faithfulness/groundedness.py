@@ -92,6 +92,7 @@ class GroundednessResult(Result):
         cited = float(self.cited[sample])
         if math.isnan(value) or math.isnan(whole):
             return "nothing can be said (the model is not finite without some of the regions)"
+        # first, as no citation can be right then, whatever the interval says
         if self.grounded[sample] == 0:
             stays = ", and the answer stays" if self.options["least"] is None else " only"
             return f"not grounded: without the whole context the score falls by {whole:.3g}{stays}"
@@ -176,6 +177,7 @@ class Groundedness(Metric):
             probe, call, self.baseline, self.region, self.segments, self.score
         )
         probe.skip_constant(probe.maps)
+        # otherwise each random set would be the cited one, or there would be none of this size
         probe.skip(ablations.regions.count <= self.cited)
         keys = make_sample_keys(call.inputs, call.seed)
         attributions = sum_over_regions(probe.maps, ablations.regions)
@@ -226,6 +228,7 @@ class Groundedness(Metric):
             random_sets = self._draw_sets(keys[row], counts[row])
             removed = torch.zeros(2 + len(random_sets), cited_regions.shape[1], dtype=torch.bool)
             removed[0] = cited_regions[row]
+            # beyond the regions that this sample has there is padding
             removed[1, : counts[row]] = True
             removed[2:, : counts[row]] = random_sets
             removed_of_rows.append(removed)
@@ -236,6 +239,7 @@ class Groundedness(Metric):
         if self._are_all(count):
             members = torch.tensor(list(combinations(range(count), self.cited)))
         else:
+            # the first regions of a random order: each set of this size is as likely as the others
             order = hashed_uniform(make_draw_keys(key[None], self.draws)[0], count).argsort(1)
             members = order[:, : self.cited].cpu()
         return torch.zeros(len(members), count, dtype=torch.bool).scatter(1, members, True)
@@ -252,9 +256,11 @@ class Groundedness(Metric):
             count: of its regions.
         """
         cited, whole, *random = falls.tolist()
+        # f(x) cancels out, as both falls of a pair start from it
         differences = cited - np.array(random)
         value = float(differences.mean())
         low = high = value
+        # all sets give the exact mean, so there is no error of drawing
         if not self._are_all(count):
             _, lows, highs = student_intervals_of_means(differences[:, None])
             low = float(lows[0])

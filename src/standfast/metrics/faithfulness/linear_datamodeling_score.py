@@ -144,6 +144,7 @@ class LinearDatamodelingScore(Metric):
             probe, call, self.baseline, self.region, self.segments, self.score
         )
         probe.skip_constant(probe.maps)
+        # NaN stands beyond the last region of a sample, and must not enter the sums
         attributions = sum_over_regions(probe.maps, ablations.regions).nan_to_num()
         keys = make_sample_keys(call.inputs, call.seed)
         kept = draw_kept(keys, self.ablations, ablations.regions.width)
@@ -220,6 +221,7 @@ def find_usual_interval(correlation: Tensor, count: int) -> tuple[Tensor, Tensor
     [0.67, 0.882]
     """
     width = _QUANTILE * ((1 + correlation**2 / 2) / (count - 3)).sqrt()
+    # at 1 the middle is infinite, and both ends are 1
     middle = correlation.clamp(-1, 1).atanh()
     return (middle - width).tanh(), (middle + width).tanh()
 

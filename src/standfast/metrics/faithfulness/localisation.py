@@ -215,10 +215,11 @@ class RelevanceLocalisation(Metric):
             maps = probe.maps[part]
             relevance = compute_relevance(maps.abs() if self.absolute else maps, self.unit)
             parts.append(localise_relevance(relevance, inside[part]))
+        measured: dict[str, Tensor] = {}
+        for name in parts[0]:
+            measured[name] = torch.cat([part[name] for part in parts])
         return LocalisationResult(
-            **probe.common_fields(
-                self, **{name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-            ),
+            **probe.common_fields(self, **measured),
             chance=size.double() / positions,
             region_size=size,
             trivial_region=trivial,
@@ -271,6 +272,7 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
     hits = inside.gather(1, order)
     size = inside.sum(1)
     among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
+    # an empty region is degenerate anyway, and must not divide by 0
     rank = (hits & among).sum(1).double() / size.clamp(min=1)
     return {
         "value": mass,

@@ -173,10 +173,12 @@ class LogOdds(Metric):
             )
         per_pair = before - after
         counted = per_pair.isfinite()
+        # a sample is degenerate only if none of its pairs has anything to erase
         probe.skip(belongs.any(1) & (constant == belongs).all(1))
         return LogOddsResult(
             **probe.common_fields(self),
             value=_average_counted(per_pair, counted),
+            # a class that is turned has log-odds below 0, so t has the larger logit
             converted=_average_counted((after < 0).double(), counted),
             erased=_average_counted(erased.double().mean(2), counted),
             per_pair=per_pair,
@@ -192,6 +194,7 @@ class LogOdds(Metric):
         classes = probe.logits.shape[1]
         usable = probe.scatter_to_all(torch.ones_like(probe.usable(), dtype=torch.bool))
         if self.pairs is None:
+            # without the class itself the largest logit is the second largest of all
             second = probe.logits.scatter(1, targets[:, None], -torch.inf).argmax(1)
             return torch.where(usable, second, -1)[:, None]
         highest = max(max(pair) for pair in self.pairs)
@@ -224,6 +227,7 @@ class _Eraser:
         explainer = self.probe.explainer
         own_maps = sum_channels(probe.maps[rows])
         if isinstance(explainer, ModelFreeExplainer):
+            # it ignores the class, so S_o - S_t would be 0: the minimum for S_t keeps the order of S_o
             other_maps = own_maps.amin(1, keepdim=True)
         else:
             maps, _ = explainer.attribute_all(probe.model, self.inputs[rows], other)
@@ -231,11 +235,13 @@ class _Eraser:
         difference = own_maps - other_maps
         finite = torch.isfinite(difference).all(1)
         eps = torch.finfo(self.inputs.dtype).eps
+        # both maps are rounded, so a difference that should be constant varies by their last bits
         constant = finite & _is_constant(
             difference, eps * torch.maximum(own_maps.abs(), other_maps.abs())
         )
         probe.count(rows, constant, ~finite)
         usable = finite & ~constant
+        # the paper erases only where S_o - S_t is positive, also if that is less than the allowed share
         chosen = (rank_with_random_ties(difference, self.keys[rows]) < self.most) & (difference > 0)
         return chosen & usable[:, None], constant, usable
 

@@ -352,6 +352,7 @@ class AttributionAttack(Metric):
         step = self.step
         if step is None and isinstance(self.neighbourhood, LinfBall):
             step = 2.5 * self.neighbourhood.radius / self.steps
+        # the gradients of a probe have the first beta as their sharpness; the search multiplies it
         sharpness = tuple(beta / self._betas[0] for beta in self._betas)
         # in a ball of radius 0 the search's own step is 0
         return SignSearch(
@@ -378,6 +379,7 @@ class AttributionAttack(Metric):
         usable = probe.usable()
         seed = call.seed
         points = region.centre.clone()
+        # a blind attack only explains twice: it has no budget of which draws are a share
         kept = KeptClass(
             probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0
         )
@@ -391,7 +393,9 @@ class AttributionAttack(Metric):
             else:
                 assert isinstance(attack, BlindObjective)
                 perturbed = attack.draw(usable_region, seed)
+            # the result of a search is not trusted: it is moved into the neighbourhood, and evaluated again below
             points[usable] = usable_region.project(perturbed[:, None])[:, 0]
+            # another seed than that of the search, so that the draws are not its random starts
             kept.draw(~seed)
         return self._result(probe, inputs, points, kept)
 
@@ -421,6 +425,7 @@ class AttributionAttack(Metric):
             values = [similarity(a, b) for similarity, a, b in pairs]
         else:
             values = [similarity.compare_masked(a, b, visible) for similarity, a, b in pairs]
+            # chance levels and profiles know no mask: a position that only one input shows gets no mass
             before = torch.where(visible, before, 0.0)
             after = torch.where(visible, after, 0.0)
         chance = [self._find_chance(similarity, before, after) for similarity in similarities]
@@ -438,6 +443,7 @@ class AttributionAttack(Metric):
             names=tuple(similarity.name for similarity in similarities),
             similarities=torch.stack(values, dim=1),
             chance=torch.stack(chance, dim=1),
+            # the clean input keeps its class, too, and is not a perturbed input that was found
             found=label_kept & changed,
             label_kept=label_kept,
             kept=alike.intersection[:, 0],
@@ -475,9 +481,11 @@ class _AttackObjective(ProbeObjective):
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
         elements = count_at_once(_PART_ELEMENTS, self.reference)
+        # as batches have them, so that no bits depend on the parts (`ROW_ALIGNMENT`)
         rows = max(elements // self.reference[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
         parts = zip(torch.split(x, rows), torch.split(origin, rows), strict=True)
         scores, margins = zip(*(self._measure_part(*part) for part in parts), strict=True)
+        # of a kept class -J is positive, so the search's violation is its negative
         return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))
 
     def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
@@ -490,6 +498,7 @@ class _AttackObjective(ProbeObjective):
             maps = torch.where(visible, aligned, self.probe.maps[origin])
         maps = _sum_magnitudes(maps)
         if self.protocol == "authors":
+            # the authors' script takes the point with the smallest Kendall's tau, whatever the objective
             return -Kendall()(self.reference[origin], maps).double(), measured.margin
         return self.attack.score(self.state[origin], maps), measured.margin
 

@@ -122,6 +122,7 @@ class TopK(GuidedObjective):
 
     def score(self, state: Tensor, maps: Tensor) -> Tensor:
         """Minus the number of them that still have the largest values, and among equal numbers the goal."""
+        # numbers decide, and the goal, between -1 and 0, decides among equal ones
         kept = (top_k(maps, self.t) & state).flatten(1).sum(1)
         return self.goal(state, maps).double() - kept
 
@@ -206,6 +207,7 @@ class Lens(GuidedObjective):
         top, near = state.unbind(1)
         if self.alone == 0:
             return -mass_share(maps, near)
+        # weights follow from sets, which change in jumps: only the mass within them has a gradient
         with torch.no_grad():
             neighbours = self._sum_windows(top_k(maps.detach(), self.k).to(maps.dtype))
             weight = near + self.alone * self._sum_windows(
@@ -223,6 +225,7 @@ class Lens(GuidedObjective):
 
     def _sum_windows(self, values: Tensor) -> Tensor:
         """Sums over the window of each position."""
+        # a mean times the number of positions in the window
         return smooth(values, self.w) * float((2 * self.w + 1) ** (values.ndim - 1))
 
 

@@ -65,7 +65,9 @@ class Event:
             return measured.margin[:, None]
         assert measured.similarity is not None
         assert self.threshold is not None
+        # as a dissimilarity, so that one sign serves similarities and discrepancies
         limit = self.dissimilarity(torch.full_like(measured.similarity, self.threshold))
+        # both inequalities of a similarity are strict in Eq. 3
         beyond = self.dissimilarity(measured.similarity) - limit
         if self.name == "changed_explanation":
             return torch.stack([score_kept_class(measured.margin), exclude_zero(beyond)], dim=1)
@@ -74,6 +76,7 @@ class Event:
     def outcome(self, measured: Measurement) -> Outcome:
         """What a search for the worst case maximises, and its constraint (Eq. 5 and 6)."""
         if self.name == "misclassification":
+            # there is no constraint, but a NaN must not count as meeting one
             return Outcome(
                 measured.margin, torch.where(measured.margin.isnan(), torch.nan, -torch.inf)
             )

@@ -297,6 +297,7 @@ class MisinterpretationProbability(Metric):
         few = plan_few(options, largest)
         lean = few < largest and not self.from_event
         plan = plan_lean(options, largest) if lean else plan_wide(options, largest)
+        # the last population is that of all later levels, too
         plan += plan[-1:] * (levels + 1 - len(plan))
         total = largest + sum(size * moves for size, moves in plan[1 : levels + 1])
         if self.from_event:
@@ -316,6 +317,7 @@ class MisinterpretationProbability(Metric):
         alike = event.compare_maps(maps, others, self.absolute)
         if alike is None:
             return None
+        # a margin below 0: the class counts as kept
         return event.has_happened(alike, torch.full_like(alike, -1.0)).double()
 
     @property
@@ -470,6 +472,7 @@ class MisinterpretationProbability(Metric):
                 if of_usable is not None:
                     values[usable] = of_usable.to(values.dtype)
             extreme[usable] = probe.perturb(estimate.extreme, usable)
+            # not strict, since plain Monte Carlo has no levels
             for row, level in zip(usable.tolist(), estimate.levels, strict=False):
                 levels[row] = level
         return ProbabilityResult(

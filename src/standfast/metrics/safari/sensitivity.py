@@ -118,6 +118,7 @@ class _Sensitivity(Metric):
             values, margin = _measure(probe, part, x, inputs, self.per_distance)
             kept.add(margin.flatten(), part.repeat_interleave(x.shape[1]))
             if self.same_class:
+                # J < 0: the class is kept
                 values = torch.where(margin < 0, values, -torch.inf)
             top, index = values.max(1)
             better = top > best[part]
@@ -200,8 +201,10 @@ def _measure(
     flat = x.reshape(-1, *x.shape[2:])
     measured = probe.query(flat, origin, want_distance=True)
     assert measured.distance is not None
+    # NaN would win the maximum
     distance = torch.where(measured.distance.isnan(), -torch.inf, measured.distance)
     if per_distance:
         step = (probe.perturb(flat, origin) - inputs[origin]).flatten(1).norm(dim=1)
+        # a copy that is the input itself has no slope
         distance = torch.where(step > 0, distance / step, 0.0)
     return distance.reshape(-1, count), measured.margin.reshape(-1, count)

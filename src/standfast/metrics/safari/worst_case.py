@@ -296,6 +296,7 @@ class WorstCase(Metric):
         (212, 5102)
         """
         budget = evaluations + cls.own_evaluations
+        # how many draws are made depends on the budget that is asked for, so it is counted upwards
         while budget - cls.own_evaluations - plan_draws(budget) < evaluations:
             budget += 1
         return budget
@@ -333,6 +334,7 @@ class WorstCase(Metric):
         """
         configured = self.make_search()
         drafting = DraftSearch()
+        # drafts replace the plain `auto` only: a search that the user has configured is taken as it is
         if configured != AutoSearch() or not self._drafts_were_better or not explainer.draft_share:
             return configured
         if _make_rougher(explainer, drafting) is None:
@@ -385,7 +387,9 @@ class WorstCase(Metric):
             outcome = objective.run(
                 search, usable_region, self.plan_search(probe), call.seed, rough
             )
+            # another seed than that of the search, so that the draws are not its random starts
             kept.draw(~call.seed)
+            # the result of a search is not trusted: it is moved into the neighbourhood, and evaluated again
             points[usable] = usable_region.project(outcome.inputs[:, None])[:, 0]
         measured, perturbed, _ = reevaluate_found(probe, self.neighbourhood, inputs, points)
         similarity = measured.similarity
@@ -399,6 +403,7 @@ class WorstCase(Metric):
         exact = self._read_exact(probe, outcome)
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
             probe.skip_constant(probe.reference, similarity <= 0)
+        # Eq. 5 asks for a kept class (J < 0), Eq. 6 and misclassification for a changed one (J >= 0)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
         drafts = _charge_drafts(probe, rough)
         return WorstCaseResult(
@@ -515,8 +520,10 @@ class EventObjective(ProbeObjective):
         """The event's outcome."""
         measured = self.event.query(self.probe, x, origin, want_distance=self.track)
         if self.track and measured.distance is not None:
+            # `amax` keeps a NaN, and a map that is not finite has no distance
             distance = measured.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
             step = (self.probe.perturb(x, origin) - self.inputs[origin]).flatten(1).norm(dim=1)
+            # a candidate that is the clean input itself has no slope
             slope = torch.where(step > 0, distance / step, 0.0)
             self.sens_max.scatter_reduce_(0, origin, distance, "amax")
             self.sens_lips.scatter_reduce_(0, origin, slope.to(self.sens_lips.dtype), "amax")
@@ -528,6 +535,7 @@ class EventObjective(ProbeObjective):
             return margin
         value = self.event.dissimilarity(self.probe.similarity_to(origin, maps))
         violation = margin
+        # Eq. 6 maximises the similarity where the class has changed, so both signs turn
         if self.event.name == "changed_class":
             value, violation = -value, -margin
         return torch.where(feasible, value, -violation)
@@ -543,6 +551,7 @@ def _charge_drafts(probe: Probe, rough: RoughObjective | None) -> Tensor | None:
     if rough is None or rough.evaluations is None:
         return None
     drafts = rough.evaluations
+    # rounded up: a part of an evaluation is paid as a whole one
     cost = -(-drafts * rough.rows // probe.rows_per_query)
     probe.charge(torch.arange(len(drafts), device=drafts.device), cost)
     return drafts

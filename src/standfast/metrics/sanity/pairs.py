@@ -116,6 +116,7 @@ def find_pseudo_values(
     pairs = len(similarities)
     sums, weights = sum_pairs(similarities, first, second, count)
     elsewhere = sums / weights
+    # with one of two samples left out there is no pair
     if count < 3:
         return elsewhere, nearby - elsewhere
     total = similarities.sum()
@@ -123,6 +124,7 @@ def find_pseudo_values(
     nearby_without = (nearby.sum() - nearby) / (count - 1)
     elsewhere_without = (total - sums) / (pairs - weights)
     excess_without = nearby_without - elsewhere_without
+    # the jackknife's pseudo-values
     pseudo_values = count * excess - (count - 1) * excess_without
     # a sample that is in all pairs, such as the only one of its class, has no pseudo-value
     return elsewhere, torch.where(weights < pairs, pseudo_values, torch.nan)

@@ -141,6 +141,7 @@ def draw_shuffles(x: Tensor, features: int, seed: int) -> Tensor:
 def order_features(maps: Tensor, shuffle: Tensor) -> Tensor:
     """The features by their values in the map, the largest first and equal ones as in `shuffle`, `(n, features)`."""
     of_positions = maps if maps.ndim == 2 else maps.sum(1)
+    # in the order of the shuffle, so that a stable sort leaves ties in it
     values = of_positions.flatten(1).gather(1, shuffle)
     return shuffle.gather(1, values.argsort(dim=1, descending=True, stable=True))
 

@@ -119,6 +119,7 @@ def _permute_columns(model: Model, x: Tensor, seed: int) -> Model:
     """A model that reads the features of an input in another order."""
     count = x[0].numel()
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    # the identity would scramble nothing
     if count > 1 and bool((order == torch.arange(count)).all()):
         order = order.roll(1)
     order, preprocess = order.to(x.device), model.preprocess

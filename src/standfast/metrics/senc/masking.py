@@ -20,9 +20,8 @@ from standfast.similarity.rank import RankedReference
 from standfast.tasks import measure_score
 from standfast.tensors import widen_half
 
-_REPEATING = (
-    24  # with at most this many groups, masks are searched for those that occur more than once
-)
+# with at most this many groups, masks are searched for those that occur more than once
+_REPEATING = 24
 
 
 class MaskedComparison:

@@ -102,6 +102,7 @@ class ParameterSencResult(SensitivityConsistencyResult):
         layers = {
             f"rho_{name}": self.layer_rho[:, i].tolist() for i, name in enumerate(self.layers)
         }
+        # a layer called "paper" must not hide the column of the published estimator
         layers.pop("rho_paper", None)
         return {**super().columns(), "method": [self.method] * len(self), **layers}
 
@@ -256,8 +257,11 @@ def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any
     middle = table.null_band.mean(2)
     null = centre(table.null_band)
     informative = _find_informative(table)
+    # p may be 1, whose quantile is infinite: half a step below it
     z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
+    # Stouffer: the sum over L layers has the standard deviation sqrt(L)
     together = torch.where(informative, z, 0.0).sum(1) / informative.sum(1).clamp(min=1).sqrt()
+    # a single layer keeps its own p-value, which the limit above may change
     alone = torch.where(informative, p, 0.0).sum(1)
     combined = torch.where(informative.sum(1) == 1, alone, torch.special.ndtr(-together))
     combined = torch.where(informative.any(1), combined, torch.where(count > 0, 1.0, torch.nan))

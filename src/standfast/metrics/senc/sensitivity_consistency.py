@@ -260,6 +260,7 @@ class SensitivityConsistency(Metric):
     ) -> Tensor:
         assert self.tolerance is not None
         return is_settled(
+            # whether to stop needs the interval alone
             self._compare(group, weights[:, members, :stop], members, permutations=0),
             self.tolerance,
         )
@@ -275,6 +276,7 @@ class SensitivityConsistency(Metric):
             estimator=self.estimator,
             permutations=permutations,
             resamples=self.resamples,
+            # another stream than that of the masks
             streams=Streams(content_keys(group.inputs[members], group.seed ^ 0x5E2C).tolist(), CPU),
         )
         return mark_constant(consistency, weights)

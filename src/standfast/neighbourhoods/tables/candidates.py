@@ -51,6 +51,7 @@ def _list_losses(rows: RowChanges) -> Choices:
     losing = list(rows.plan.losing)
     counts = torch.where(rows.empty[:, losing], 1, 2)
     ordered = torch.zeros(len(losing), dtype=torch.bool, device=counts.device)
+    # the middle of the uniform numbers with which a cell is lost
     lost = 1 - rows.options.may_become_missing / 2
     return Choices(
         counts,

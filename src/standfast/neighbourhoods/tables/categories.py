@@ -28,6 +28,7 @@ class Category:
 
     def find(self, rows: Tensor) -> Tensor:
         """The number of the category of each row, `(M,)`; -1 for one that is not known."""
+        # codes that are all 0 have no size to compare with
         scale = self.codes.abs().amax(0).clamp(min=1e-6)
         codes = self.codes.to(rows.device)
         distance = (
@@ -41,6 +42,7 @@ class Category:
         order, shares, ladder = self._divide_unit(clean)
         step = (uniform.double()[:, None] >= ladder).sum(1)
         last = (shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
+        # 0 stands for the row's own category, also if it has no probability
         step = torch.where(uniform <= 0, torch.zeros_like(step), torch.minimum(step, last))
         return order.gather(1, step[:, None])[:, 0]
 
@@ -78,6 +80,7 @@ class Category:
             moved = torch.where(whole > 0, self.rate * others / whole.clamp(min=1e-300), 0.0)
             sorted_shares = torch.cat([1 - moved.sum(1, keepdim=True), moved], dim=1)
         ladder = sorted_shares.cumsum(1)
+        # rounding of the sum must not leave a gap before 1
         return order, sorted_shares, ladder / ladder[:, -1:]
 
 

@@ -155,6 +155,7 @@ class TableChanges(TableOptions):
         if self.prior == "copula":
             copula = rows.copula
             still = torch.special.ndtr(copula.locate(rows.clean[:, list(plan.continuous)]).still)
+            # a copula's parameters are shifts of Phi(xi), so their limits are those of a uniform number
             lower = still.clamp(max=_TAIL) - still
             upper = still.clamp(min=1 - _TAIL) - still
         else:

@@ -69,6 +69,7 @@ class Feature(metaclass=ConfigurationType):
         if self.categories not in (None, "data"):
             self._check_codes()
         if self.by is not None:
+            # reading the limits checks them
             _ = self.limits
 
     def _check_codes(self) -> None:
@@ -94,6 +95,7 @@ class Feature(metaclass=ConfigurationType):
             return -math.inf, math.inf
         numbers = [number for end in self._ends if (number := _read_end(end)) is not None]
         are_numbers = len(numbers) == len(self._ends) and len(numbers) in (1, 2)
+        # a pair of a share and of a number in the data's units has no common unit
         are_alike = len({isinstance(end, str) for end in self._ends}) == 1
         check(are_numbers and are_alike, "changes", _CHANGES, repr(self.by))
         low, high = numbers if len(numbers) == 2 else (-numbers[0], numbers[0])

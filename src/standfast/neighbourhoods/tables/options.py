@@ -123,6 +123,7 @@ class TableOptions(Transformation):
             return False
         keys = set(self.changes)
         is_one_change = len(keys) > 0 and keys <= OPTIONS
+        # a column may have the name of an option, such as "step"
         return not is_one_change or bool(keys & set(self.columns or ()))
 
     def _check_prior(self) -> None:
@@ -187,7 +188,8 @@ def _read_units(units: object) -> tuple[tuple[float, ...], tuple[float, ...]]:
         and all(isinstance(part, list | tuple) for part in units)
     )
     check(fits and len(units[0]) == len(units[1]) > 0, "units", words, type(units).__name__)  # type: ignore[index]
-    mean, std = (tuple(float(value) for value in part) for part in units)  # type: ignore[attr-defined]
+    mean = tuple(float(value) for value in units[0])  # type: ignore[index]
+    std = tuple(float(value) for value in units[1])  # type: ignore[index]
     check(
         all(map(math.isfinite, (*mean, *std))) and min(std) > 0,
         "units",

@@ -102,6 +102,7 @@ def make_plan(options: TableOptions, count: int) -> Plan:
         else:
             categories.append(make_category(options, name, columns, feature, (mean, std)))
     groups = _list_groups(options, layout, categories)
+    # the columns of a category are no quantities, and a defined one is computed: no distance for either
     without_distance = {column for group in groups for column in group} | layout.defined
     continuous = tuple(column for column in range(count) if column not in without_distance)
     missing = options.missing or (None,) * count
@@ -129,6 +130,7 @@ def _choose_features(options: TableOptions, layout: Layout) -> dict[str, Feature
     else:
         assert isinstance(options.changes, Feature)
         features = {}
+        # grouped columns change as one category, a rule computes the defined ones
         left_out = layout.fixed | layout.grouped | layout.defined
         for column, name in enumerate(layout.names):
             if column not in left_out:
@@ -214,13 +216,11 @@ def _find_ends(
     units: tuple[Tensor, Tensor],
     missing: Sequence[float | None],
 ) -> Ends:
-    limits = [number.feature.limits for number in numbers]
-    lowest_change, highest_change = (
-        torch.tensor([limit[end] for limit in limits], dtype=torch.float64).nan_to_num(
-            0.0, 0.0, 0.0
-        )
-        for end in (0, 1)
-    )
+    lowest_limits = [number.feature.limits[0] for number in numbers]
+    highest_limits = [number.feature.limits[1] for number in numbers]
+    # free numbers have infinite limits, and the ends of the data instead
+    lowest_change = torch.tensor(lowest_limits, dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
+    highest_change = torch.tensor(highest_limits, dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
     lowest_value = highest_value = torch.zeros_like(lowest_change)
     columns = [number.column for number in numbers]
     if options.data is not None and columns:

@@ -34,6 +34,7 @@ def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Ten
     kept_change = torch.zeros_like(change)
     kept_categories = clean_categories
     done = torch.zeros(len(change), dtype=torch.bool, device=change.device)
+    # first with the new categories; where no share of the changes keeps the rules, with the clean ones
     ways = [chosen, clean_categories] if chosen else [chosen]
     for categories in ways:
         share = _find_share(rows, change, categories)
@@ -57,6 +58,7 @@ def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Ten
 def _find_share(rows: RowChanges, change: Tensor, chosen: Sequence[Tensor]) -> Tensor:
     """The largest share of the changes of numbers that keeps all rules, without steps, `(M,)`; all are linear."""
     share = torch.ones(len(change), dtype=torch.float64, device=change.device)
+    # moves of a copula are not cut to the ranges yet, as other changes are
     if rows.options.prior != "independent" and rows.columns:
         zero = torch.zeros_like(share)
         everywhere = torch.ones_like(share, dtype=torch.bool)
@@ -87,4 +89,5 @@ def _cut(share: Tensor, start: Tensor, end: Tensor, most: Tensor, holds: Tensor)
     """The share `(M,)` with which a value that rises from start to end stays at most `most`, where that holds."""
     rises = (end > most) & (end > start) & holds
     allowed = (most - start) / torch.where(rises, end - start, 1.0)
+    # the clean row's own rounding must not make the share negative
     return torch.where(rises, torch.minimum(share, allowed.clamp(min=0)), share)

@@ -77,7 +77,9 @@ class RowChanges:
     def _limit_to_reference(self, lowest: Sequence[float], highest: Sequence[float]) -> None:
         """Narrow the limits to the range of the reference and the row's own values: they become `(M, F)`."""
         least, most = (self.lower.new_tensor(ends) for ends in (lowest, highest))
+        # the number of a missing cell lies below all others, and must not widen the limits
         present = torch.where(self.empty, least, self.inputs.double())
+        # the row's own value stays possible, also outside of the range of the reference
         self.lower = torch.maximum(self.lower, torch.minimum(least, present))
         self.upper = torch.minimum(self.upper, torch.maximum(most, present))
 
@@ -129,6 +131,7 @@ class RowChanges:
     def _check_rule(self, rule: Rule) -> None:
         precision = 64 * torch.finfo(torch.float32).eps  # tables are often stored in float32
         size = rule.measure_size(self.clean)
+        # `input * std + mean` rounds in proportion to the mean, too
         if self.options.units is not None:
             size = size + rule.measure_size(self.mean.expand_as(self.clean))
         broken = (rule.find_excess(self.clean) > precision * size) & ~self.lacks(rule)
@@ -165,6 +168,7 @@ class RowChanges:
         slack = SAME * codes.abs()
         lower = self.lower[..., columns]
         upper = self.upper[..., columns]
+        # limits of each row: a category has to be possible for one of them
         if lower.ndim > 1:
             lower, upper = lower.amin(0), upper.amax(0)
         return (codes >= lower - slack) & (codes <= upper + slack)
@@ -186,6 +190,7 @@ class RowChanges:
         low = torch.where(ends.free, ends.lowest_value - clean, ends.lowest_change * scale)
         high = torch.where(ends.free, ends.highest_value - clean, ends.highest_change * scale)
         lower, upper = (bound * self.std + self.mean for bound in (self.lower, self.upper))
+        # the clean value itself is always possible, so that a range contains 0
         low = torch.maximum(low, lower[..., self.columns] - clean).clamp(max=0)
         high = torch.minimum(high, upper[..., self.columns] - clean).clamp(min=0)
         has_step = self.step > 0
@@ -193,6 +198,7 @@ class RowChanges:
         low = torch.where(has_step, (low / step - _SLACK).ceil() * step, low)
         high = torch.where(has_step, (high / step + _SLACK).floor() * step, high)
         empty = self.empty[:, self.columns]
+        # a missing cell stays missing
         return low.masked_fill(empty, 0.0), high.masked_fill(empty, 0.0)
 
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
@@ -231,6 +237,7 @@ class RowChanges:
         else:
             change = self._change_numbers(values)
         chosen = [
+            # -1 stands for no known category: `apply` keeps the cells of such a row
             category.choose(clean.clamp(min=0), parameters[:, m + number])
             for number, (category, clean) in enumerate(
                 zip(self.plan.categories, self.clean_categories, strict=True)
@@ -273,11 +280,13 @@ class RowChanges:
             self.plan.categories, self.clean_categories, chosen, strict=True
         ):
             columns = list(category.columns)
+            # the inputs' own bits stay where nothing changes; a code may be rounded
             stays = ((clean == number) | (clean < 0))[:, None]
             rows[:, columns] = torch.where(
                 stays, before[:, columns], category.codes.to(rows.device)[number]
             )
         for rule in self.plan.definitions:
+            # a computed column moves by what its terms moved, so that an unchanged row keeps its bits
             moved = rule.combine((rows - before) * self.std)
             rows = rows.clone()  # autograd needs what the rule was computed from
             moved = torch.where(self.lacks(rule), 0.0, moved)

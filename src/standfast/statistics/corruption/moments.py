@@ -65,9 +65,11 @@ def compute_shape(
 
     NaN where the spread is so small, compared with the distance from that point, that rounding errors dominate.
     """
+    # moments about the mean from those about any point
     k2 = second - first**2
     k3 = third - 3 * first * second + 2 * first**3
     k4 = fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4
+    # a spread that is only rounding counts as none
     flat = k2 <= _NOTHING * second
     variance = np.where(k2 > _LOST * second, k2, np.nan)
     variance = np.where(flat, 1.0, variance)
@@ -90,6 +92,7 @@ def compute_quantile(drops: Array, q: float) -> Array:
     """The least drop that at least a share q of the samples does not exceed, for each column; NaN for no samples."""
     if not len(drops):
         return np.full(drops.shape[1], np.nan)
+    # of the sample whose rank reaches q, without interpolation: a drop that occurred
     return np.asarray(np.quantile(drops, q, axis=0, method="inverted_cdf"))
 
 

@@ -117,11 +117,10 @@ class Curves:
         """
         rows = list(samples)
         check(len(rows) > 0, "samples", "at least one", 0)
-        drops = {
-            name: np.array([row[name] for row in rows])
-            for name in ("drop_top", "drop_bottom")
-            if name in rows[0]
-        }
+        drops: dict[str, Array] = {}
+        for name in ("drop_top", "drop_bottom"):
+            if name in rows[0]:
+                drops[name] = np.array([row[name] for row in rows])
         share = np.array([row["corrupted_share"] for row in rows])
         return cls(
             drops.get("drop_top"), drops.get("drop_bottom"), share, np.asarray(rows[0]["fractions"])
@@ -211,6 +210,7 @@ class Columns:
         missing = np.full_like(curves.share, np.nan)
         self.top = missing if curves.top is None else curves.top
         bottom = missing if curves.bottom is None else curves.bottom
+        # NaN >= tau would be False, which is an answer
         above = np.where(np.isnan(self.top) | (not curves.shares), np.nan, self.top >= tau)
         # powers about the median: a resample without the few samples that react lies near it, so that its moments keep
         # their digits; about the mean they would be lost
@@ -225,6 +225,7 @@ class Columns:
     def compute_numbers(self, means: Array) -> dict[str, Array]:
         """The numbers by name, from means of the columns `(..., Q)`: `(..., K)`, or `(..., 1)` for a single number."""
         *powers, above, bottom, share = np.split(means, 7, axis=-1)
+        # powers are about the median, so the mean is the first one and the median
         top = powers[0] + self._centre
         skewness, kurtosis, _ = compute_shape(*powers)
         single = {
@@ -235,6 +236,7 @@ class Columns:
             "auc_kurtosis": integrate_over_fractions(rescale_kurtosis(kurtosis), self._fractions),
             "auc_share_above": integrate_over_fractions(above, self._fractions),
         }
+        # the printed F1 is half of a harmonic mean
         f1 = 2 * compute_printed_f1(single["auc_top"], single["auc_bottom"])
         single["f1"] = f1 if self._shares else np.full_like(f1, np.nan)
         return {
