@@ -100,10 +100,9 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
 
 def _take_turns(folder: Path, classes: list[str]) -> list[_File]:
     """The first image of each class, the second of each, and so on."""
-    by_class = [
-        [_File(path, label) for path in _list_images(folder / name)]
-        for label, name in enumerate(classes)
-    ]
+    by_class: list[list[_File]] = []
+    for label, name in enumerate(classes):
+        by_class.append([_File(path, label) for path in _list_images(folder / name)])
     turns = itertools.zip_longest(*by_class)
     return [file for turn in turns for file in turn if file is not None]
 

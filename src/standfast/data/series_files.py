@@ -106,10 +106,9 @@ def number_labels(
     lists = [list(labels_of_list) for labels_of_list in labels]
     classes = sorted(set(itertools.chain.from_iterable(lists)), key=_sort_key)
     number_of = {label: number for number, label in enumerate(classes)}
-    numbers = [
-        np.array([number_of[label] for label in labels_of_list], np.int64)
-        for labels_of_list in lists
-    ]
+    numbers: list[npt.NDArray[np.int64]] = []
+    for labels_of_list in lists:
+        numbers.append(np.array([number_of[label] for label in labels_of_list], np.int64))
     return tuple(classes), numbers
 
 

@@ -106,8 +106,11 @@ def describe_false_summary(
 def _read_table(text: str, left_out: Collection[str]) -> list[dict[str, str]]:
     """The rows of a summary by column, without those of some labels."""
     rows = csv.DictReader(io.StringIO(text, newline=""), restval="")
-    kept = [row for row in rows if row.get("label") not in left_out]
-    return [{str(name): str(cell) for name, cell in row.items()} for row in kept]
+    kept: list[dict[str, str]] = []
+    for row in rows:
+        if row.get("label") not in left_out:
+            kept.append({str(name): str(cell) for name, cell in row.items()})
+    return kept
 
 
 def _are_equal(stored: str, expected: str) -> bool:

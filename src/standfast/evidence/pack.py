@@ -296,15 +296,9 @@ def _copy_results(results: StoredResults, files: dict[str, bytes], arrays: bool)
 def _describe_results(results: StoredResults) -> dict[str, Any]:
     """Digests and seeds, from the manifest."""
     manifest = results.manifest
-    digests = {
-        section: {
-            name: (about or {}).get("digest")
-            for name, about in (manifest.get(section) or {}).items()
-        }
-        for section in ("data", "models")
-    }
     return {
-        **digests,
+        "data": _list_digests(manifest, "data"),
+        "models": _list_digests(manifest, "models"),
         "code": manifest.get("code") or {},
         "sanity": manifest.get("sanity"),
         "seed": manifest.get("seed"),
@@ -313,6 +307,12 @@ def _describe_results(results: StoredResults) -> dict[str, Any]:
         "failed": len(results.failures),
         "missing": results.missing,
     }
+
+
+def _list_digests(manifest: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """The digest of each entry of a section, None where the manifest has none."""
+    entries = manifest.get(section) or {}
+    return {name: (about or {}).get("digest") for name, about in entries.items()}
 
 
 def _seal(content: dict[str, Any]) -> bytes:

@@ -135,9 +135,9 @@ def repeat_jobs(
             "results of `evaluate`",
         )
     done = results.jobs.filter(pl.col("status") == "done")
-    stored_places = {
-        str(row["job"]): tuple(row[name] for name in _PLACES) for row in done.iter_rows(named=True)
-    }
+    stored_places: dict[str, tuple[Any, ...]] = {}
+    for row in done.iter_rows(named=True):
+        stored_places[str(row["job"])] = tuple(row[name] for name in _PLACES)
     grid = study_from(content, base).grid()
     seed = secrets.randbits(32) if seed is None else seed
     with importing_from(grid.paths):

@@ -217,11 +217,9 @@ class Table:
         They ask a model for what noise on numbers does not reach. Each category is put into several rows, as long as
         they are few. Their order does not depend on the rows that are explained.
         """
-        replaced = [
-            (number, code)
-            for number, column in enumerate(self.columns)
-            for code in column.codes_of_no_quantity
-        ]
+        replaced: list[tuple[int, float]] = []
+        for number, column in enumerate(self.columns):
+            replaced += [(number, code) for code in column.codes_of_no_quantity]
         copies = min(max(_CELL_ROWS // max(len(replaced), 1), 1), _COPIES_OF_A_CELL, len(self.rows))
         count = len(replaced) * copies
         cells = self.rows[torch.arange(count) % len(self.rows)].clone()

@@ -255,7 +255,10 @@ def _list_hiding(namespace: Any, entries: Mapping[str, Any]) -> list[str]:
         for name in sorted(vars(namespace).keys() - entries.keys())
         if _is_code(vars(namespace)[name])
     ]
-    return [name for name in added if any(name in vars(base) for base in namespace.__mro__[1:])]
+    names_below: set[str] = set()
+    for base in namespace.__mro__[1:]:
+        names_below.update(vars(base))
+    return [name for name in added if name in names_below]
 
 
 def _name_entry(namespace: Any, name: str) -> str:

@@ -301,10 +301,10 @@ class Answers:
     @property
     def plain(self) -> dict[str, str]:
         """For the manifest: with six digits."""
-        return {
-            what: " ".join(f"{number:.6g}" for number in numbers)
-            for what, numbers in self.numbers.items()
-        }
+        texts: dict[str, str] = {}
+        for what, numbers in self.numbers.items():
+            texts[what] = " ".join(f"{number:.6g}" for number in numbers)
+        return texts
 
     @classmethod
     def from_plain(cls, content: Mapping[str, str]) -> Answers:

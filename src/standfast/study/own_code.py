@@ -652,10 +652,12 @@ def _describe_plain(value: Any) -> Any:
 
 def _read_attributes(thing: object) -> dict[str, Any]:
     """What an object holds by name, also in slots."""
-    slots = [
-        name for kind in type(thing).__mro__ for name in _list_slots(kind) if hasattr(thing, name)
-    ]
-    return {**{name: getattr(thing, name) for name in slots}, **getattr(thing, "__dict__", {})}
+    attributes: dict[str, Any] = {}
+    for kind in type(thing).__mro__:
+        for name in _list_slots(kind):
+            if hasattr(thing, name):
+                attributes[name] = getattr(thing, name)
+    return attributes | getattr(thing, "__dict__", {})
 
 
 def _list_slots(kind: type) -> list[str]:
@@ -684,12 +686,10 @@ def read_closure(function: FunctionType) -> list[Any]:
 
 def _list_enclosed(kind: type) -> list[Any]:
     """What the methods of a class hold of the function that made the class."""
-    return [
-        value
-        for method in _list_methods(kind)
-        for value in read_closure(method)
-        if value is not kind
-    ]
+    enclosed: list[Any] = []
+    for method in _list_methods(kind):
+        enclosed += [value for value in read_closure(method) if value is not kind]
+    return enclosed
 
 
 @cache

@@ -138,9 +138,10 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 def _join_tensors(results: Sequence[Result]) -> dict[str, Tensor]:
     """The arrays of all parts of a job, by name."""
     tensors_of_parts = [result.tensors() for result in results]
-    return {
-        name: _join([tensors[name] for tensors in tensors_of_parts]) for name in tensors_of_parts[0]
-    }
+    joined: dict[str, Tensor] = {}
+    for name in tensors_of_parts[0]:
+        joined[name] = _join([tensors[name] for tensors in tensors_of_parts])
+    return joined
 
 
 class Worker:

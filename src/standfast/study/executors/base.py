@@ -347,11 +347,9 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         beneath = Path(*name.split("."))
-        possible_files = [
-            Path(folder, end)
-            for folder in folders
-            for end in (f"{beneath}.py", beneath / "__init__.py")
-        ]
+        possible_files: list[Path] = []
+        for folder in folders:
+            possible_files += [Path(folder, f"{beneath}.py"), Path(folder, beneath, "__init__.py")]
         if isinstance(file, str) and Path(file) in possible_files:
             modules.append(module)
     return modules

@@ -68,10 +68,9 @@ def estimate_plan(
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in plan.jobs:
         groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
-    jobs_left = {
-        job_names: [job for job in jobs if job.identity not in done]
-        for job_names, jobs in groups.items()
-    }
+    jobs_left: dict[tuple[str, str, str, str], list[Job]] = {}
+    for job_names, jobs in groups.items():
+        jobs_left[job_names] = [job for job in jobs if job.identity not in done]
     ends = time.perf_counter() + seconds
     lines: dict[tuple[str, str, str, str], Line] = {}
     pairs = list(dict.fromkeys(job_names[:2] for job_names, jobs in jobs_left.items() if jobs))
