@@ -39,6 +39,7 @@ def _read_digits() -> Dataset:
         (files("standfast.data") / "assets" / "digits.npz").open("rb") as file,
         np.load(file) as stored,
     ):
+        # in place, so that no second copy is made
         inputs = torch.from_numpy(stored["inputs"]).to(torch.float32).div_(255)
         labels = torch.from_numpy(stored["labels"]).to(torch.int64)
         classes = tuple(str(label) for label in stored["classes"])
@@ -54,6 +55,7 @@ def film_reviews() -> tuple[list[str], torch.Tensor]:
     """
     content = (files("standfast.data") / "assets" / "sentences.tsv").read_text("utf-8")
     rows = [line.split("\t") for line in content.splitlines()]
+    # the file is of a page of the web, with its escapes
     return [html.unescape(text) for _, text in rows], torch.tensor(
         [int(float(rating) > 0) for rating, _ in rows]
     )

@@ -88,6 +88,7 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and _list_images(path))
     flat = _list_images(folder)
     check(
+        # images of both would be of which class?
         not (classes and flat),
         "path",
         "images in the folder or in its subfolders",
@@ -112,6 +113,7 @@ def _list_images(folder: Path) -> list[Path]:
 
 
 def _is_image(path: Path) -> bool:
+    # hidden files are those of a system, such as thumbnails
     return path.suffix.lower() in IMAGES and not path.name.startswith(".") and path.is_file()
 
 
@@ -148,6 +150,7 @@ def _check_pages(name: str, image: Any) -> None:
     if image.format != "TIFF" or pages == 1:
         return
     size = image.size
+    # an image is read page by page; the first is read afterwards, so it is put back
     image.seek(1)
     stacked = image.size == size
     image.seek(0)
@@ -202,6 +205,7 @@ def _to_channels(picture: Tensor, gray: bool) -> Tensor:
     if gray == (len(picture) == 1):
         return picture
     if not gray:
+        # copied, since expanded channels would share their memory
         return picture.expand(3, -1, -1).contiguous()
     weights = torch.tensor([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's
     return (picture * weights[:, None, None]).sum(0, keepdim=True).clamp_(0, 1)

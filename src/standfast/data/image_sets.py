@@ -229,6 +229,7 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
     check(split in BATCHES, "split", " or ".join(BATCHES), repr(split))
     names = BATCHES[split]
     files = _find_batches(names)
+    # what is there is never loaded again
     if len(files) < len(names) and download:
         _download_batches()
         files = _find_batches(names)
@@ -237,6 +238,7 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
         raise report_missing("cifar10", f"{names[0]} (.bin, or .webp with labels.npz)", folders)
     title = f"cifar10:{split}"
     if len(files) < len(names):
+        # the name says it, as results of some batches are not those of all
         numbers = ", ".join(file.stem.rpartition("_")[2] for file in files)
         title += f" (batch{'es' if len(files) > 1 else ''} {numbers} of {len(names)})"
     batches = [
@@ -281,6 +283,7 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
     tiles = read_mosaic(mosaic)
     types = {"split": pl.String, "class_id": pl.Int64, "column": pl.Int64}
     try:
+        # read as these types alone, so that a broken cell is an error here
         rows = pl.read_csv(table, columns=list(types), schema_overrides=types).filter(
             pl.col("split") == split
         )
@@ -305,6 +308,7 @@ def _make_dataset(
     """A data set from bytes `(N, C, H, W)` and labels that were read from `file`."""
     largest = int(labels.max(initial=0))
     check(largest < len(classes), str(file), f"labels below {len(classes)}", largest)
+    # from bytes to [0, 1]
     inputs = torch.from_numpy(images).to(torch.float32).div_(255)
     return Dataset(name, inputs, torch.from_numpy(labels.astype(np.int64)), tuple(classes))
 
@@ -334,6 +338,7 @@ def _locate(source: IdxSource, compressed: str, download: bool) -> Path:
     """The path of one file, compressed or not; it is downloaded if it is missing and `download` is set."""
     folders = [data_root() / folder for folder in source.folders]
     for folder in folders:
+        # files of a mirror are compressed; people unpack them
         for name in (compressed, compressed.removesuffix(".gz")):
             if (folder / name).is_file():
                 return folder / name
@@ -360,6 +365,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
         f"the IDX magic number {int.from_bytes(magic)} (unsigned bytes in {dimensions} dimensions)"
     )
     check(content[:4] == magic, str(path), expected, int.from_bytes(content[:4]))
+    # big-endian, as the format says
     sizes = struct.unpack(f">{dimensions}I", content[4:header])
     check(min(sizes) >= 1, str(path), "no empty dimension", f"sizes {sizes}")
     values = len(content) - header
@@ -370,6 +376,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
         f"{expected_values} values for sizes {sizes}",
         f"{values} values",
     )
+    # a copy, as a tensor must be able to write to its memory
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).reshape(sizes)
 
 
@@ -377,9 +384,11 @@ def _unpack(path: Path) -> bytes:
     raw = read_file(path)
     if not raw.startswith(GZIP_MAGIC):
         return raw
+    # a few bytes can claim to become gigabytes
     most = find_room(len(raw))
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+            # one byte more than allowed shows that there are more
             content = packed.read(most + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise ArgumentError(
@@ -417,6 +426,7 @@ def _read_binary(path: Path) -> tuple[Bytes, Bytes]:
 
 def _download_batches() -> None:
     """Download the binary version and unpack the batches into their folder; other files of the archive are ignored."""
+    # the archive has a checksum, so what is in it need not be checked
     archive = fetch(CIFAR_URL, f"md5:{CIFAR_MD5}", data_root())
     with tarfile.open(archive) as packed:
         for name in (*BATCHES["train"], *BATCHES["test"]):
@@ -431,6 +441,7 @@ def _download_batches() -> None:
 def read_mosaic(path: Path) -> Bytes:
     """The 32x32 RGB tiles of a WebP picture, (rows, columns, 3, 32, 32); raises `ArgumentError` for a partial tile."""
     try:
+        # the kind is named, so that Pillow tries no other decoder
         with Image.open(path, formats=("WEBP",)) as picture:
             pixels = np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:
@@ -441,6 +452,7 @@ def read_mosaic(path: Path) -> Bytes:
     whole = height % SIDE == 0 and width % SIDE == 0
     check(whole, str(path), f"whole tiles of {SIDE}x{SIDE} pixels", f"{width}x{height} pixels")
     tiles = pixels.reshape(height // SIDE, SIDE, width // SIDE, SIDE, 3)
+    # tiles stand row by row in the picture, and channels come last there
     return np.ascontiguousarray(tiles.transpose(0, 2, 4, 1, 3))
 
 

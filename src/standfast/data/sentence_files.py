@@ -87,6 +87,7 @@ class WordVectors:
         number_of = _number(self.words)
         rows: list[list[int]] = []
         for text in texts:
+            # number 1 stands for all words that are not known
             numbers = [number_of.get(word, 1) for word in split_words(text)]
             rows.append(numbers[:length])
         check(len(rows) > 0 and all(rows), "texts", "texts of at least one word", "an empty text")
@@ -126,6 +127,7 @@ class WordVectors:
             texts: N texts.
             labels: int64 `(N,)`: 0, negative, or 1, positive.
         """
+        # at least 1, the length of a vector of words
         bound = max(1.0, float(self.vectors.abs().max()))
         tokens = tuple(map(self.mark_unknown, texts))
         return Dataset(name, self.embed(texts), labels, CLASSES, (-bound, bound), tokens=tokens)

@@ -44,6 +44,7 @@ def _is_pandas(value: object) -> bool:
 
 def _is_one_of(value: object, classes: Collection[str]) -> bool:
     """Whether a value is of one of the classes, by their names: their packages are not imported."""
+    # classes of another version or a subclass have the same names
     return any(f"{kind.__module__}.{kind.__name__}" in classes for kind in type(value).__mro__)
 
 
@@ -131,6 +132,7 @@ class Table:
     @property
     def bounds(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest number of each column, `(F,)` each."""
+        # one pair for each column, turned into two rows of bounds
         lower, upper = zip(*(column.bounds for column in self.columns), strict=True)
         return torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
 
@@ -171,6 +173,7 @@ class Table:
 
     def decode(self, rows: Tensor | Array) -> Any:
         """Rows of numbers `(N, F)` as a frame; each number becomes the nearest possible cell."""
+        # from a card, and with gradients
         numbers = np.asarray(
             rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
         )
@@ -225,6 +228,7 @@ class Table:
         cells = self.rows[torch.arange(count) % len(self.rows)].clone()
         if replaced:
             columns, codes = (
+                # pairs of a column and a code, each for as many rows
                 torch.tensor(replaced, dtype=torch.float64).repeat_interleave(copies, dim=0).T
             )
             cells[torch.arange(count), columns.long()] = codes
@@ -279,6 +283,7 @@ class Table:
             named = self._spread_feature(changes, named)
         # what changes have to know of numbers that are no quantities; nothing of a table of quantities
         counts = [
+            # a flag has two categories
             len(column.categories) if column.kind in ("category", "flag") else 0
             for column in self.columns
         ]
@@ -288,6 +293,7 @@ class Table:
             fixed=(),
             columns=self.names,
             data=self.rows if changes.data is None else changes.data,
+            # the user's own data win
             missing=self.missing,
             lowest=tuple(column.low for column in self.columns),
             highest=tuple(column.high for column in self.columns),
@@ -303,6 +309,7 @@ class Table:
 
     def _spread_feature(self, changes: TableChanges, feature: Feature) -> dict[str, Feature]:
         """One change for all columns, by name: but for fixed ones, those that a rule computes, and constant ones."""
+        # a column that a rule computes follows from the others
         sides = [side for rule in changes.rules if "==" in rule for side in rule.split("==", 1)]
         left_out = {*changes.fixed, *(side.strip(" `") for side in sides)}
         return {
@@ -328,6 +335,7 @@ class Table:
             return replace(feature, categories=_find_codes(column, feature.categories))
         fits = feature.by is None or column.kind not in ("category", "flag")
         check(fits, "changes", f"'category' for {name!r}, which has no order", repr(feature.by))
+        # a day is the smallest step of a column of days
         in_days = column.kind == "date" and column.unit == "D"
         if in_days or column.kind in ("whole", "ordered"):
             return _add_step(feature)
@@ -365,6 +373,7 @@ def _choose_range(column: Column, cells: Tensor) -> Feature | None:
     """
     is_whole = column.kind == "whole"
     step = 1 if is_whole else None
+    # missing cells have numbers below the edge, which are no values
     typical = float(cells[cells > column.edge].abs().median())
     if SHARE * typical > column.spread:
         by = float(f"{SHARE_OF_SPREAD * column.spread:.3g}")
@@ -373,6 +382,7 @@ def _choose_range(column: Column, cells: Tensor) -> Feature | None:
     else:
         reach = SHARE * max(abs(column.low), abs(column.high))
         feature = Feature(by=f"{100 * SHARE:g}%", step=step)
+    # nothing would change in whole steps
     return None if is_whole and reach < 1 else feature
 
 

@@ -110,6 +110,7 @@ class DigitReader:
         self.column_count = columns
         self.digits = max(1, (columns - 1).bit_length())
         numbers = np.arange(columns)
+        # each column has a number of its own, so every two differ in a digit
         self.masks = (numbers >> np.arange(self.digits)[:, None]) % 2 == 1
         self.from_first = np.zeros((self.digits, encoded), dtype=bool)
         self.from_second = np.zeros((self.digits, encoded), dtype=bool)
@@ -119,6 +120,7 @@ class DigitReader:
         self, digits: Array, first: Array, second: Array, mixed: Array, tolerance: Array
     ) -> None:
         """Compare encoded mixed rows `(N, E)`, by these digits `(N,)`, with the encoded rows that they are mixed of."""
+        # a value that is like both says nothing
         as_first = are_close(mixed, first, tolerance)
         as_second = are_close(mixed, second, tolerance)
         for digit in np.unique(digits):
@@ -132,12 +134,14 @@ class DigitReader:
         """The number of the column that the digits of each encoded one spell, `(E,)`; -1 where not all are known."""
         is_read = (self.from_first | self.from_second).all(0)
         weights = 1 << np.arange(self.digits)
+        # the digits are those of the number, the lowest first
         return np.where(is_read, weights @ self.from_first.astype(int), -1)
 
     @property
     def conflicts(self) -> Array:
         """The encoded columns that depend on several, by number."""
         differs = (self.from_first & self.from_second).any(0)
+        # a number beyond the last column means that digits of two columns are mixed
         return np.flatnonzero(self.from_none | differs | (self.columns_read >= self.column_count))
 
 
@@ -158,6 +162,7 @@ class Trials:
 
     def __init__(self, encode: Encode, rows: Array, value_lists: Sequence[Array]) -> None:
         self.encode = encode
+        # the first rows, which are in random order already
         self.partners = Rows(rows[:_PARTNERS], encode(rows[:_PARTNERS]))
         self.width = self.partners.encoded.shape[1]
         self.reader = DigitReader(rows.shape[1], self.width)
@@ -169,6 +174,7 @@ class Trials:
 
     def _mix_all(self, rows: Array) -> None:
         """Mix all rows with each other, in chunks."""
+        # fixed seeds, so that the same pipeline is judged in the same way each time
         generator = np.random.default_rng(1)
         size = max(_FEWEST_ROWS, _CELLS // self.width)
         for cells in np.array_split(rows, max(1, len(rows) // size)):
@@ -221,6 +227,7 @@ class Trials:
             if differs.any():
                 row, position = np.argwhere(differs)[0].tolist()
                 number = int(numbers[position])
+                # a pair that shows the difference, from which the other column is sought
                 pair = (copy[np.array([row])], chunk[sources[row : row + 1, column]])
                 self.conflict = Conflict(
                     number, self._collect_columns(number, self._list_ends(number, pair, chunk))

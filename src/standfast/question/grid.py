@@ -115,6 +115,7 @@ class Samples:
             shape,
         )
         if self.targets is not None:
+            # a decision or a detection is a vector
             whole = self.targets.shape == shape[:1] and self.targets.dtype == torch.int64
             vectors = self.targets.shape[:1] == shape[:1] and self.targets.ndim == 2
             got = f"{self.targets.dtype} of shape {tuple(self.targets.shape)}"
@@ -145,6 +146,7 @@ class Samples:
     def split(self, model: Model, rows: slice = _ALL) -> list[Part]:
         """The rows that a model runs together: all of `rows`, or one at a time if it has further inputs."""
         numbers = range(*rows.indices(len(self)))
+        # further inputs belong to single samples
         if model.extras:
             return [self._take_one(model, row) for row in numbers]
         if self.lengths is None:
@@ -209,6 +211,7 @@ class LoadedModel(ModelSource):
             ArgumentError: it decides by a class that these samples do not have.
         """
         ready = self.ready.with_class_names(samples.class_names)
+        # a device without a number leaves a model where it is
         if ":" not in device or torch.device(device) == ready.device:
             return ready
         return ready.to(device)
@@ -319,6 +322,7 @@ class Grid:
     isolated: tuple[str, ...] = ()
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict, repr=False)
 
+    # models in memory are not sent twice, and a worker asks its own
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "tried": {}}
 
@@ -327,6 +331,7 @@ class Grid:
             _check_names(getattr(self, part), part)
         check_integer(self.repeats, "repeats")
         check_integer(self.samples_per_job, "samples_per_job", also=(None,))
+        # what torch's generators take
         fits = -(2**63) <= self.seed < 2**64
         expected = "a whole number that a generator of torch takes, -2^63 to 2^64 - 1"
         check(fits, "seed", expected, self.seed)
@@ -343,6 +348,7 @@ class Grid:
     @property
     def measured(self) -> dict[str, Metric]:
         """What jobs evaluate, by label: the sanity checks, which come first, and the metrics."""
+        # first, so that an explainer that fails is known before much work is done
         checks = {} if self.sanity is None else {self.sanity.name: self.sanity}
         return {**checks, **self.metrics}
 

@@ -105,6 +105,7 @@ class Meeting:
     @property
     def has_own_code(self) -> bool:
         """Whether code of the user's is a part of the model."""
+        # the fifth entry of `describe_model` has the user's modules
         return bool(self.content[4])
 
     @property
@@ -148,7 +149,9 @@ class Meeting:
             "of classes": task.classes,
             "words": vars(task.words),
             "same within": task.same_within if math.isfinite(task.same_within) else None,
+            # versions count here: the same weights may answer differently after an upgrade
             "digest": digest([self.content, answers]),
+            # versions do not count here, so that a board can compare networks
             "network": digest([self.network, answers]),
             **self.source.about,
         }
@@ -161,6 +164,7 @@ class Meeting:
         rows = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
         if reference.codes is None:
             return rows
+        # only texts and categories have such codes; other jobs keep their identities
         return [*rows, Description(reference.codes).content]
 
 
@@ -185,6 +189,7 @@ class AnswerMemory:
 
         A study that has grown has more inputs: then those that both know are compared.
         """
+        # of a hash and not of names alone: a changed network has no earlier answers
         key = digest([data, model, what])
         stored = self.earlier.get(key, {})
         stored_numbers = {name: text for name, text in stored.items() if name != "identity"}
@@ -197,4 +202,5 @@ class AnswerMemory:
         # the longer answers can be compared with more samples later
         longer = before if len(before) > len(answers) else answers
         self.answers[key] = {"identity": stored["identity"], **longer.plain}
+        # the identity of the first answers stays, which stored jobs have in theirs
         return stored["identity"]

@@ -101,9 +101,12 @@ def run_grid(
         stack.enter_context(importing_from(grid.paths))
         executor = executor or InProcess()
         plan = plan or make_plan(grid, origin.about, store.earlier_manifest(), executor.at_once)
+        # before anything is read that another run could change
         stack.enter_context(hold_lease(where))
         store.sweep()
+        # after the lease, so that no other run stores a job in between
         pending = _find_pending(plan, store)
+        # with a time limit the order is that of their worth, and stays
         if math.isinf(seconds):
             pending = _put_isolated_last(pending, plan.grid)
         isolated = _record_isolation(plan, executor, pending, store.earlier_manifest())
@@ -117,6 +120,7 @@ def run_grid(
         }
         if origin.call:
             about_run["call"] = dict(origin.call)
+        # before the first job, so that results can be opened while they grow
         store.write_manifest({**plan.manifest, **about_run})
         earlier = len(plan.jobs) - len(pending)
         began = time.monotonic()
@@ -125,6 +129,7 @@ def run_grid(
         tally = _Tally(pending, earlier, progress)
         ended = run_within(seconds, lambda: _do_jobs(plan.grid, store, executor, tally))
         if not ended:
+            # only what has ended, or the results would look incomplete
             store.write_manifest({**plan.manifest, **about_run, "jobs": _list_known(plan, store)})
         if len(plan.jobs) >= _COMPACT_FROM and pending:
             store.compact([job.identity for job in plan.jobs])
@@ -142,6 +147,7 @@ def _list_known(plan: Plan, store: Store) -> list[str]:
 def _find_pending(plan: Plan, store: Store) -> list[Job]:
     """The jobs that are to be done. What the store has of those that failed or are damaged is removed."""
     statuses = store.statuses()
+    # only those that count as done: the others are done again anyway
     damaged = store.find_damage(
         job.identity for job in plan.jobs if statuses.get(job.identity) == "done"
     )
@@ -156,6 +162,7 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
     ]
     for job in pending:
         if job.identity in statuses:
+            # removed at once, so that a damaged file is never read again
             store.forget(job.identity)
     return pending
 
@@ -260,6 +267,7 @@ def _do_jobs(grid: Grid, store: Store, executor: Executor, tally: _Tally) -> Non
     tally.begin()
     if not tally.pending:
         return
+    # closed also after an error, which ends the workers
     with contextlib.closing(executor.run(grid, store, tally.pending, tally.tell)) as outcomes:
         for outcome in outcomes:
             tally.end(outcome)

@@ -21,6 +21,7 @@ EMPTY_SEAL = (_PREFIX + b"0" * _DIGITS).decode()
 def fill_seal(content: bytes) -> bytes:
     """The content of a file with its seal in the place of the empty one."""
     digits_start = _find(content)
+    # writers put it there themselves
     assert digits_start is not None, "the content has no place for a seal"
     return (
         content[:digits_start]
@@ -39,6 +40,7 @@ def is_intact(content: bytes) -> bool:
 
 def _find(content: bytes) -> int | None:
     """Where the digits of the seal begin. In a Parquet file the metadata come last, in other files first."""
+    # the place is found by the kind of file, since rows may contain the prefix as text
     if content[:4] == b"PAR1":
         prefix_start = content.rfind(_PREFIX)
     else:

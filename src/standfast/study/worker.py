@@ -120,10 +120,12 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 
     Numbers are filled up with NaN, all else with 0.
     """
+    # nothing has to be filled up, as most often
     if len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(list(parts))
     shapes = [part.shape[1:] for part in parts]
     widest = [max(sides) for sides in zip(*shapes, strict=True)]
+    # 0, because whole numbers and flags have no NaN
     fill = torch.nan if parts[0].is_floating_point() else 0
     whole = parts[0].new_full((sum(map(len, parts)), *widest), fill)
     start = 0
@@ -196,6 +198,7 @@ class Worker:
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, *describe_failure(error))
         finally:
+            # also after a failure, as it may have changed the model before
             self._is_fresh = False
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
                 # it is built again, and has to prove that it is the planned model
@@ -207,6 +210,7 @@ class Worker:
         samples = self.grid.data[job.data]
         rows = slice(job.start, job.stop)
         compares_samples = self.grid.measured[job.label].samples_together is not None
+        # texts of different lengths may be compared where the module runs them together
         if samples.lengths is not None and compares_samples and not model.extras:
             return [Part(model, rows)]
         return samples.split(model, rows)
@@ -217,6 +221,7 @@ class Worker:
         """The result of the metric for some samples of the job."""
         rows = part.rows
         extras = self.grid.data[job.data].extras
+        # twice, since what extras name is cut to the rows of the part
         metric = self.grid.measured[job.label].bind(extras=extras)
         metric = metric.bind(inputs=ready.inputs, rows=rows)
         explainer = self.grid.explainers[job.explainer]
@@ -247,10 +252,12 @@ class Worker:
             for name in self.grid.explainers_of(self.grid.measured[job.label])
         ]
         shared_pass = self.grid.explainers[job.explainer].shared_pass
+        # alone it would keep passes that nobody asks for
         if shared_pass is None or sum(other.shared_pass == shared_pass for other in same) < 2:
             return None
         coordinates = (job.data, job.model, job.label, job.repeat, job.start, job.stop)
         if self._passes is None or self._passes[0] != coordinates:
+            # memory of other samples is of no use, and would stay
             self._passes = coordinates, PassMemory()
         return self._passes[1]
 
@@ -267,7 +274,9 @@ class Worker:
             tried = self._find_tried(job, model)
             checked = None if tried is None else tried.inputs
             inputs, targets = inputs_for(model, samples, checked)
+            # before the model is asked: other code could do anything
             self._prove_code()
+            # what has answered in this process before any job needs no proof
             if tried is None or not self._is_fresh:
                 self._prove(job, model, inputs)
             first = samples.split(model, slice(0, 1))[0]
@@ -292,7 +301,10 @@ class Worker:
         # to read the modules takes long where there are many
         current_code = read_own_modules() if planned_code else {}
         changed = [
-            name for name, code in planned_code.items() if current_code.get(name, code) != code
+            # a module that is not imported here cannot have been used
+            name
+            for name, code in planned_code.items()
+            if current_code.get(name, code) != code
         ]
         if changed:
             raise ModelError(
@@ -301,8 +313,10 @@ class Worker:
 
     def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
         """Compare the model with that of the plan."""
+        # a grid that was not planned has nothing to compare with
         planned_answers = self.grid.planned if isinstance(self.grid, PlannedGrid) else {}
         planned = planned_answers.get((job.data, job.model))
+        # without answers nothing can be compared, as of a model that fails
         if planned is None or not planned.numbers:
             return
         parts = self.grid.data[job.data].split(model, slice(0, _PROVED))

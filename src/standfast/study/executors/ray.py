@@ -86,6 +86,7 @@ class Ray(Executor):
     ) -> Outcomes:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
         ray = import_package("ray", "ray")
+        # a connection of the user's is left as it is
         ours = not ray.is_initialized()
         try:
             if ours:
@@ -155,6 +156,7 @@ class _RayCrew(Crew[_Actor]):
         }
         if executor.limits.memory_gb is not None:
             resources["memory"] = int(executor.limits.memory_gb * 1e9)
+        # a class of Ray needs its resources before it is made remote
         self.kind = ray.remote(**resources)(_Remote)
 
     def start(self, number: int) -> None:
@@ -178,6 +180,7 @@ class _RayCrew(Crew[_Actor]):
         patience = _SECONDS_OF_SILENCE if seconds is None else seconds
         done, _ = self.ray.wait(list(awaited), num_returns=1, timeout=patience)
         working = any(member.job for member in self.members)
+        # silence means that no worker starts; while one works, it may be silent
         if done or working:
             self.last_words = time.monotonic()
         elif time.monotonic() - self.last_words >= _SECONDS_OF_SILENCE:
@@ -195,9 +198,11 @@ class _RayCrew(Crew[_Actor]):
         try:
             said: Said = self.ray.get(sent)
         except self.ray.exceptions.RayTaskError:
+            # an error of the task is one of our code, which another worker would repeat
             raise
         except self.ray.exceptions.RayError as error:
             # the worker is lost, or the node that had its result
+            # Ray says only in words that it was the worker's start that failed
             if "creation task" in str(error):
                 raise StandfastError(f"ray: a worker could not start: {error}") from error
             return Lost("the Ray worker was lost", str(error))
@@ -208,6 +213,7 @@ class _Remote:
     """A worker process of the cluster."""
 
     def __init__(self, grid: Grid, threads: int) -> None:
+        # here, because the class is pickled for machines, and torch is loaded where it runs
         import torch
 
         torch.set_num_threads(threads)

@@ -101,6 +101,7 @@ def errors_at(
     except (StandfastError, ValidationError) as error:
         problems = _place_beneath(path, _problems_of(error, keys, key))
         placed_error = StudyFieldError(problems)
+        # the cause and not the error itself, as its text is in the problem already
         placed_error.__cause__ = error.__cause__ or error
         if into is None:
             raise placed_error from placed_error.__cause__
@@ -140,6 +141,7 @@ def _from_pydantic(error: ValidationError, keys: Collection[str]) -> list[Proble
     problems: dict[Keys, Problem] = {}
     every = error.errors(include_url=False)
     # tensors and objects, which a file cannot hold, are no alternatives
+    # where nothing else is left, they are shown all the same
     of_files = [
         details
         for details in every
@@ -148,6 +150,7 @@ def _from_pydantic(error: ValidationError, keys: Collection[str]) -> list[Proble
     for details in of_files or every:
         for problem in _from_details(details, keys):
             earlier = problems.setdefault(problem.path, problem)
+            # alternatives of one option fail one by one, and are one problem for the reader
             if problem.expected not in earlier.expected:
                 longer = max(earlier.got, problem.got, key=len)  # the one with a hint
                 both = f"{earlier.expected} or {problem.expected}"
@@ -160,6 +163,7 @@ def _from_details(details: Any, keys: Collection[str]) -> Sequence[Problem]:
     context = details.get("ctx", {})
     location = details["loc"]
     # without pydantic's names of alternatives
+    # those are the indices of lists; names of alternatives would be no keys of the file
     indices = [key for key in location[1:] if isinstance(key, int)]
     path = (*location[:1], *indices)
     if isinstance(context.get("error"), ArgumentError):
@@ -186,6 +190,7 @@ class Entry(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
+    # around all other checks, so that each error has the keys of this section to compare with
     def _translate_errors(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with errors_at(keys=cls.known()):
             return handler(raw)
@@ -203,6 +208,7 @@ def in_words(words: str) -> WrapValidator:
         try:
             return handler(raw)
         except ValueError as error:
+            # pydantic takes only `ValueError` for a value that does not fit; ours is one as well
             raise reject(words, show(raw)) from error
 
     return WrapValidator(read)

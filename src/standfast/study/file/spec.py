@@ -116,6 +116,7 @@ def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | N
     """As the file says; None where it says nothing."""
     if isinstance(raw, list | tuple):
         return tuple(neighbourhoods_from(raw).values())
+    # None is no missing value here: it asks for the default neighbourhood of the data
     if raw is None:
         return None
     return neighbourhood_from(raw)
@@ -212,6 +213,7 @@ class Study(Entry):
         Raises:
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
+        # without a check nothing is run, so there can be no controls that fit a model
         return self.ask().make_grid(_try_model if check else None)
 
     def ask(self) -> Question:
@@ -225,6 +227,7 @@ class Study(Entry):
         data = self._load_data(file_places)
         models = self._load_models(file_places)
         explainers = _load_all(self.explainers, "explainers", file_places, references)
+        # after the explainers, so that errors come in the order of the file
         controls = _load_all(self.named_controls, "controls", file_places, references)
         common_options = self._read_common_options(file_places, references)
         loaded_metrics = _load_all(self.metrics, "metrics", file_places, references, common_options)
@@ -232,6 +235,7 @@ class Study(Entry):
         with file_places.at("data"):
             changes = [metric for metric in loaded_metrics.values() if isinstance(metric, Metric)]
             inputs = read_given(Given(data, models, self._pairs(), changes, places=file_places))
+        # errors of the data are all that can be said; without data nothing else can be checked
         if inputs is None:
             file_places.raise_errors()
         assert inputs is not None
@@ -246,6 +250,7 @@ class Study(Entry):
             metrics=metrics,
             ladders=self._list_ladders(metrics),
             extras=_list_extras(loaded_metrics, metrics, inputs, about),
+            # only these are free to be chosen
             controls=self.controls if isinstance(self.controls, bool) else fitted_controls,
             sanity=self.sanity,
             pairs=self._pairs(),
@@ -301,6 +306,7 @@ class Study(Entry):
 
     def _list_ladders(self, metrics: Mapping[str, Metric]) -> dict[str, Ladder]:
         """Cheaper settings of the metrics whose options the file leaves open, by label."""
+        # who names a preset has decided on the settings
         if "preset" in self.model_fields_set:
             return {}
         ladders: dict[str, Ladder] = {}
@@ -339,6 +345,7 @@ class Study(Entry):
         for entry_name, model in self.models.items():
             if name in model.value.spread(entry_name):
                 return model
+        # pairs are made of these entries alone
         raise AssertionError(f"no model is called {name!r}")
 
     @model_validator(mode="after")
@@ -404,6 +411,7 @@ class Study(Entry):
         content = self.model_dump(
             mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"}
         )
+        # left out where empty, so that studies from before there were such keys keep their plain form
         if not self.requirements:
             del content["requirements"]
         if not self.units:
@@ -430,11 +438,13 @@ class Study(Entry):
             extras: metrics that were added, by label.
         """
         content = self.plain()
+        # the choice stands for the limit; with both, another run would choose again
         content.pop("minutes", None)
         for label, metric in extras.items():
             content["metrics"][label] = to_plain({metric.name: plain_options(metric)})
         for label, options in settings.items():
             entry = self.metrics.get(label)
+            # an extra has no entry in the file, and its options are complete already
             if entry is not None:
                 ((name, file_options),) = content["metrics"][label].items()
                 content["metrics"][label] = {name: {**file_options, **options}}
@@ -516,6 +526,7 @@ def _list_extras(
     about: Mapping[str, Any],
 ) -> dict[str, Extra]:
     """The metrics that got a default neighbourhood in the further ones, by label."""
+    # if one could not be placed, errors say so, and nothing further is evaluated
     if DEFAULT_NEIGHBOURHOOD not in about or len(placed) < len(metrics):
         return {}
 
@@ -548,6 +559,7 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
     try:
         metric.bind(extras=samples.extras, inputs=samples.inputs, rows=slice(0, len(samples)))
     except ArgumentError as error:
+        # the quotation marks around a name in the message
         got = f"{error.got}{suggest_name(str(error.got).strip(chr(39)), samples.extras)}"
         raise reject(error.expected, got, error.argument, note=f"on data {name!r}") from error
 
@@ -568,6 +580,7 @@ def load_study(path: str | Path, preset: str | None = None, changes: Sequence[st
         ArgumentError: a change has another form.
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
+    # before the checks, so that what a change breaks is shown like any other mistake
     return _check(apply_changes(read_document(path), changes), preset)
 
 
@@ -593,6 +606,7 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
 
 
 def _check(document: Document, preset: str | None = None) -> Study:
+    # what is no mapping is refused by the check below
     if preset is not None and isinstance(document.content, Mapping):
         document = replace(document, content={**document.content, "preset": preset})
     try:
@@ -600,5 +614,6 @@ def _check(document: Document, preset: str | None = None) -> Study:
             study = Study.model_validate(document.content)
     except StudyFieldError as error:
         raise document.error(error.problems) from error
+    # a private attribute, since the document is no key of the file
     study._document = document
     return study

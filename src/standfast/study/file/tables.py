@@ -55,9 +55,11 @@ class DataTable(DataEntry):
         label = self._find_label(list(map(str, whole.columns)))
         unused = list(self.drop) if label is None else [label, *self.drop]
         extras: dict[str, Tensor] = {}
+        # a cell without a value is no class, and the accuracy needs all of them
         if label is not None and not whole[label].isna().any():
             labels, classes = number_classes(pl.Series(whole[label].tolist()))
             extras["labels"] = labels[:count]
+            # regression has no classes
             if classes:
                 about["classes"] = classes
         types = {name: how for name, how in self.types.items() if name not in unused}
@@ -65,10 +67,12 @@ class DataTable(DataEntry):
             reference = whole
         else:
             reference = read_frame(base / self.reference, types)[0]
+        # texts and moments become the cells that the model gets; what is not there was dropped before
         frame = whole[:count].drop(columns=unused, errors="ignore")
         ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
         table = Table.read(reference.drop(columns=unused, errors="ignore"), frame, ordered=ordered)
         return GivenFrame(
+            # written as the table reads it, so that all tables of a study can be read together
             table.decode(table.encode(frame)),
             reference=table.decode(table.rows),
             ordered=ordered,
