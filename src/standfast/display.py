@@ -67,7 +67,6 @@ class Display:
         self._draw: _Draw | None = None
         self._is_open = False
         self._ended = threading.Event()
-        # reentrant, as both the thread and the call draw, and drawing may print
         self._lock = threading.RLock()
         self._stack = contextlib.ExitStack()
         self._thread = threading.Thread(

@@ -277,7 +277,6 @@ def as_number(value: Any) -> Any:
     # an array of one number is an array here, so only those without an axis become numbers
     if getattr(value, "shape", None) != ():
         return value
-    # `index` refuses what would lose digits
     if kind.startswith(("int", "uint")):
         return operator.index(value)
     if kind.startswith("float"):

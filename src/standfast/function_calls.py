@@ -305,7 +305,6 @@ def remember_autocast(values: Tensor) -> Callable[[], torch.autocast]:
         kind,
         torch.get_autocast_dtype(kind),
         enabled=torch.is_autocast_enabled(kind),
-        # a cache of casts would keep tensors of a graph that is gone
         cache_enabled=False,
     )
 

@@ -168,7 +168,6 @@ def masked_weights(layer: nn.Module) -> Iterator[Callable[[Tensor], None]]:
         parameter.data = masked_weight(layer, mask)
 
     try:
-        # compiled code may have taken the values in
         with run_eagerly():
             yield use
     finally:
@@ -334,7 +333,7 @@ def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> boo
         return False
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
         return True  # a weight that is computed at every call cannot be masked for comparison
-    # masked weights are summed in another order, so only half of the digits can agree
+    # the two agree up to rounding, so half of the digits are asked for
     close = 4 * torch.finfo(model.precision).eps ** 0.5 * reference.abs().amax().clamp(min=1e-30)
     with masked_weights(layer) as use:
         # the first and the last row have different masks, so one mask for all rows is noticed

@@ -29,10 +29,10 @@ def find_input_types(module: nn.Module) -> tuple[torch.dtype, ...]:
         parameters_of_layers += layer.parameters(recurse=False)
     of_layers = _list_types(parameters_of_layers)
     of_parameters = _list_types(module.parameters())
-    # dicts keep their order, and the first is the likeliest
     types = [*of_layers, *of_parameters]
     if not types:
         types = [*_list_types(module.buffers()), torch.get_default_dtype()]
+    # dicts keep their order, and the first is the likeliest
     return tuple(dict.fromkeys(types))
 
 

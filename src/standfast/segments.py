@@ -324,7 +324,6 @@ def _find_superpixels(
         return None
 
     images = inputs.detach().double().cpu().numpy()
-    # scikit-image leaves the lock of Python while it works
     with ThreadPoolExecutor(thread_budget()) as pool:
         map_images = map if regular.size < _SMALL else pool.map
         cuts = list(map_images(cut, images))

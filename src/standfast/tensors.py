@@ -100,9 +100,7 @@ class Streams:
     def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
         self.device = device
         self._generators = [
-            # torch takes no negative seeds
-            torch.Generator(device).manual_seed(seed & ((1 << 63) - 1))
-            for seed in seeds
+            torch.Generator(device).manual_seed(seed & ((1 << 63) - 1)) for seed in seeds
         ]
 
     @classmethod
@@ -282,7 +280,7 @@ def available_cpus() -> int:
         # one that is pinned to a few cores would start threads that wait for each other
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     )
-    # the file is only there on Linux, and has other words in some containers
+    # the file is only there on Linux, with control groups of version 2
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
         if quota != "max":

@@ -96,7 +96,6 @@ def check_batch_independence(metric: Metric, shape: Shape, device: Device = "cpu
     """A sample has the same result whatever the batch size, the order of the samples and the other samples."""
     x = _draw_inputs(shape, device=device)
     whole = metric(_classifier(shape, device), "input_x_gradient", x)
-    # smaller and larger than the batch, and no multiple of it
     for rows in (8, 64, 200):
         other = metric(_classifier(shape, device, rows), "input_x_gradient", x)
         _require_same(other, whole, [0, 1, 2, 3, 4], f"with a batch size of {rows} instead of 16")
@@ -157,7 +156,6 @@ def check_neighbourhoods(metric: Metric, shape: Shape, device: Device = "cpu") -
         return
     x = _draw_inputs(shape, 3, device)
     model = _classifier(shape, device)
-    # one more class than predicted is wrong for every sample
     wrong = (model.predict(x) + 1) % CLASSES
     accepted = 0
     for kind in (LinfBall, L2Ball):
@@ -304,7 +302,7 @@ def check_explainer(
     """
     net = small_transformer if isinstance(explainer, AttentionExplainer) else small_net
     for shape in (SHAPES[name] for name in shapes):
-        # more than two batches of eight, and no multiple of it
+        # more than a batch of 16, so that the last one has to be filled up
         x = _draw_inputs(shape, 19, device)
         model = _classifier(shape, device, net=net)
         before = x.clone()

@@ -283,4 +283,5 @@ def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:
             )
         return Baseline(str(path), about, read_rows(content))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        # a file from elsewhere may be anything
         raise StandfastError(f"{opened}: not a baseline that can be read: {error}") from error

@@ -216,7 +216,6 @@ def _find_first_samples(baseline: Baseline, study: Study, grid: Grid) -> Baselin
         inputs = samples.inputs
         # the samples of the study may be the first ones of the baseline, so the same number is loaded
         if baseline.count_samples(name) > len(inputs):
-            # the study may have fewer samples than it could; without them it is no longer baseline
             with contextlib.suppress(StandfastError):
                 longer_study = _with_samples(study, baseline.count_samples(name))
                 longer_inputs = longer_study.grid(check=False).data[name].inputs
@@ -268,7 +267,6 @@ def read_decisions(results: StoredResults) -> Decisions | None:
     looks = read_looks(store)
     requirements = _read_requirements(results)
     if not looks or not requirements:
-        # others have not been checked, so there is nothing to say
         return None
     states = describe_states(results, digest(requirements))
     index = find_look(looks, states)
@@ -393,6 +391,7 @@ def _decide_again(
     try:
         return list(decide_with_baselines(results, entries, numbers, baselines).decisions)
     except ArgumentError:
+        # one of the baselines does not fit; without them the others are still decided
         return list(decide_with_baselines(results, entries, numbers, {}).decisions)
 
 

@@ -99,6 +99,7 @@ def read_rows(
             row,
         )
     chosen = list(rows) or list(range(count))
+    # a default depends on the model, so it is chosen after loading
     name = _choose_explainer(setting) if explainer is None else explainer
     again = [_load_again(text, setting, folder, trust, options) for text in retrained] or None
     loaded_model, inputs, reference = take_inputs(setting, chosen)
@@ -106,6 +107,7 @@ def read_rows(
     if retrain:
         check(setting.table is not None, "--retrain", "a pipeline and a table", model)
         assert setting.table is not None
+        # the label is no input of the model, so the training rows are read again
         reference, labels = _read_training_rows(setting.data, setting.table, folder)
     known_names = setting.samples.sample_names
     names = () if known_names is None else tuple(known_names[row] for row in chosen)
@@ -131,6 +133,7 @@ def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) 
         data, "--data", folder, trust, label=options.get("label"), bounds=options.get("bounds")
     )
     of_data = choose_form(of_model, of_data, folder)
+    # only tables have a file of training rows
     if options.get("reference") is not None:
         is_table = "table" in of_data.options
         check(is_table, "--reference", "none but for a table of a pipeline", options["reference"])
@@ -144,6 +147,7 @@ def take_inputs(setting: Setting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
     if isinstance(reader, FrameReader):
         table = reader.table
         function = find_frame_function(setting.tried)
+        # the estimator gets frames, not rows of numbers
         assert function is not None  # as every model of data frames has one
         return (
             function.estimator,
@@ -174,6 +178,7 @@ def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, 
         "training rows with the column that the model learns, which --label names, for --retrain"
     )
     check(label in whole.columns, "--reference", expected, f"{path} without it")
+    # a row without a label teaches nothing
     labelled = whole[whole[label].notna()]
     rows = labelled.drop(columns=[label, *options.get("drop", ())], errors="ignore")
     return table.decode(table.encode(rows)), labelled[label].tolist()
@@ -184,6 +189,7 @@ def _load_again(
 ) -> Any:
     """A model that was trained again, in the form in which the given one is explained."""
     source = read_source(text, "--model", folder, trust, task=options.get("task"))
+    # estimators and models of texts are retrained as the user has them
     if setting.samples.reader is not None:
         return load_estimator(source, folder)
     return try_setting(source, setting.data, folder).tried
@@ -207,6 +213,7 @@ def name_rows(
             card,
             data=source,
             sample=numbers.get(card.sample, card.sample),
+            # names are by the place among the chosen rows
             name=names[card.sample] if names else card.name,
         )
         for card in unnamed
@@ -226,6 +233,7 @@ def _choose_explainer(setting: Setting) -> str:
         ArgumentError: all of them fail.
     """
     names = list(setting.explainers)
+    # the last of these gives a map of regions or words, which people can name
     if is_image(setting.shape) or setting.holds_texts:
         names.reverse()
     reasons: list[str] = []

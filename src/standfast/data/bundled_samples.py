@@ -55,7 +55,6 @@ def film_reviews() -> tuple[list[str], torch.Tensor]:
     """
     content = (files("standfast.data") / "assets" / "sentences.tsv").read_text("utf-8")
     rows = [line.split("\t") for line in content.splitlines()]
-    # the file is of a page of the web, with its escapes
     return [html.unescape(text) for _, text in rows], torch.tensor(
         [int(float(rating) > 0) for rating, _ in rows]
     )

@@ -75,7 +75,7 @@ def _make(kind: Any, split: str, name: str, download: bool) -> Any:
     accepted = inspect.signature(kind).parameters
     title = kind.__name__
     root = data_root() / "torchvision"
-    # some sets can only be put there by hand
+    # classes of torchvision say the split in one of three ways
     arguments: dict[str, Any] = {"download": download} if "download" in accepted else {}
     if title == "ImageFolder":
         check(
@@ -97,6 +97,7 @@ def _make(kind: Any, split: str, name: str, download: bool) -> Any:
     try:
         return kind(str(root), **arguments)
     except ValueError as error:
+        # torchvision names a wrong split by this error
         raise ArgumentError("split", f"a split of {title}", f"{split!r}: {error}") from error
     except (OSError, RuntimeError) as error:  # missing or incomplete files, or no network
         if download:

@@ -88,7 +88,7 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and _list_images(path))
     flat = _list_images(folder)
     check(
-        # images of both would be of which class?
+        # of images in both places nobody could say the class
         not (classes and flat),
         "path",
         "images in the folder or in its subfolders",
@@ -135,6 +135,7 @@ def _read_picture(file: Path, folder: Path) -> _Picture:
     except ArgumentError as error:
         raise ArgumentError("path", error.expected, f"{error.got} in {name}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        # Pillow raises each of these for some broken file
         got = f"{name}: {' '.join(str(error).split())}".replace(str(file), file.name)
         raise ArgumentError("path", "images that Pillow can read", got) from error
     check(bool(pixels.isfinite().all()), "path", FINITE, f"NaN or infinity in {name}")

@@ -283,7 +283,6 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
     tiles = read_mosaic(mosaic)
     types = {"split": pl.String, "class_id": pl.Int64, "column": pl.Int64}
     try:
-        # read as these types alone, so that a broken cell is an error here
         rows = pl.read_csv(table, columns=list(types), schema_overrides=types).filter(
             pl.col("split") == split
         )
@@ -308,7 +307,6 @@ def _make_dataset(
     """A data set from bytes `(N, C, H, W)` and labels that were read from `file`."""
     largest = int(labels.max(initial=0))
     check(largest < len(classes), str(file), f"labels below {len(classes)}", largest)
-    # from bytes to [0, 1]
     inputs = torch.from_numpy(images).to(torch.float32).div_(255)
     return Dataset(name, inputs, torch.from_numpy(labels.astype(np.int64)), tuple(classes))
 
@@ -365,7 +363,6 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
         f"the IDX magic number {int.from_bytes(magic)} (unsigned bytes in {dimensions} dimensions)"
     )
     check(content[:4] == magic, str(path), expected, int.from_bytes(content[:4]))
-    # big-endian, as the format says
     sizes = struct.unpack(f">{dimensions}I", content[4:header])
     check(min(sizes) >= 1, str(path), "no empty dimension", f"sizes {sizes}")
     values = len(content) - header
@@ -426,7 +423,6 @@ def _read_binary(path: Path) -> tuple[Bytes, Bytes]:
 
 def _download_batches() -> None:
     """Download the binary version and unpack the batches into their folder; other files of the archive are ignored."""
-    # the archive has a checksum, so what is in it need not be checked
     archive = fetch(CIFAR_URL, f"md5:{CIFAR_MD5}", data_root())
     with tarfile.open(archive) as packed:
         for name in (*BATCHES["train"], *BATCHES["test"]):
@@ -452,7 +448,6 @@ def read_mosaic(path: Path) -> Bytes:
     whole = height % SIDE == 0 and width % SIDE == 0
     check(whole, str(path), f"whole tiles of {SIDE}x{SIDE} pixels", f"{width}x{height} pixels")
     tiles = pixels.reshape(height // SIDE, SIDE, width // SIDE, SIDE, 3)
-    # tiles stand row by row in the picture, and channels come last there
     return np.ascontiguousarray(tiles.transpose(0, 2, 4, 1, 3))
 
 

@@ -244,7 +244,6 @@ def resize(picture: Tensor, size: Size) -> Tensor:
     resized = torch.nn.functional.interpolate(
         picture[None], new_size, mode="bilinear", antialias=True
     )[0]
-    # antialiasing overshoots at edges
     return resized.clamp_(float(picture.min()), float(picture.max()))
 
 

@@ -127,7 +127,6 @@ class WordVectors:
             texts: N texts.
             labels: int64 `(N,)`: 0, negative, or 1, positive.
         """
-        # at least 1, the length of a vector of words
         bound = max(1.0, float(self.vectors.abs().max()))
         tokens = tuple(map(self.mark_unknown, texts))
         return Dataset(name, self.embed(texts), labels, CLASSES, (-bound, bound), tokens=tokens)

@@ -71,7 +71,6 @@ def read_series(path: Path) -> LabelledSeries:
         raise ArgumentError(
             "path", f"a {path.suffix} file that can be read", f"{path}: {error.strerror}"
         ) from error
-    # some files of the archives have bytes of another encoding in their comments
     lines = content.decode("utf-8-sig", "replace").splitlines()
     read = _read_ts if path.suffix.lower() == ".ts" else _read_tsv
     series, labels = read(path.name, lines)

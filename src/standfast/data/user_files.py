@@ -591,7 +591,6 @@ def read_labelled_series(path: Path) -> Content:
         expected,
         f"{path.name} with missing values in {holes} of {len(series.values)} series",
     )
-    # read again for its checksum
     about = _describe(path, read_file(path))
     labels = None
     if series.labels is not None:

@@ -100,7 +100,6 @@ def synthetic_waves(
     )
     fine = snr_db is None or (isinstance(snr_db, int | float) and math.isfinite(snr_db))
     check(fine, "snr_db", "a finite number of dB, or None", repr(snr_db))
-    # mixed twice, so that neighbouring seeds and indices give streams of their own
     keys = mix64(mix64(torch.tensor([seed])) + torch.arange(n))
     scale = 1 / expected_deviation(steps, channels, block, snr_db)
     parts = []
@@ -170,11 +169,9 @@ def _make_waves(
     (slow_low, slow_high), (fast_low, fast_high) = BASE, SUPPORT
     slow = slow_low + drawn[:, 0] * (slow_high - slow_low)
     fast = fast_low + drawn[:, 1] * (fast_high - fast_low)
-    # in double precision, so that the last step can be drawn as often as the others
     start = (drawn[:, 2].double() * (steps - block + 1)).long()
     # the channels in random order; the first two carry the class
     order = drawn[:, 3].argsort(dim=1, stable=True)
-    # the rank of each channel in that order
     carries = order.argsort(dim=1) < 2
     time = torch.arange(steps)
     # steps since the start of the block, (count, channels, steps)

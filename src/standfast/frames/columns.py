@@ -116,7 +116,6 @@ class Cells:
     def in_seconds(self) -> Cells:
         """Dates that are whole days, in seconds."""
         if self.type.unit != "D":
-            # both ends, since seconds have no calendar that could shift them
             return self
         first, last = self.type.limits
         in_seconds = replace(self.type, unit="s", limits=(first * DAY, last * DAY))
@@ -183,7 +182,6 @@ class Column:
         """Numbers below it stand for missing cells and for NaN; minus infinity where the column has none."""
         if self.missing is None:
             return -math.inf
-        # halfway, so that rounding on neither side reaches it
         return (self.missing + self.low) / 2
 
     @property
@@ -258,7 +256,6 @@ class Column:
         expected = f"no NaN in {self.name!r}, as the reference has none there (or Table.read(reference, frame))"
         check(self.nan is not None or not is_nan.any(), "frame", expected, f"{int(is_nan.sum())}")
         # an encoder may tell None from NaN in a column of objects, although pandas does not
-        # other libraries have types that tell them apart
         objects = str(self.dtype) == str(cells.type.dtype) == "object"
         same = type(self.type.missing_cell) is type(cells.type.missing_cell) or not objects
         expected = (
@@ -332,7 +329,6 @@ class Column:
         """Which numbers `(N,)` are NaN, and not missing, bool."""
         if self.nan is None or self.missing is None:
             return np.zeros(len(numbers), dtype=bool)
-        # halfway between the two numbers of empty cells
         edge = self.edge if self.nan == self.missing else (self.nan + self.missing) / 2
         return numbers < edge
 
@@ -345,7 +341,6 @@ class Column:
                 return inside
             return np.round(inside, self.type.decimals)
         if self.type.unit == "s":
-            # microseconds, as pandas and Python hold at least these
             return np.round(inside, 6)
         return np.round(inside)
 

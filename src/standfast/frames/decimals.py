@@ -45,6 +45,6 @@ def write_decimals(numbers: Array, decimals: int) -> list[decimal.Decimal | None
 
 def find_decimal_limits(digits: int, decimals: int) -> tuple[float, float]:
     """The smallest and the largest number of so many digits, some of them behind the point."""
-    # a little less, since the power is rounded
+    # a little less, as the power itself has one digit more
     largest = 10.0 ** (digits - decimals) * (1 - 1e-15)
     return -largest, largest

@@ -162,7 +162,6 @@ def _order_categories(
 
 def _count_categories(part: Cells) -> dict[Any, int]:
     """How often each category is in the cells; the one that comes first stands first."""
-    # by the first place, since equal counts are ordered by it
     codes, firsts, times = np.unique(part.known.astype(int), return_index=True, return_counts=True)
     return {part.categories[codes[number]]: int(times[number]) for number in np.argsort(firsts)}
 

@@ -103,13 +103,12 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
         _check_columns(estimator, table)
     tried = table.rows[:_TRIED]
     predicted = _predict(estimator, table, tried)
-    # the answers of `predict` show which method says the same
+    # what it predicts tells several labels from classes
     reading = choose_reading(estimator, None if task is None else get_task(task), predicted)
     function = FrameFunction(estimator, table, reading)
     values = _try(function, table, tried)
     chosen = reading.task
     if chosen is None:
-        # a number that never varies is explained as well
         chosen = Regression(_choose_tolerance(values))
     model = Model.from_callable(
         function,

@@ -44,7 +44,6 @@ def _is_pandas(value: object) -> bool:
 
 def _is_one_of(value: object, classes: Collection[str]) -> bool:
     """Whether a value is of one of the classes, by their names: their packages are not imported."""
-    # classes of another version or a subclass have the same names
     return any(f"{kind.__module__}.{kind.__name__}" in classes for kind in type(value).__mro__)
 
 
@@ -132,7 +131,6 @@ class Table:
     @property
     def bounds(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest number of each column, `(F,)` each."""
-        # one pair for each column, turned into two rows of bounds
         lower, upper = zip(*(column.bounds for column in self.columns), strict=True)
         return torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64)
 
@@ -228,7 +226,6 @@ class Table:
         cells = self.rows[torch.arange(count) % len(self.rows)].clone()
         if replaced:
             columns, codes = (
-                # pairs of a column and a code, each for as many rows
                 torch.tensor(replaced, dtype=torch.float64).repeat_interleave(copies, dim=0).T
             )
             cells[torch.arange(count), columns.long()] = codes
@@ -292,8 +289,8 @@ class Table:
             changes=named,
             fixed=(),
             columns=self.names,
-            data=self.rows if changes.data is None else changes.data,
             # the user's own data win
+            data=self.rows if changes.data is None else changes.data,
             missing=self.missing,
             lowest=tuple(column.low for column in self.columns),
             highest=tuple(column.high for column in self.columns),

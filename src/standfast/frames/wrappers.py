@@ -127,7 +127,6 @@ def _list_active_steps(pipeline: Any) -> Iterator[Any]:
 
 
 def _find_held(estimator: Any) -> Any:
-    # it keeps the classes
     """The estimator whose answers are passed on as they are; None where there is none, or more than one."""
     best = getattr(estimator, "best_estimator_", None)
     if best is not None:

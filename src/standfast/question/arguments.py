@@ -197,8 +197,8 @@ def _check_places(models: Any, explainers: Any) -> None:
 
 
 def _list_parts(parts: Any) -> list[Any]:
-    # None has no parts
     """What is in a list or a mapping, or the one thing that is given; nothing of None."""
+    # None has no parts
     if parts is None:
         return []
     if isinstance(parts, Mapping):

@@ -348,7 +348,6 @@ class Grid:
     @property
     def measured(self) -> dict[str, Metric]:
         """What jobs evaluate, by label: the sanity checks, which come first, and the metrics."""
-        # first, so that an explainer that fails is known before much work is done
         checks = {} if self.sanity is None else {self.sanity.name: self.sanity}
         return {**checks, **self.metrics}
 

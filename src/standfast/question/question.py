@@ -38,7 +38,6 @@ def try_model(source: ModelSource, samples: Samples, data_name: str) -> Tried:
         ArgumentError: the samples do not fit it.
         ModelError: it fails.
     """
-    # on the CPU, where several models do not fill a card
     model = source.model(samples, "cpu")
     # all inputs are checked here, once, and handed on
     inputs = model.check_inputs(samples.inputs).to(model.dtype)
@@ -114,13 +113,11 @@ class Question:
         for label, fitted in metrics_of_labels.items():
             metrics.update(fitted)
             ladders.update(dict.fromkeys(fitted, self.ladders.get(label, ())))
-        # only after the metrics, which an error of an explainer may depend on
         with self.places.at("explainers"):
             self.inputs.check_explainers(self.explainers.values())
         answered: dict[tuple[str, str], Answered] = {}
         if try_model is not None:
             answered = self._try_models(try_model, metrics.values())
-        # before the checks of single parts, which would repeat what is wrong
         self.places.raise_errors()
         if answered:
             # without an answer nothing can be checked against it

@@ -123,7 +123,6 @@ class Texts(Inputs):
     def read(cls, given: Given) -> Texts:
         """Samples that no model can read, or that cannot be read, are left out where errors have places."""
         expected = "None for texts; TextModel(removal=...) says how words go"
-        # rows of codes of other texts have no meaning in the place of a word
         check(given.reference is None, "reference", expected, "rows")
         readers: dict[str, TextModel] = {}
         for name, model in given.models.items():
@@ -133,7 +132,6 @@ class Texts(Inputs):
         for name, data in given.data.items():
             met = [readers[model] for model in given.list_models_of(name) if model in readers]
             if not met:
-                # no model reads it, and errors say why
                 continue
             with given.places.at("data", name):
                 samples[name] = _read_samples(data, met)
@@ -156,7 +154,6 @@ class Texts(Inputs):
             check_removal(reader, listed)
 
     def fit_neighbourhood(self, neighbourhood: Neighbourhood) -> Neighbourhood:
-        # by identity, since equal changes may be bound to different texts
         if not any(neighbourhood is checked for checked in self._checked):
             self._checked.append(neighbourhood)
             for samples in self.samples.values():
@@ -169,10 +166,8 @@ class Texts(Inputs):
         neighbourhood = metric.neighbourhood_in_use
         if neighbourhood is not None:
             self.fit_neighbourhood(neighbourhood)
-        # the user's choice stays
         if not _is_unset(metric) or not self.readers:
             return {label: metric}
-        # all models read the same words; what stands for a removed one is said by the first
         reader = next(iter(self.readers.values()))
         removals: dict[str, Removal] = self.about.setdefault("removal", {})
         fitted: dict[str, Metric] = {}
@@ -185,7 +180,6 @@ class Texts(Inputs):
     def choose_label(self, text: str, metric: Metric) -> str:
         return metric.own_label if _removes(metric) else text
 
-    # what removes words has several labels, one for each way
     def default_neighbourhood(self) -> tuple[Neighbourhood, str]:
         usual = default_change()
         return usual, f"texts {usual.describe()}, because none was given"
@@ -233,7 +227,6 @@ def _read_samples(data: GivenTexts, models: Sequence[TextModel]) -> Samples:
 
 def _write_tokens(words: Sequence[Word]) -> tuple[str, ...]:
     """The words for reports, with a blank before each that has one."""
-    # blanks are a part of the text, and languages differ in where they are
     return tuple(f" {word.text}" if word.gap else word.text for word in words)
 
 
@@ -251,7 +244,6 @@ def _number_labels(
     order = _find_order(classes, named_models)
     if order is None:
         return classes, data.labels
-    # numbers of the user's names, in the order of the model's
     return model_classes, torch.tensor(order)[data.labels]
 
 
@@ -311,7 +303,6 @@ def list_texts(inputs: Any) -> list[str]:
         inputs, names = inputs["text"], None
     if isinstance(inputs, str):
         raise ArgumentError("inputs", _TEXTS, "one text")
-    # a frame would be iterated by the names of its columns
     has_columns = isinstance(inputs, Mapping) or is_frame(inputs) or names is not None
     if has_columns or not isinstance(inputs, Iterable):
         raise ArgumentError("inputs", _TEXTS, type(inputs).__name__)
@@ -332,7 +323,6 @@ def _set_removal(metric: Any, model: TextModel, removal: Removal) -> Metric:
     """The metric with what the model puts in the place of a removed word."""
     options: dict[str, Any] = {}
     replaces = metric.replacement if "replacement" in metric.removal_options else None
-    # retrieved words come from other texts, so there is no constant
     if removal == "retrieve":
         takes_several = replaces in (None, "uniform")
         expected = (
@@ -396,12 +386,10 @@ def _warn_of_long_words(changes: Sequence[TextChange], rows: Tensor) -> None:
 
 def check_removal(model: TextModel, explainers: Iterable[Explainer]) -> None:
     """Raise `ArgumentError` for explainers that put one thing in the place of all words, where words are retrieved."""
-    # only the first one is what explainers put in the place of words
     if model.removals[0] != "retrieve":
         return
     expected = "'mask', 'pad' or 'delete', or an explainer that takes several words (kernel_shap, shapley_sampling)"
     for explainer in explainers:
-        # it explains by another explainer, whose options count
         inner = explainer
         if isinstance(explainer, RandomisedExplainer):
             inner = explainer.explainer

@@ -128,7 +128,7 @@ def _make_private(root: Path) -> None:
         is_own = stat.S_ISDIR(folder_stat.st_mode) and folder_stat.st_uid == os.geteuid()
         if not is_own or folder_stat.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError("it is not the user's own folder, or others can write in it")
-        # it may have been made by an older version, or with another umask
+        # a folder that was there before keeps its mode in `mkdir`
         root.chmod(0o700)
 
 

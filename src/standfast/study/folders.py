@@ -140,7 +140,6 @@ class RemoteFolder(Folder):
 
         self.address = address
         try:
-            # credentials and options come from the environment, as fsspec reads them
             self.system, self.root = fsspec.core.url_to_fs(address)
         except ImportError as error:
             raise MissingExtraError(f"the address {address} ({error})", "remote") from error

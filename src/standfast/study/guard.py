@@ -80,7 +80,6 @@ class TorchFunctions:
                 new = now.get(name)
                 if (
                     new is not entry
-                    # constants, such as a default type, are put back by `_SHARED`
                     and _concerns_code(namespace, new, entry)
                     and not _wraps_by_torch(new, entry)
                 ):
@@ -197,7 +196,6 @@ class Guard:
                 part.training = mode
         with torch.no_grad():
             for tensor, kept, needed in self.tensors:
-                # before the values: a tensor that needs gradients cannot be written in place
                 tensor.requires_grad_(needed)
                 tensor.copy_(kept)
         return _same(self._ask(), self.answer)
@@ -283,7 +281,6 @@ def _hold_the_same(first: Tensor, second: Tensor) -> bool:
 
 def _list_hooks(attributes: Mapping[str, Any]) -> list[list[int]]:
     """The numbers of all hooks among the attributes of a module."""
-    # numbers and not functions: a hook may be an object without a comparison
     return [list(attributes.get(name, ())) for name in _HOOKS]
 
 

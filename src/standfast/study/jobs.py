@@ -64,10 +64,8 @@ def job_seed(seed: int, repeat: int) -> int:
     >>> job_seed(7, 0), job_seed(7, 1) != job_seed(7, 2)
     (7, True)
     """
-    # so that a study with more repeats finds the jobs of its first one
     if repeat == 0:
         return seed
-    # seven bytes: seeds have to be positive in 64 bits
     return int.from_bytes(hashlib.sha256(f"{seed}/{repeat}".encode()).digest()[:7], "big")
 
 

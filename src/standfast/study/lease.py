@@ -65,7 +65,6 @@ def hold_lease(folder: Folder) -> Iterator[None]:
             if ended.wait(_RENEWED):
                 return
             with contextlib.suppress(Exception):  # the next time will do
-                # a record that cannot be read is taken for ours
                 if _read(folder)[1].get("token", own_record["token"]) != own_record["token"]:
                     _log.warning(
                         "another run has taken over %s, because this one was not heard of",
@@ -88,7 +87,6 @@ def hold_lease(folder: Folder) -> Iterator[None]:
             elif not folder.replace(_FILE, describe()):
                 # another run may have found the same lease at the same moment
                 raise RunningError(folder)
-        # a daemon, so that a hanging file system does not keep the process from ending
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
         try:

@@ -287,8 +287,8 @@ def _list_modules(folder: str) -> frozenset[str] | None:
 
 @cache
 def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
-    # the digest is an argument, so that the cache sees a changed file
     """The names of the modules that the code of a file imports anywhere, also inside of functions."""
+    # the digest is an argument, so that the cache sees a changed file
     return _read_file(file, digest).find_imports(
         module if Path(file).stem == "__init__" else module.rpartition(".")[0]
     )
@@ -362,7 +362,6 @@ def read_code(code: CodeType) -> CodeNames:
     imported: set[tuple[int, str, tuple[str, ...]]] = set()
     texts: set[str] = set()
     steps = list(dis.get_instructions(code))
-    # bytecode and not the syntax tree, because functions of a notebook may have no text
     for number, step in enumerate(steps):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             after = steps[number + 1] if number + 1 < len(steps) else step
@@ -475,7 +474,6 @@ class Reach:
         elif isinstance(thing, FunctionType | type):
             self._add_code(thing)
         elif hasattr(type(thing), "__wrapped__") or "__wrapped__" in getattr(thing, "__dict__", {}):
-            # a decorator's own function would hide the user's
             self.add(thing.__wrapped__, name)  # a function with a cache, or with a decorator
         else:
             self._add_object(thing, name)
@@ -561,7 +559,6 @@ class Reach:
     def _add_version(self, module: str) -> None:
         """The version of an installed package whose code is named; results of models are compared by their answers."""
         package = module.partition(".")[0]
-        # once for each package, and without the standard library, which Python's version stands for
         if (
             self._holds_state
             and package not in sys.stdlib_module_names

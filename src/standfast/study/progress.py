@@ -239,7 +239,7 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
             if run.progress is None:
                 run.began = time.monotonic() - began
             run.progress = progress
-            # the last one is shown whatever the time, or the bar would end before it is full
+            # the last line is shown whether or not it is due
             refresh(progress.done >= progress.total)
 
         yield update if show else None

@@ -48,7 +48,7 @@ def git_revision(folder: Path) -> str | None:
         "--always",
         # 40 digits, however short git would make them
         "--abbrev=40",
-        # a tag could be moved
+        # the revision itself, and no tag near it
         "--exclude=*",
         "--dirty=+changes",
     ]

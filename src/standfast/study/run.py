@@ -162,7 +162,6 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
     ]
     for job in pending:
         if job.identity in statuses:
-            # removed at once, so that a damaged file is never read again
             store.forget(job.identity)
     return pending
 

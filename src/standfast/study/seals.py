@@ -21,7 +21,6 @@ EMPTY_SEAL = (_PREFIX + b"0" * _DIGITS).decode()
 def fill_seal(content: bytes) -> bytes:
     """The content of a file with its seal in the place of the empty one."""
     digits_start = _find(content)
-    # writers put it there themselves
     assert digits_start is not None, "the content has no place for a seal"
     return (
         content[:digits_start]

@@ -164,7 +164,6 @@ class Store:
         The sizes of jobs and the answers of models are also added to those of a second file, so that finished jobs are
         found without the manifest, and after the study was another one for a while.
         """
-        # before the manifest: with a manifest alone, jobs could be sought under other sizes
         if any(manifest.get(part) for part in _REMEMBERED):
             # merged, as the same folder may have had another study in between
             self.write_json(SIZES, self._merge_remembered(manifest))

@@ -120,7 +120,6 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 
     Numbers are filled up with NaN, all else with 0.
     """
-    # nothing has to be filled up, as most often
     if len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(list(parts))
     shapes = [part.shape[1:] for part in parts]
@@ -221,7 +220,6 @@ class Worker:
         """The result of the metric for some samples of the job."""
         rows = part.rows
         extras = self.grid.data[job.data].extras
-        # twice, since what extras name is cut to the rows of the part
         metric = self.grid.measured[job.label].bind(extras=extras)
         metric = metric.bind(inputs=ready.inputs, rows=rows)
         explainer = self.grid.explainers[job.explainer]

@@ -54,6 +54,7 @@ class Calibrated(Scheme):
     def parts(self, batch: Batch) -> Iterator[Part]:
         """The loss in one part."""
         logits = batch.logits(batch.inputs)
+        # the target is that of one of two classes, so a third has none
         if logits.shape[1] != 2:
             raise ModelError(
                 f"calibrated: expected a module with two classes, got {logits.shape[1]}"

@@ -51,6 +51,7 @@ class Batch:
         """The module's logits (N, classes) for `inputs` (N, ...); mixed precision is converted to float32."""
         with self.autocast():
             logits: Tensor = self.module(inputs)
+        # losses in half precision would lose small differences
         if self.precision == torch.float32:
             return logits
         return logits.float()

@@ -84,6 +84,7 @@ class GradientHessian(Scheme):
         derivatives = InputDerivatives(
             F.cross_entropy(logits, batch.labels, reduction="none"), inputs
         )
+        # a norm of weight 0 costs derivatives for nothing
         penalties = []
         if self.gradient_weight:
             penalties.append(self.gradient_weight * derivatives.compute_gradient_norms())
@@ -141,6 +142,7 @@ class Adversarial(Scheme):
         ball = LinfBall(share * self.radius) if self.norm == "linf" else L2Ball(share * self.radius)
         return Pgd(
             ball,
+            # a smaller ball needs shorter steps
             self.steps,
             share * _choose_step_length(self.radius, self.steps, self.step),
             bounds,
@@ -150,6 +152,7 @@ class Adversarial(Scheme):
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
             perturbed = attack.ascend(batch.module, batch.inputs, batch.labels, batch.generator)
+        # each part only where it counts, as each is a forward and a backward pass
         if self.clean_share > 0:
             yield compute_cross_entropy(batch, batch.inputs, self.clean_share)
         if self.clean_share < 1:
@@ -283,6 +286,7 @@ def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float)
 
 def _choose_step_length(radius: float, steps: int, step: float | None) -> float:
     """The length of a step; by default all steps together are a bit longer than the diameter of the ball."""
+    # 2.5 times the radius, as of the ball's two sides and a little more
     return 2.5 * radius / steps if step is None else step
 
 

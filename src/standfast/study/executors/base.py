@@ -275,7 +275,6 @@ class Crew(ABC, Generic[M]):
 
     def _end_job(self, member: M, said: JobFiles | Lost | None) -> Iterator[JobOutcome]:
         """What has become of the job of a member, if it has one, and if it is not tried again."""
-        # before anything is yielded, so that the worker is idle whatever the caller does in between
         job, member.job, member.ready = member.job, None, True
         if isinstance(said, Lost):
             member.stop()
@@ -352,7 +351,6 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
     """The modules that were imported from these folders, but not from an environment beneath one of them."""
     modules = []
     for name, module in list(sys.modules.items()):
-        # modules made without a file, such as built-in ones, are on all machines
         file = getattr(module, "__file__", None)
         beneath = Path(*name.split("."))
         possible_files: list[Path] = []

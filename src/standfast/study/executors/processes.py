@@ -254,7 +254,6 @@ def _end_with_parent() -> None:
     assert parent is not None
     wait([parent.sentinel])
     _end_all(os.getpid(), _descendants(os.getpid()))
-    # at once: clean-up at the end of Python could hang on what the jobs have left
     os._exit(1)
 
 

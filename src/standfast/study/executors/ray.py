@@ -156,7 +156,6 @@ class _RayCrew(Crew[_Actor]):
         }
         if executor.limits.memory_gb is not None:
             resources["memory"] = int(executor.limits.memory_gb * 1e9)
-        # a class of Ray needs its resources before it is made remote
         self.kind = ray.remote(**resources)(_Remote)
 
     def start(self, number: int) -> None:
@@ -213,7 +212,6 @@ class _Remote:
     """A worker process of the cluster."""
 
     def __init__(self, grid: Grid, threads: int) -> None:
-        # here, because the class is pickled for machines, and torch is loaded where it runs
         import torch
 
         torch.set_num_threads(threads)

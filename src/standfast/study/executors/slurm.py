@@ -153,7 +153,6 @@ class SlurmTask:
             executor = Processes(1, limits=self.limits)
             # functions of a notebook or a script can be pickled by value only
             executor.dumps = import_package("cloudpickle", "slurm").dumps
-        # results are in the store; one process for both would need them in memory
         return sum(1 for _ in executor.run(self.grid, self.store, jobs_left))
 
     def checkpoint(self, *_: Any) -> Any:

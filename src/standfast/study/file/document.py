@@ -43,7 +43,7 @@ class StudyError(StandfastError):
         wrapper = textwrap.TextWrapper(
             _WIDTH, initial_indent="  ", subsequent_indent="      ", placeholder=" ..."
         )
-        # words with a hyphen, such as names and paths, are copied from the message, so they stay whole
+        # names and paths with a hyphen stay whole, so that they can be copied
         wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
         # the end of a path tells more than its beginning
         name = file if len(file) <= 150 else f"... {file[-146:]}"
@@ -140,7 +140,6 @@ def parse(text: str, lines: dict[Keys, int] | None = None) -> Any:
     Raises:
         Exception: one of `UNREADABLE`.
     """
-    # the parser in Python, because only that one keeps the lines of nodes
     parser = YAML(typ="safe", pure=True)
     parser.allow_duplicate_keys = False
     node = parser.compose(text)
@@ -204,7 +203,6 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
         if isinstance(key, ScalarNode) and str(key.tag).endswith((":str", ":merge")):
             # `<<` stands for the keys of another mapping, which belong to the mapping around it
             inner = path if str(key.tag).endswith(":merge") else (*path, key.value)
-            # the first: where a key comes from an alias, the line of its own is the one to show
             lines.setdefault(inner, key.start_mark.line + 1)
             _number(value, inner, lines)
 

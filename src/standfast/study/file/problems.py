@@ -101,7 +101,6 @@ def errors_at(
     except (StandfastError, ValidationError) as error:
         problems = _place_beneath(path, _problems_of(error, keys, key))
         placed_error = StudyFieldError(problems)
-        # the cause and not the error itself, as its text is in the problem already
         placed_error.__cause__ = error.__cause__ or error
         if into is None:
             raise placed_error from placed_error.__cause__
@@ -141,12 +140,12 @@ def _from_pydantic(error: ValidationError, keys: Collection[str]) -> list[Proble
     problems: dict[Keys, Problem] = {}
     every = error.errors(include_url=False)
     # tensors and objects, which a file cannot hold, are no alternatives
-    # where nothing else is left, they are shown all the same
     of_files = [
         details
         for details in every
         if details["type"] not in ("needs_python_object", "dataclass_type")
     ]
+    # where nothing else is left, they are shown all the same
     for details in of_files or every:
         for problem in _from_details(details, keys):
             earlier = problems.setdefault(problem.path, problem)
@@ -163,7 +162,6 @@ def _from_details(details: Any, keys: Collection[str]) -> Sequence[Problem]:
     context = details.get("ctx", {})
     location = details["loc"]
     # without pydantic's names of alternatives
-    # those are the indices of lists; names of alternatives would be no keys of the file
     indices = [key for key in location[1:] if isinstance(key, int)]
     path = (*location[:1], *indices)
     if isinstance(context.get("error"), ArgumentError):

@@ -57,7 +57,6 @@ class BackgroundEntry(Entry):
 
     @model_validator(mode="after")
     def _check_source(self) -> BackgroundEntry:
-        # both or neither
         if (self.path is None) == (self.data is None):
             got = "path and data at once"
             if self.path is None:

@@ -573,7 +573,6 @@ class ModelFunction(ModelEntry):
         }
         if not arguments:
             arguments[name] = {}
-        # windows first: each seed of a window is a model of its own
         if self.seeds is not None:
             without_seeds, arguments = arguments, {}
             for window_name, window in without_seeds.items():
@@ -745,7 +744,6 @@ class StudyModel(ModelSource):
             mixed = entry.mixed_precision
             size = entry.batch_size
             with errors_at("task"):
-                # files of a task are relative to the study file
                 task = entry.task.load_files(self.base)
             more: dict[str, Any] = {"task": task, "output": entry.output, "extras": entry.extras}
             return Model(module, samples.bounds, prepare, device, size, forward, mixed, **more)
@@ -793,7 +791,6 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     # only a `StudyModel` has folders to import from
     paths = getattr(source, "paths", ())
     try:
-        # one sample shows whether it works, and takes little time
         with importing_from(paths):
             part = samples.split(source.model(samples, "cpu"), slice(0, 1))[0]
             model = part.model
@@ -830,7 +827,6 @@ def _shorten_script_error(text: str) -> str:
     """What an error of a module says, without the traceback that TorchScript puts into its messages."""
     text = text.removeprefix("module: ")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    # TorchScript puts the source of the module into its messages
     start, script, _ = text.partition("The following operation failed in the TorchScript")
     if script:
         return f"{start}{lines[-1]}"

@@ -213,7 +213,6 @@ class Study(Entry):
         Raises:
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
-        # without a check nothing is run, so there can be no controls that fit a model
         return self.ask().make_grid(_try_model if check else None)
 
     def ask(self) -> Question:
@@ -227,7 +226,6 @@ class Study(Entry):
         data = self._load_data(file_places)
         models = self._load_models(file_places)
         explainers = _load_all(self.explainers, "explainers", file_places, references)
-        # after the explainers, so that errors come in the order of the file
         controls = _load_all(self.named_controls, "controls", file_places, references)
         common_options = self._read_common_options(file_places, references)
         loaded_metrics = _load_all(self.metrics, "metrics", file_places, references, common_options)
@@ -250,7 +248,6 @@ class Study(Entry):
             metrics=metrics,
             ladders=self._list_ladders(metrics),
             extras=_list_extras(loaded_metrics, metrics, inputs, about),
-            # only these are free to be chosen
             controls=self.controls if isinstance(self.controls, bool) else fitted_controls,
             sanity=self.sanity,
             pairs=self._pairs(),
@@ -411,7 +408,6 @@ class Study(Entry):
         content = self.model_dump(
             mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"}
         )
-        # left out where empty, so that studies from before there were such keys keep their plain form
         if not self.requirements:
             del content["requirements"]
         if not self.units:

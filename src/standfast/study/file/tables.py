@@ -67,12 +67,10 @@ class DataTable(DataEntry):
             reference = whole
         else:
             reference = read_frame(base / self.reference, types)[0]
-        # texts and moments become the cells that the model gets; what is not there was dropped before
         frame = whole[:count].drop(columns=unused, errors="ignore")
         ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
         table = Table.read(reference.drop(columns=unused, errors="ignore"), frame, ordered=ordered)
         return GivenFrame(
-            # written as the table reads it, so that all tables of a study can be read together
             table.decode(table.encode(frame)),
             reference=table.decode(table.rows),
             ordered=ordered,

@@ -83,7 +83,6 @@ class Choice:
         metrics = dict(grid.metrics)
         for label, options in self.settings.items():
             metrics[label] = replace(metrics[label], **options)
-        # each metric adds itself in a further neighbourhood with the settings of its twin
         for label in self.extras:
             metrics[label] = grid.free.extras[label].metric
         dropped = [name for name in grid.free.controls if name not in self.controls]

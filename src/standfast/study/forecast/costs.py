@@ -35,7 +35,7 @@ def count_checked(grid: Grid) -> int:
 
 def count_done(earlier: Mapping[str, Any]) -> int:
     """How many samples of each data set an earlier choice has evaluated, by what the manifest says."""
-    # then nothing is known to be complete, whatever single samples have
+    # pairs that are not begun are not in the counts, so not one sample is complete
     if earlier.get(NOT_BEGUN):
         return 0
     counts = [done for done, _ in (earlier.get("samples") or {}).values()]
@@ -290,7 +290,6 @@ class Costs:
 
     def _list_groups(self) -> list[list[str]]:
         """The labels of a metric with the same ladder, such as in several neighbourhoods, are raised together."""
-        # settings that differ between neighbourhoods would make their values incomparable
         groups: dict[tuple[str, str], list[str]] = {}
         for label, ladder in self.ladders.items():
             groups.setdefault((self.grid.metrics[label].name, repr(ladder)), []).append(label)

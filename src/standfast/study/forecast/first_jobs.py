@@ -120,7 +120,6 @@ def _guess_quotient(cell: _Place, quotients: Mapping[_Place, float]) -> float:
 
 def _scale(line: Line, factor: float, basis: Basis) -> Line:
     """The line with a multiple of its seconds."""
-    # the start is scaled as well, since the same wrong pace is in both
     seconds = factor * line.seconds
     start = factor * line.start
     return replace(line, seconds=seconds, start=start, basis=basis)

@@ -350,7 +350,6 @@ class _Trials:
 
     def _predict(self, metric: Metric, job: Job, limit: float) -> tuple[_Trial, Basis]:
         """What the metric will take for a job, and how that is known."""
-        # a pilot needs most of the time, as its number is the one that counts
         own_trial = self._run_warm(metric, job, _ITSELF * limit)
         if own_trial.ended or not own_trial.is_known:
             return own_trial, "trial"
@@ -360,7 +359,6 @@ class _Trials:
             pilot = metric
         most_evaluations = metric.most_evaluations
         if most_evaluations is not None and pilot.most_evaluations is None:
-            # a limit of the metric would hide how its cost grows
             metric = remove_limit(metric)  # the pilot has none either
         count = _count(self._choose(job).rows)
         expected_evaluations, pilot_evaluations = (
