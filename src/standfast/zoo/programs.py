@@ -73,6 +73,7 @@ def check_program(
         expected = f"trust: true beside {name}, because opening a file of torch.export can run code that is in it"
         check(trust, "path", expected, "no trust")
         return "export"
+    # an archive of TorchScript has its code as text, and weights alone have none
     if any("/code/" in member for member in members) and _has_member(members, "/constants.pkl"):
         return "torchscript"
     pickled_module = _describe_pickled_module(content)
