@@ -42,7 +42,7 @@ from standfast.study.forecast.trials import estimate_plan
 from standfast.study.import_paths import importing_from
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import show_trials, watch
-from standfast.study.run import Origin, RunSummary, run_grid
+from standfast.study.run import GridOrigin, RunSummary, run_grid
 from standfast.study.store import Store
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def evaluate(
         about=facts,
     )
     # from what the user gave, before anything is chosen, so that the line can be typed again
-    origin = Origin(facts, call=record_call(arguments, _list_further(out=out, workers=workers)))
+    origin = GridOrigin(facts, call=record_call(arguments, _list_further(out=out, workers=workers)))
     is_kept = out is not None or results_folder() is not None
     with telling_of_interruptions(progress, is_kept), watch(progress) as report_progress:
         grid = arguments.ask().make_grid()
@@ -414,13 +414,13 @@ def run_study(
             _tell_default(grid)
         chosen = executor or executor_of(study)
 
-        def find_origin(choice: Choice | None) -> Origin:
+        def find_origin(choice: Choice | None) -> GridOrigin:
             content = study.plain()
             if choice is not None:
                 extras = {label: grid.free.extras[label].metric for label in choice.extras}
                 content = study.plain_with(choice.settings, choice.controls, choice.checked, extras)
             # the full path, by which another file of the same name is told apart
-            return Origin(about, content, str(Path(study.name).resolve()), study.base)
+            return GridOrigin(about, content, str(Path(study.name).resolve()), study.base)
 
         if minutes is None:
             run = run_grid(

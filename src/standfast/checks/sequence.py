@@ -289,7 +289,7 @@ def _read_requirements(results: StoredResults) -> list[dict[str, Any]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Confirmation:
+class DecisionConfirmation:
     """What `confirm_decisions` found, by the names of decisions.
 
     Attributes:
@@ -301,7 +301,7 @@ class Confirmation:
     unknown: tuple[str, ...] = ()
 
 
-def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confirmation:
+def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> DecisionConfirmation:
     """Decide again, from the stored numbers, what was decided at the look at these results.
 
     A decision that was made at an earlier look is decided on the samples of that look, as the part of the allowed error
@@ -315,7 +315,7 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
         StandfastError: as of `read_decisions`.
     """
     if read_decisions(results) is None:
-        return Confirmation()
+        return DecisionConfirmation()
     requirements = _read_requirements(results)
     entries = [_restore_requirement(requirement) for requirement in requirements]
     looks = read_looks(results.store)
@@ -336,7 +336,7 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
         )
         unconfirmed = _drop_confirmed(unconfirmed, _select_kept(decided_then, look, results))
     names = [decision.name for decision in unconfirmed] + _list_not_stored(stored, decided)
-    return Confirmation(
+    return DecisionConfirmation(
         different=tuple(name for name in names if name not in unknown),
         unknown=tuple(name for name in names if name in unknown),
     )

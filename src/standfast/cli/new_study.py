@@ -53,7 +53,7 @@ _WIDE = (-1e37, 1e37)
 
 
 @dataclass(frozen=True)
-class Source:
+class NamedSource:
     """A model or data as the user names them.
 
     Attributes:
@@ -74,13 +74,13 @@ class Source:
             return options
         return {self.name: options} if options else self.name
 
-    def with_option(self, key: str, value: Any) -> Source:
+    def with_option(self, key: str, value: Any) -> NamedSource:
         """The same with a further option."""
         return replace(self, options={**self.options, key: value})
 
 
 @dataclass(frozen=True)
-class Setting:
+class StudySetting:
     """A model and its data, loaded and tried out.
 
     Attributes:
@@ -91,8 +91,8 @@ class Setting:
         observed: the bounds are those that the values have, since nothing says which are valid.
     """
 
-    model: Source
-    data: Source
+    model: NamedSource
+    data: NamedSource
     samples: Samples
     tried: Model
     classes: int
@@ -324,7 +324,7 @@ class Setting:
 
 def read_source(
     text: str, option: str, folder: Path, trust: bool = False, **options: Any
-) -> Source:
+) -> NamedSource:
     """What a user means by a text: a name, `module:function`, or a file, relative to the current folder.
 
     Args:
@@ -340,7 +340,7 @@ def read_source(
             name; a file of torch.export, or a pickle, without trust.
 
     >>> read_source("digits", "--data", Path())
-    Source(label='digits', options={}, name='digits')
+    NamedSource(label='digits', options={}, name='digits')
     """
     names: Names = MODELS if option == "--model" else DATA
     path = Path(text)
@@ -353,11 +353,11 @@ def read_source(
     check(may_have_weights, "--weights", expected, more.get("weights"))
     if is_name:
         _check_options_of_name(more)
-        return Source(text, more, text)
+        return NamedSource(text, more, text)
     # a folder with this file is a model of transformers
     if option == "--model" and (path / "config.json").is_file():
         entry = {"transformers": os.path.relpath(text, folder)}
-        return Source(path.resolve().name, entry | _with_trust(trust) | more)
+        return NamedSource(path.resolve().name, entry | _with_trust(trust) | more)
     if path.exists():
         holds_code = text.endswith((".pt2", *PICKLES))
         expected = (
@@ -366,10 +366,10 @@ def read_source(
         check(trust or not holds_code, option, expected, repr(text))
         # relative to the study, which may lie elsewhere
         entry = {"path": os.path.relpath(text, folder)}
-        return Source(path.stem, entry | _with_trust(holds_code) | more)
+        return NamedSource(path.stem, entry | _with_trust(holds_code) | more)
     if is_function:
         label = text.partition(":")[0].rpartition(".")[2]
-        return Source(label, {"function": text} | _with_trust(trust) | more)
+        return NamedSource(label, {"function": text} | _with_trust(trust) | more)
     word = "models" if option == "--model" else "datasets"
     expected = f"a name that `standfast list {word}` shows, a file, or module:function of a module beside the study"
     raise ArgumentError(option, expected, f"{text!r}{suggest_name(text, names.listed)}")
@@ -430,7 +430,7 @@ def read_bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def try_setting(model: Source, data: Source, folder: Path) -> Setting:
+def try_setting(model: NamedSource, data: NamedSource, folder: Path) -> StudySetting:
     """Load the data and run the model once. Where values are outside of [0, 1] and nothing says which are valid, the
     bounds are those of the values.
 
@@ -470,7 +470,9 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
     # texts are run by their own length
     if samples.lengths is None:
         tried = samples.split(tried, slice(0, 1))[0].model
-    return Setting(model, data, samples, tried, tried.logits(samples.inputs[:1]).shape[1], observed)
+    return StudySetting(
+        model, data, samples, tried, tried.logits(samples.inputs[:1]).shape[1], observed
+    )
 
 
 def round_outwards(low: float, high: float) -> tuple[float, float]:
@@ -487,14 +489,14 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     return round(below, digits), round(above, digits)
 
 
-def _load(model: Source, data: Source, folder: Path, check: bool = False) -> Grid:
+def _load(model: NamedSource, data: NamedSource, folder: Path, check: bool = False) -> Grid:
     entries = {"data": {data.label: data.entry}, "models": {model.label: model.entry}}
     # the cheapest explainer and metric, as only data and model are tried
     study = study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder)
     return study.grid(check=check)
 
 
-def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
+def write_study(setting: StudySetting, study: Path) -> tuple[str, dict[str, str]]:
     """The text of a study file; it has been read again, and everything it names was tried.
 
     Args:
@@ -525,7 +527,7 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
     return _fill(setting, fit, study), left_out
 
 
-def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
+def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
     samples = setting.samples
     shape = setting.shape
     # only bounds that are one number for all features fit into the line

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from standfast.cli.new_study import Setting, Source, read_source, try_setting
+from standfast.cli.new_study import NamedSource, StudySetting, read_source, try_setting
 from standfast.cli.tables import choose_form, load_estimator
 from standfast.data.user_files import read_frame
 from standfast.errors import ArgumentError, StandfastError, check
@@ -114,7 +114,7 @@ def read_rows(
     return ReasonArguments(loaded_model, inputs, reference, name, again, labels, names)
 
 
-def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) -> Setting:
+def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) -> StudySetting:
     """Load a model and its data from files, and try them out.
 
     Args:
@@ -141,7 +141,7 @@ def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) 
     return try_setting(of_model, of_data, folder)
 
 
-def take_inputs(setting: Setting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
+def take_inputs(setting: StudySetting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
     """The model, some of the inputs, and the training rows, as functions of Python take them."""
     reader = setting.samples.reader
     if isinstance(reader, FrameReader):
@@ -159,7 +159,7 @@ def take_inputs(setting: Setting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
     return setting.tried, setting.samples.inputs[rows], None
 
 
-def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, list[Any]]:
+def _read_training_rows(data: NamedSource, table: Table, folder: Path) -> tuple[Any, list[Any]]:
     """The rows of the reference that have a label, and their labels.
 
     Raises:
@@ -185,7 +185,7 @@ def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, 
 
 
 def _load_again(
-    text: str, setting: Setting, folder: Path, trust: bool, options: Mapping[str, Any]
+    text: str, setting: StudySetting, folder: Path, trust: bool, options: Mapping[str, Any]
 ) -> Any:
     """A model that was trained again, in the form in which the given one is explained."""
     source = read_source(text, "--model", folder, trust, task=options.get("task"))
@@ -226,7 +226,7 @@ def name_rows(
     return replace(unnamed, cards=cards, skipped=skipped, counter_examples=counter_examples)
 
 
-def _choose_explainer(setting: Setting) -> str:
+def _choose_explainer(setting: StudySetting) -> str:
     """The explainer of those that suit the model which names reasons best: of images a map of regions.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from standfast.cli.column_types import Types, find_types, is_text_label
-from standfast.cli.new_study import Source
+from standfast.cli.new_study import NamedSource
 from standfast.data.user_files import LABEL_COLUMNS, read_frame, read_strings
 from standfast.errors import ArgumentError
 from standfast.frames import Table
@@ -23,7 +23,7 @@ from standfast.tasks.estimators import name_classes
 _TRIED = 256
 
 
-def choose_form(model: Source, data: Source, folder: Path) -> Source:
+def choose_form(model: NamedSource, data: NamedSource, folder: Path) -> NamedSource:
     """The data as texts, for a folder of transformers, or as a table with any cells.
 
     It is one where the model was fitted with a data frame, or cells are no numbers.
@@ -53,7 +53,7 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
     return _describe_table(estimator, data, path, folder)
 
 
-def load_estimator(model: Source, folder: Path) -> Any:
+def load_estimator(model: NamedSource, folder: Path) -> Any:
     """The fitted estimator of a file or a function; None for a model of another kind."""
     entry, _ = build_source(read_entry(model.entry, MODELS))[""]
     try:
@@ -63,7 +63,7 @@ def load_estimator(model: Source, folder: Path) -> Any:
         return None
 
 
-def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> Source:
+def _describe_table(estimator: Any, data: NamedSource, path: str, folder: Path) -> NamedSource:
     """The data as a table for an estimator; as they are where numbers alone are needed."""
     fitted_names = _find_fitted_names(estimator)
     frame, cells = _read_both(folder / path)
@@ -101,14 +101,16 @@ def _find_fitted_names(estimator: Any) -> set[Any] | None:
     return None if names is None else set(names)
 
 
-def _choose_label(estimator: Any, data: Source, columns: Any, unused: Any) -> Any:
+def _choose_label(estimator: Any, data: NamedSource, columns: Any, unused: Any) -> Any:
     """The column of the label: the one that is named, or has a usual name, or the classes of the estimator."""
     # what the user says comes before what is usual
     label = data.options.get("label") or _find_usual_label(columns)
     return label or _find_label(estimator, unused)
 
 
-def _make_table(data: Source, path: str, label: Any, drop: list[str], types: Types) -> Source:
+def _make_table(
+    data: NamedSource, path: str, label: Any, drop: list[str], types: Types
+) -> NamedSource:
     """The data as a table, with what is not empty of the options."""
     options: dict[str, Any] = {"table": path}
     if label:
@@ -119,7 +121,7 @@ def _make_table(data: Source, path: str, label: Any, drop: list[str], types: Typ
         options["types"] = {str(name): kind for name, kind in types.items()}
     # the path is now that of the table
     others = {key: value for key, value in data.options.items() if key not in ("path", "label")}
-    return Source(data.label, options | others)
+    return NamedSource(data.label, options | others)
 
 
 def _read_both(path: Path) -> tuple[Any, Any]:

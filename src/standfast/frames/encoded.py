@@ -27,7 +27,7 @@ from standfast.errors import ArgumentError, ModelError, StandfastError, check
 from standfast.frames.model import FrameFunction
 from standfast.frames.origins import Origins, trace_origins
 from standfast.frames.trials import (
-    Rows,
+    EncodedRows,
     Trials,
     are_close,
     choose_rows,
@@ -101,7 +101,7 @@ class Encoding:
         # the explainer has encoded them already
         encoded = self.encode(cells) if encoded is None else encoded
         with _trying(self.function):
-            says_more = self.trials.add(Rows(cells, encoded))
+            says_more = self.trials.add(EncodedRows(cells, encoded))
         # a row that says nothing new cannot contradict
         if says_more:
             self.check_owners()

@@ -26,7 +26,7 @@ MOST_ANSWERS = 256
 _ALL = slice(None)
 
 
-class Part(NamedTuple):
+class SamplesPart(NamedTuple):
     """Samples that a model runs together.
 
     Attributes:
@@ -143,21 +143,21 @@ class Samples:
         """The names of the classes, by their numbers; empty where they are not known."""
         return tuple(map(str, self.about.get("classes") or ()))
 
-    def split(self, model: Model, rows: slice = _ALL) -> list[Part]:
+    def split(self, model: Model, rows: slice = _ALL) -> list[SamplesPart]:
         """The rows that a model runs together: all of `rows`, or one at a time if it has further inputs."""
         numbers = range(*rows.indices(len(self)))
         # further inputs belong to single samples
         if model.extras:
             return [self._take_one(model, row) for row in numbers]
         if self.lengths is None:
-            return [Part(model, rows)]
+            return [SamplesPart(model, rows)]
         parts = []
         for length, group in groupby(numbers, key=self.lengths.__getitem__):
             numbers_of_length = list(group)
             # shorter ones are skipped by the metrics, which expect so many features
             width = max(length, FEWEST)
             parts.append(
-                Part(
+                SamplesPart(
                     model.with_width(width),
                     slice(numbers_of_length[0], numbers_of_length[-1] + 1),
                     width,
@@ -165,14 +165,14 @@ class Samples:
             )
         return parts
 
-    def _take_one(self, model: Model, row: int) -> Part:
+    def _take_one(self, model: Model, row: int) -> SamplesPart:
         """One sample alone, with the further inputs that its model has."""
         own_model = model.for_sample(self.extras, row)
         rows = slice(row, row + 1)
         if self.lengths is None:
-            return Part(own_model, rows)
+            return SamplesPart(own_model, rows)
         width = max(self.lengths[row], FEWEST)
-        return Part(own_model.with_width(width), rows, width)
+        return SamplesPart(own_model.with_width(width), rows, width)
 
 
 class ModelSource(ABC):

@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from standfast.model import Model, module_name
-from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples, Tried
+from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Samples, SamplesPart, Tried
 from standfast.segments import check_one_for_all
 from standfast.study.identity import (
-    Answers,
+    AnswerNumbers,
     Description,
     answer_rows,
     ask_inputs,
@@ -70,7 +70,7 @@ class Meeting:
     inputs: Tensor
     targets: Tensor | None
     content: Sequence[Any]
-    parts: Sequence[Part]
+    parts: Sequence[SamplesPart]
     outputs: Tensor | None
 
     @classmethod
@@ -120,7 +120,7 @@ class Meeting:
             return None
         return self.targets[self.parts[0].rows]
 
-    def ask(self) -> Answers:
+    def ask(self) -> AnswerNumbers:
         """What the model answers.
 
         Raises:
@@ -135,7 +135,7 @@ class Meeting:
         answers = [ask_model(first, self.first_inputs, outputs)]
         # the other lengths of texts are asked for the inputs alone, which takes a fifth of the time
         answers += [ask_inputs(part.model, part.take(self.inputs)) for part in self.parts[1:]]
-        return Answers.join(answers)
+        return AnswerNumbers.join(answers)
 
     def describe(self, answers: str) -> dict[str, Any]:
         """What the manifest says of the model, of whose answers there is a hash."""
@@ -184,7 +184,7 @@ class AnswerMemory:
         self.earlier = earlier
         self.answers: dict[str, dict[str, str]] = {}
 
-    def remember(self, answers: Answers, data: str, model: str, what: str) -> str:
+    def remember(self, answers: AnswerNumbers, data: str, model: str, what: str) -> str:
         """A hash of the answers, or of the earlier ones of the same thing (`what`, a hash) if they are the same.
 
         A study that has grown has more inputs: then those that both know are compared.
@@ -193,7 +193,7 @@ class AnswerMemory:
         key = digest([data, model, what])
         stored = self.earlier.get(key, {})
         stored_numbers = {name: text for name, text in stored.items() if name != "identity"}
-        before = Answers.from_plain(stored_numbers)
+        before = AnswerNumbers.from_plain(stored_numbers)
         is_same = bool(before.numbers) and not before.find_difference(answers)
         if not is_same:
             identity = digest(answers.plain)

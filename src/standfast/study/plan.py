@@ -26,7 +26,7 @@ from standfast.metrics.base import Metric
 from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid
 from standfast.study.identity import (
-    Answers,
+    AnswerNumbers,
     Description,
     ask_explainer,
     ask_nearby,
@@ -66,7 +66,7 @@ class PlannedGrid(Grid):
         code: the digests of the user's modules then.
     """
 
-    planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
+    planned: Mapping[tuple[str, str], AnswerNumbers] = field(default_factory=dict, repr=False)
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -142,7 +142,7 @@ def make_plan(
     memory = AnswerMemory(earlier.get("answers", {}))
     has_own_code = configurations.has_own_code
     about_models: dict[str, dict[str, Any]] = {}
-    planned: dict[tuple[str, str], Answers] = {}
+    planned: dict[tuple[str, str], AnswerNumbers] = {}
     pools: list[Pool] = []
     # one model after the other, as they may be large
     combinations = list(grid.combinations())
@@ -246,7 +246,7 @@ def _ask_explainers(
     for name, explainer in grid.explainers.items():
         digests = [configurations.explainers[name]]
         seconds = 0.0
-        maps: Answers | None = None
+        maps: AnswerNumbers | None = None
         if name in configurations.own_explainers:
             began = time.perf_counter()
             maps = ask_explainer(explainer, *first_samples)
@@ -269,7 +269,7 @@ def _ask_copies(grid: Grid, meeting: Meeting, memory: AnswerMemory) -> dict[str,
     """
     if find_composition(meeting.model) is None:
         return {}
-    answers_in: dict[str, Answers] = {}
+    answers_in: dict[str, AnswerNumbers] = {}
     copies_digests: dict[str, list[str]] = {}
     for label, metric in grid.measured.items():
         neighbourhood = metric.neighbourhood_in_use

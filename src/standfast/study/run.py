@@ -47,7 +47,7 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
-class Origin:
+class GridOrigin:
     """Where a grid comes from, for the manifest.
 
     Attributes:
@@ -71,7 +71,7 @@ def run_grid(
     *,
     plan: Plan | None = None,
     executor: Executor | None = None,
-    origin: Origin | None = None,
+    origin: GridOrigin | None = None,
     progress: Callable[[Progress], None] | None = None,
     seconds: float = math.inf,
 ) -> RunSummary:
@@ -93,7 +93,7 @@ def run_grid(
         ArgumentError: the store is at the place of a file.
         RunningError: another run works in the same folder.
     """
-    where, origin = store.folder, origin or Origin()
+    where, origin = store.folder, origin or GridOrigin()
     fits = not isinstance(where, LocalFolder) or not where.path.is_file()
     check(fits, "out", "a folder", f"the file {where.address}")
     # user code may import what lies beside the study file, now and in its jobs

@@ -18,9 +18,9 @@ from standfast.errors import ModelError
 from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
 from standfast.model import Model
-from standfast.question.grid import Grid, Part, Tried
+from standfast.question.grid import Grid, SamplesPart, Tried
 from standfast.study.guard import Guard
-from standfast.study.identity import Answers, ask_model
+from standfast.study.identity import AnswerNumbers, ask_model
 from standfast.study.jobs import Job, job_seed
 from standfast.study.meeting import inputs_for
 from standfast.study.own_code import read_own_modules
@@ -204,18 +204,18 @@ class Worker:
                 self._ready = self._passes = None
                 self._suspect = job.explainer
 
-    def _split(self, job: Job, model: Model) -> list[Part]:
+    def _split(self, job: Job, model: Model) -> list[SamplesPart]:
         """The samples of a job that are evaluated together."""
         samples = self.grid.data[job.data]
         rows = slice(job.start, job.stop)
         compares_samples = self.grid.measured[job.label].samples_together is not None
         # texts of different lengths may be compared where the module runs them together
         if samples.lengths is not None and compares_samples and not model.extras:
-            return [Part(model, rows)]
+            return [SamplesPart(model, rows)]
         return samples.split(model, rows)
 
     def _evaluate(
-        self, job: Job, ready: _Ready, part: Part, tell: Callable[[float], None] | None
+        self, job: Job, ready: _Ready, part: SamplesPart, tell: Callable[[float], None] | None
     ) -> Result:
         """The result of the metric for some samples of the job."""
         rows = part.rows
@@ -318,7 +318,7 @@ class Worker:
         if planned is None or not planned.numbers:
             return
         parts = self.grid.data[job.data].split(model, slice(0, _PROVED))
-        answers = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
+        answers = AnswerNumbers.join([ask_model(part.model, part.take(inputs)) for part in parts])
         different = planned.find_difference(answers, model.precision)
         if different:
             raise ModelError(

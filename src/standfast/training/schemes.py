@@ -40,7 +40,7 @@ from standfast.registry import Registry
 from standfast.training.adversarial import Pgd
 from standfast.training.attribution_regularization import AttributionAscent, compute_loss_path
 from standfast.training.calibration import Calibrated
-from standfast.training.objective import Batch, Part, Scheme, compute_cross_entropy
+from standfast.training.objective import Batch, LossPart, Scheme, compute_cross_entropy
 from standfast.training.objective import Natural as Natural
 from standfast.training.regularization import InputDerivatives
 
@@ -78,7 +78,7 @@ class GradientHessian(Scheme):
         check_number(self.hessian_weight, "hessian_weight", least=0)
         check_integer(self.probes, "probes")
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         inputs = batch.inputs.detach().requires_grad_()
         logits = batch.logits(inputs)
         derivatives = InputDerivatives(
@@ -91,7 +91,7 @@ class GradientHessian(Scheme):
         if self.hessian_weight:
             norms = derivatives.compute_hessian_norms(self.probes, batch.generator)
             penalties.append(self.hessian_weight * norms)
-        yield Part((derivatives.losses + sum(penalties)).mean(), logits, 1.0)
+        yield LossPart((derivatives.losses + sum(penalties)).mean(), logits, 1.0)
 
     def describe(self) -> str:
         words = ["cross-entropy"]
@@ -148,7 +148,7 @@ class Adversarial(Scheme):
             bounds,
         )
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
             perturbed = attack.ascend(batch.module, batch.inputs, batch.labels, batch.generator)
@@ -202,7 +202,7 @@ class _AttributionScheme(Scheme):
             bounds,
         )
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         """The loss in one part; the accuracy is that of the inputs whose cross-entropy is in the loss."""
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
@@ -211,7 +211,7 @@ class _AttributionScheme(Scheme):
             batch.logits, batch.inputs, perturbed, batch.labels, points=self.points
         )
         end = -1 if self.joint else 0
-        yield Part(
+        yield LossPart(
             (path.losses[:, end] + self.weight * path.norms()).mean(), path.logits[:, end], 1.0
         )
 

@@ -129,7 +129,7 @@ Said = float | JobFiles | Lost | None
 
 
 @dataclass(eq=False)
-class Member(ABC):
+class CrewMember(ABC):
     """A worker of a crew, in a process of its own somewhere, and its current job.
 
     Attributes:
@@ -165,7 +165,7 @@ class Member(ABC):
 
 
 #: the kind of worker of a crew
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=CrewMember)
 
 
 class Crew(ABC, Generic[M]):

@@ -25,10 +25,10 @@ from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
+    CrewMember,
     Executor,
     Limits,
     Lost,
-    Member,
     Outcomes,
     Said,
     Tell,
@@ -112,7 +112,7 @@ class Processes(Executor):
 
 
 @dataclass(eq=False)
-class _Process(Member):
+class _Process(CrewMember):
     """A worker process, the connection to it, and the pickled grid until it was sent."""
 
     process: BaseProcess

@@ -13,10 +13,10 @@ from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
+    CrewMember,
     Executor,
     Limits,
     Lost,
-    Member,
     Outcomes,
     Said,
     Tell,
@@ -119,7 +119,7 @@ class Ray(Executor):
 
 
 @dataclass(eq=False)
-class _Actor(Member):
+class _Actor(CrewMember):
     """A worker of the cluster, and what will have the files of its job; None while it has no job."""
 
     ray: Any

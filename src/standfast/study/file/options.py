@@ -66,7 +66,7 @@ T = TypeVar("T")
 Kinds = tuple[Any, ...]
 
 
-class Options(Entry):
+class OptionsEntry(Entry):
     """The options of a class, each under its name as an alias: any word may be the name of an option."""
 
     def given(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Options(Entry):
 
 
 @cache
-def options_model(kind: type[Any], name: str) -> type[Options]:
+def options_model(kind: type[Any], name: str) -> type[OptionsEntry]:
     """The pydantic model of the options of the dataclass `kind`, which the file calls `name`."""
     notes = describe_options(kind)
     fields = {}
@@ -99,7 +99,7 @@ def options_model(kind: type[Any], name: str) -> type[Options]:
             Field(alias=field.name, description=notes.get(field.name), **default),
         )
     about = (kind.__doc__ or "").strip().partition("\n")[0]
-    return create_model(name, __base__=Options, __doc__=about, **fields)  # type: ignore[call-overload, no-any-return]
+    return create_model(name, __base__=OptionsEntry, __doc__=about, **fields)  # type: ignore[call-overload, no-any-return]
 
 
 def annotations_of(kind: Any) -> dict[str, Any]:

@@ -387,7 +387,7 @@ class Scaling(Entry):
     std: Annotated[float | PerChannel, AfterValidator(_check_positive)]
 
 
-class Scale(nn.Module):
+class ScalingModule(nn.Module):
     """`(x - mean) / std`, one number or one for each channel."""
 
     def __init__(self, mean: Tensor, std: Tensor) -> None:
@@ -733,7 +733,9 @@ class StudyModel(ModelSource):
             elif entry.preprocess is not None:
                 with errors_at(keys=("mean", "std")):
                     mean = per_channel(entry.preprocess.mean, samples.inputs, "mean")
-                    prepare = Scale(mean, per_channel(entry.preprocess.std, samples.inputs, "std"))
+                    prepare = ScalingModule(
+                        mean, per_channel(entry.preprocess.std, samples.inputs, "std")
+                    )
         with errors_at("forward"):
             if entry.forward is not None:
                 what = "a function (module, inputs) -> logits"

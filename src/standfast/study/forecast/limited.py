@@ -25,7 +25,7 @@ from standfast.study.forecast.trials import estimate_plan, try_unknown
 from standfast.study.jobs import Job
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import Progress
-from standfast.study.run import Origin, RunSummary, run_grid
+from standfast.study.run import GridOrigin, RunSummary, run_grid
 from standfast.study.store import Store
 
 #: how long the costs are measured at most, and which share of the time
@@ -61,7 +61,7 @@ class TimeLimit:
 #: nothing is added when all of the last one is done
 TellChoice = Callable[[Grid, Estimate, Choice | str], None]
 #: from a choice to where its grid comes from, with the options that were chosen
-FindOrigin = Callable[[Choice], Origin]
+FindOrigin = Callable[[Choice], GridOrigin]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from standfast.metrics import Metric
 from standfast.metrics.base import remove_limit
 from standfast.metrics.probe import Call, Probe
 from standfast.model import ROW_ALIGNMENT
-from standfast.question.grid import Grid, Part
+from standfast.question.grid import Grid, SamplesPart
 from standfast.study.deadline import run_within
 from standfast.study.forecast.estimate import Basis, Estimate, Line
 from standfast.study.jobs import Job, count_passes, job_seed
@@ -344,7 +344,7 @@ class _Trials:
             start=min(scale * found.start, scale * found.seconds),
         )
 
-    def _choose(self, job: Job) -> Part:
+    def _choose(self, job: Job) -> SamplesPart:
         """The model with those samples of a job that are tried."""
         return self.samples.split(self.model, slice(job.start, job.stop))[0]
 
