@@ -111,6 +111,7 @@ def _get(name: str) -> object:
     elif name in _HOME_OF:
         value = getattr(import_module(f"standfast.{_HOME_OF[name]}"), name)
     elif name.startswith("_"):
+        # private names are none of our modules, so nothing is imported to look for them
         raise AttributeError(f"module 'standfast' has no attribute {name!r}")
     else:
         try:
@@ -119,6 +120,7 @@ def _get(name: str) -> object:
             if error.name != f"standfast.{name}":  # it is there, and something that it needs is not
                 raise
             raise AttributeError(f"module 'standfast' has no attribute {name!r}") from None
+    # so the next use finds it in the module, and does not come here again
     globals()[name] = value
     return value
 

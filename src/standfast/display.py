@@ -62,6 +62,7 @@ class Display:
     def __init__(self, describe: Describe, only_if_long: bool = False) -> None:
         self._describe = describe
         self._delay = _SECONDS_BETWEEN_LINES if only_if_long else 0.0
+        # monotonic, so that a clock that is set while we run moves nothing
         self._began = self._last_line = time.monotonic()
         self._draw: _Draw | None = None
         self._is_open = False
@@ -83,6 +84,7 @@ class Display:
             now = time.monotonic()
             if self._ended.is_set() or now - self._began < self._delay:
                 return
+            # opened at the first drawing only, so that a call that is short never touches the terminal
             if not self._is_open:
                 self._is_open = True
                 self._draw = self._stack.enter_context(
@@ -123,7 +125,9 @@ def show_progress(
     Returns:
         A function that shows it again because something has changed; with True, also a line that is not due.
     """
+    # without a terminal, as under pythonw, there is no standard error at all
     if not show or _IS_SHOWN.get() or sys.stderr is None:
+        # set as well where nothing is shown, so that calls inside stay silent
         token = _IS_SHOWN.set(True)
         try:
             yield lambda at_once: None
@@ -245,6 +249,7 @@ def _draw_in_notebook() -> Iterator[_Draw]:
     try:
         yield draw
     finally:
+        # the last one may have been left out, because it came too soon after the one before
         handle.update(HTML(page))
 
 

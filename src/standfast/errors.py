@@ -182,8 +182,10 @@ def nearest_name(name: object, known: Iterable[str]) -> str | None:
     'attention_rollout'
     """
     names = list(known)
+    # a name of another package wins over one that is spelled alike
     synonyms = (other for other in SYNONYMS.get(str(name).lower(), ()) if other in names)
     near = difflib.get_close_matches(str(name), names, n=1)
+    # three letters are a part of too many names
     if not near and len(str(name)) > 3:
         near = sorted(
             (other for other in names if str(name).lower() in str(other).lower()), key=len
@@ -209,6 +211,7 @@ def _find_kind(value: Any) -> Any:
     """The function or class that a value is or is made from; the class of the object that a method is bound to."""
     if isinstance(value, partial):
         value = value.func
+    # a bound method belongs to the package of its object, not to the one that wrote the function
     value = getattr(value, "__self__", value)
     if hasattr(value, "__qualname__"):
         return value
@@ -271,6 +274,7 @@ def as_number(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(as_number(entry) for entry in value)
     kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    # an array of one number is an array here, so only those without an axis become numbers
     if getattr(value, "shape", None) != ():
         return value
     if kind.startswith(("int", "uint")):
@@ -301,6 +305,7 @@ def check_integer(
         ...
     standfast.errors.ArgumentError: steps: expected a whole number of at least 1, got 0
     """
+    # so numbers of NumPy and torch count as whole numbers
     value = as_number(value)
     fits = (type(value) is int and value >= least) or any(
         type(value) is type(other) and value == other for other in also
@@ -350,6 +355,7 @@ def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn, at the line of the user's code that called standfast."""
     frame: FrameType | None = sys._getframe()
     level = own_level = 1
+    # the last frame of ours from below is where the user's code called us
     while frame is not None:
         if frame.f_code.co_filename.startswith(_PACKAGE):
             own_level = level + 1

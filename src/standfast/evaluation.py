@@ -42,7 +42,7 @@ from standfast.study.forecast.trials import estimate_plan
 from standfast.study.import_paths import importing_from
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import show_trials, watch
-from standfast.study.run import Origin, RunSummary, run_grid
+from standfast.study.run import GridOrigin, RunSummary, run_grid
 from standfast.study.store import Store
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ def evaluate(
     >>> found.best(), found.sanity["digits", "LeNet5", "saliency"].state  # two samples pass no check
     ({}, 'undecided')
     """
+    # before anything is prepared, as `minutes` is the time of the whole call
     began = time.monotonic()
     minutes = check_minutes(minutes)
     seed, repeats = as_number(seed), as_number(repeats)
@@ -192,13 +193,15 @@ def evaluate(
         samples_per_job=samples_per_job,
         about=facts,
     )
-    origin = Origin(facts, call=record_call(arguments, _list_further(out=out, workers=workers)))
+    # from what the user gave, before anything is chosen, so that the line can be typed again
+    origin = GridOrigin(facts, call=record_call(arguments, _list_further(out=out, workers=workers)))
     is_kept = out is not None or results_folder() is not None
     with telling_of_interruptions(progress, is_kept), watch(progress) as report_progress:
         grid = arguments.ask().make_grid()
         if progress:
             _tell_default(grid)
         chosen = executor or local(workers, device=grid.device)
+        # jobs are cut as an earlier run has cut them, so that what it stored is found
         earlier = None if out is None else Store(out).earlier_manifest()
         plan = make_plan(grid, facts, earlier, chosen.at_once)
 
@@ -222,6 +225,7 @@ def evaluate(
             run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
         )
     results = load_results(store, summary)
+    # a temporary folder is needed as long as its results
     if let_go is not None:
         weakref.finalize(results, let_go)
     _warn_of_failures(results)
@@ -323,6 +327,7 @@ def estimate(
     >>> costs.evaluations, costs.seconds > 0
     (24048, True)
     """
+    # the first four have arguments of their own, so a hint names only the options
     argument_names = [argument.name for argument in fields(Arguments)]
     for option, value in options.items():
         if option not in argument_names:
@@ -377,6 +382,7 @@ def run_study(
     >>> found.frame().shape[0], found.failures
     (6, [])
     """
+    # it needs pydantic and YAML, which `evaluate` does without
     from standfast.study.file.spec import Study, load_study, study_from
 
     began = time.monotonic()
@@ -388,6 +394,7 @@ def run_study(
     elif not isinstance(study, Study):
         study = load_study(study)
     if out is None:
+        # only for the default folder: two files of one name in different folders would share it
         _check_own(default_folder(study), study)
     if command:
         about = {"title": study.title, "command": command}
@@ -407,12 +414,13 @@ def run_study(
             _tell_default(grid)
         chosen = executor or executor_of(study)
 
-        def find_origin(choice: Choice | None) -> Origin:
+        def find_origin(choice: Choice | None) -> GridOrigin:
             content = study.plain()
             if choice is not None:
                 extras = {label: grid.free.extras[label].metric for label in choice.extras}
                 content = study.plain_with(choice.settings, choice.controls, choice.checked, extras)
-            return Origin(about, content, str(Path(study.name).resolve()), study.base)
+            # the full path, by which another file of the same name is told apart
+            return GridOrigin(about, content, str(Path(study.name).resolve()), study.base)
 
         if minutes is None:
             run = run_grid(
@@ -465,6 +473,7 @@ def executor_of(
     entry = study.executor
     check(name is None or name in EXECUTORS, "executor", "local, ray or slurm", repr(name))
     if name is not None and name != entry.name:
+        # what both executors know is kept; the rest belongs to the executor of the file alone
         shared = {"workers", "threads", *vars(UNLIMITED)}
         entry = EXECUTORS[name](**entry.model_dump(include=shared, exclude_unset=True))
     if workers is None:

@@ -83,6 +83,7 @@ def read_file(path: Path, largest: int | None = None) -> bytes:
     with open(
         path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
     ) as file:
+        # of the open file and not of its path, which may be another file by now
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise ReadError(path, f"it is {_KINDS.get(stat.S_IFMT(about.st_mode), 'no file')}")
@@ -145,8 +146,10 @@ def load_npy(content: bytes) -> np.ndarray[Any, Any]:
             shape, _, kind = read[version](stream)
         claimed = math.prod(shape) * kind.itemsize
         present = len(content) - stream.tell()
+        # Python objects have no fixed size; `load` refuses them below
         if claimed > present and not kind.hasobject:
             raise ValueError(f"its header says that {claimed:,} bytes follow, and {present:,} do")
+        # objects could run code when they are unpickled
         array: np.ndarray[Any, Any] = np.load(io.BytesIO(content), allow_pickle=False)
         return array
     except (
@@ -157,6 +160,7 @@ def load_npy(content: bytes) -> np.ndarray[Any, Any]:
         MemoryError,
         AttributeError,
     ) as error:
+        # damaged headers end in any of these, depending on which byte is wrong
         raise ValueError(str(error) or type(error).__name__) from error
 
 
@@ -194,6 +198,7 @@ def write_atomically(path: Path, content: bytes, lasting: bool = True, new: bool
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # in the same folder, because a file can be renamed in one step only within a file system
         handle, temporary = tempfile.mkstemp(
             dir=path.parent, prefix=f".{path.name}.", suffix=".part"
         )
@@ -201,12 +206,16 @@ def write_atomically(path: Path, content: bytes, lasting: bool = True, new: bool
             file.write(content)
             file.flush()
             if lasting:
+                # before the new name, or a power cut could leave the name with an empty file
                 os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())  # temporary files are private, results are not
+        # a link fails where the file exists, and so decides between several writers; a rename would replace it
         (os.link if new else os.replace)(temporary, path)
         if lasting:
             _sync_folder(path.parent)
     except OSError as error:
+        # without the second check, another file in the way, such as one in the place of the folder, would look like
+        # the file
         if new and isinstance(error, FileExistsError) and path.exists():
             raise
         raise WriteError(path, error) from error
@@ -226,6 +235,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _umask() -> int:
+    # it can only be read by setting it
     mask = os.umask(0)
     os.umask(mask)
     return mask

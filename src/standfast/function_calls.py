@@ -53,6 +53,8 @@ class _Stance:
     def enter(self) -> None:
         with self._lock:
             if self._depth == 0:
+                # torch has one stance for the whole process, so only the first thread may set it, and the last one
+                # undo it
                 self._undo.enter_context(torch.compiler.set_stance("force_eager"))
             self._depth += 1
 
@@ -124,8 +126,10 @@ def _trains(call: torch.fx.Node) -> bool:
     # of attention, which has no flag
     if isinstance(arguments.get("dropout_p"), float) and arguments["dropout_p"] > 0:
         return True
+    # a dropout of nothing is the same in both modes
     if any(arguments.get(name) == 0 for name in ("p", "dropout")):
         return False
+    # without statistics of its own, it takes those of the batch in both modes
     if "batch_norm" in str(call.target) and arguments.get("running_mean") is None:
         return False
     return any(arguments.get(name) is True for name in ("training", "train"))
@@ -153,6 +157,7 @@ class FunctionMode(TorchFunctionMode):
 
     def __enter__(self) -> Any:
         eager = contextlib.ExitStack()
+        # compiled code calls no functions that a mode could see
         eager.enter_context(run_eagerly())
         # a backward pass on a card would run in a thread of its own, without this mode and with other numbers of nodes
         eager.enter_context(torch.autograd.set_multithreading_enabled(False))
@@ -236,6 +241,7 @@ class FunctionMode(TorchFunctionMode):
                 result matter.
         """
         nodes = self.find_unseen(result, source)
+        # a mode that only watches is right also where a result is computed again
         replaces = type(self).run is not FunctionMode.run
         if (self._recomputes and replaces) or any(
             _find_module(node) == "torch.utils.checkpoint" for node in nodes
@@ -267,6 +273,7 @@ class FunctionMode(TorchFunctionMode):
         if node is source or hook or _find_module(node).startswith("standfast."):
             return True
         number = node._sequence_nr()
+        # the last span that begins at or before the node; only that one can contain it
         index = bisect(self._spans, number, key=lambda span: span[0])
         return index > 0 and number < self._spans[index - 1][1]
 
@@ -386,6 +393,7 @@ def find_sources(node: Node) -> list[Node]:
 
 def walk_graph(values: Tensor) -> Iterator[Node]:
     """The nodes of the graph of a tensor, each of them after its sources."""
+    # a stack and not recursion, as graphs of deep networks are deeper than Python's stack
     waiting = [] if values.grad_fn is None else [values.grad_fn]
     visited = set[Node]()
     while waiting:

@@ -154,6 +154,7 @@ def masked_weights(layer: nn.Module) -> Iterator[Callable[[Tensor], None]]:
     >>> bool((layer.weight == before).all())
     True
     """
+    # what is computed at every call, as by weight normalisation, would replace the masked values again
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
         expected = "a layer that stores its weight as a parameter (a layer that computes it can only be gated)"
         raise ArgumentError("layer", expected, type(layer).__name__)
@@ -220,6 +221,7 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
 
     def keep(like: Tensor, axis: int) -> Tensor:
         owners = _OWNERS.get()
+        # by default row i of the batch is row i of the chunk
         rows = masks if owners is None else masks[owners]
         if like.shape[0] != len(rows) or like.ndim < 2 or like.shape[axis] != groups:
             raise ModelError(
@@ -269,14 +271,17 @@ def find_gateable(model: Model, like: Tensor, layers: Mapping[str, nn.Module]) -
     layer, once for each module and shape: what is found is remembered as long as the module lives.
     """
     shape = tuple(like.shape[1:])
+    # weakly, so that a module that nobody needs any more can go
     known_layers = _GATEABLE.setdefault(model.module, WeakKeyDictionary())
     new = {
         name: layer for name, layer in layers.items() if shape not in known_layers.get(layer, {})
     }
     if new:
+        # the same for every call, so that it is decided in the same way each time
         x = _random_inputs(model, like)
         pair = x[:2]
         reference = model.forward(pair.clone())
+        # with two numbers of rows, because one that is a constant of the layer could equal the first by chance
         shapes = [_row_counts(model, rows, new) for rows in (x, torch.cat([x, x]))]
         for name, layer in new.items():
             few, many = (row_counts[name] for row_counts in shapes)
@@ -289,6 +294,7 @@ def find_gateable(model: Model, like: Tensor, layers: Mapping[str, nn.Module]) -
 
 
 def _random_inputs(model: Model, like: Tensor) -> Tensor:
+    # bounds may be infinite
     lower, upper = (b.clamp(-1e3, 1e3) for b in model.bounds)
     generator = torch.Generator().manual_seed(0)
     uniform = torch.rand((ROW_ALIGNMENT, *like.shape[1:]), generator=generator, dtype=torch.float64)
@@ -327,8 +333,10 @@ def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> boo
         return False
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
         return True  # a weight that is computed at every call cannot be masked for comparison
+    # the two agree up to rounding, so half of the digits are asked for
     close = 4 * torch.finfo(model.precision).eps ** 0.5 * reference.abs().amax().clamp(min=1e-30)
     with masked_weights(layer) as use:
+        # the first and the last row have different masks, so one mask for all rows is noticed
         for row in (0, len(x) - 1):
             use(masks[row])
             if not bool(((model.forward(x.clone())[row] - expected[row]).abs() <= close).all()):

@@ -24,13 +24,15 @@ def find_input_types(module: nn.Module) -> tuple[torch.dtype, ...]:
     >>> find_input_types(nn.Flatten())
     (torch.float32,)
     """
-    of_layers = _list_types(
-        parameter for layer in _list_layers(module) for parameter in layer.parameters(False)
-    )
+    parameters_of_layers: list[Tensor] = []
+    for layer in _list_layers(module):
+        parameters_of_layers += layer.parameters(recurse=False)
+    of_layers = _list_types(parameters_of_layers)
     of_parameters = _list_types(module.parameters())
     types = [*of_layers, *of_parameters]
     if not types:
         types = [*_list_types(module.buffers()), torch.get_default_dtype()]
+    # dicts keep their order, and the first is the likeliest
     return tuple(dict.fromkeys(types))
 
 

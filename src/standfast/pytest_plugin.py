@@ -34,6 +34,7 @@ def standfast_check(request: pytest.FixtureRequest) -> Callable[..., Decisions]:
         undecided: Literal["fail", "skip"] = "fail",
         **options: Any,
     ) -> Decisions:
+        # here, because pytest loads plug-ins before it knows whether a test needs them
         from standfast.checks import check
         from standfast.errors import check as check_argument
 
@@ -43,9 +44,11 @@ def standfast_check(request: pytest.FixtureRequest) -> Callable[..., Decisions]:
         if isinstance(study, str | Path):
             study = folder / study
         decisions = check(study, out, progress=False, **options)
+        # 3: nothing fails, and something is undecided
         if decisions.exit_code == 3 and undecided == "skip":
             pytest.skip(str(decisions))
         if decisions.exit_code:
+            # the decisions say all that is to be known; a traceback of the fixture would hide them
             pytest.fail(f"the requirements are not met\n{decisions}", pytrace=False)
         return decisions
 

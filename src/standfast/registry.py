@@ -255,6 +255,7 @@ def parse_options(text: str, what: str) -> dict[str, Any]:
         key, separator, value = (piece.strip() for piece in part.partition("="))
         check(bool(key and separator and value), what, "name:option=value,option=value", repr(part))
         try:
+            # what is no literal is a text, so that words need no quotation marks
             options[key] = ast.literal_eval({"true": "True", "false": "False"}.get(value, value))
         except (ValueError, SyntaxError):
             options[key] = value

@@ -253,6 +253,7 @@ def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
             cells_left if axes_left == 1 else (cells_left / positions) ** (1 / axes_left) * length
         )
         cells = min(max(round(share), 1), length)
+        # at least 1, as a share that is rounded up can use more cells than there were
         cells_left, positions = max(cells_left / cells, 1.0), positions / length
         cell = np.arange(length) * cells // length
         labels = labels * cells + cell.reshape(
@@ -308,11 +309,13 @@ def _find_superpixels(
     An image where they are fewer than `least` or more than `most` gets a grid of `count` cells.
     """
     regular = make_grid(spatial_shape(inputs), count)
+    # a width is the same for all batches of a shape, so it cannot depend on the images
     width = max(most, int(regular.max()) + 1)
 
     def cut(image: Array) -> Labels | None:
         low = image.min()
         high = image.max()
+        # a constant image has no superpixels, and cannot be rescaled
         if not high > low:
             return None
         numbered = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
@@ -356,6 +359,7 @@ def _quickshift(image: Array) -> Labels:
         kernel_size=kernel,
         max_dist=_LINK * kernel,
         convert2lab=colour,
+        # its noise breaks ties; with a fixed seed an image has the same segments every time
         rng=0,
         channel_axis=0,
     )

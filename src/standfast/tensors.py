@@ -32,6 +32,7 @@ PRETENDS_CARD = False
 
 _ON_CARD = 1 << 25  # numbers: more than 200 images of 224 x 224 pixels
 
+# the three constants are those of SplitMix64, as signed numbers, since int64 is what torch computes with
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
@@ -75,6 +76,7 @@ def content_keys(x: Tensor, seed: int) -> Tensor:
     flat = x.detach().reshape(x.shape[0], -1).to(torch.float32) + 0.0
     bits = flat.contiguous().view(torch.int32).to(torch.int64)
     start = mix64(torch.full((1,), seed, device=x.device, dtype=torch.int64))
+    # odd, because only odd factors can be inverted modulo 2 ** 64, so that no bit of a value is lost
     odd = mix64(start + torch.arange(bits.shape[1], device=x.device)) | 1
     return mix64((bits * odd).sum(1) + start)
 
@@ -150,10 +152,12 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
 
     Gives a function that says whether any random number has been drawn since.
     """
+    # NumPy's global generator is what other packages draw from, so it is the one to be restored
     numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
     cuda = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if cuda else []):
         torch.manual_seed(seed)
+        # NumPy takes 32 bits only
         np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
         random.seed(seed)
         state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
@@ -199,6 +203,7 @@ def is_image(shape: Sequence[int]) -> bool:
 def is_on_host(place: Tensor | torch.device) -> bool:
     """Whether a tensor, or the tensors of a device, are in the memory of the CPU, where NumPy can work on them."""
     device = place.device if isinstance(place, Tensor) else place
+    # a benchmark gives a device with an index to what stands for a card
     return device.type == "cpu" and not (PRETENDS_CARD and device.index is not None)
 
 
@@ -232,6 +237,7 @@ def send(
         values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
     )
     if device.type == "cuda" and tensor.device.type == "cpu":
+        # only from pinned memory can a copy go on while the host does
         tensor = tensor.pin_memory()
     return tensor.to(
         device, non_blocking=tensor.device.type == "cpu" and device.type in ("cpu", "cuda")
@@ -271,8 +277,10 @@ def compile_loops(function: Callable[..., None], signature: str) -> Callable[...
 def available_cpus() -> int:
     """How many cores this process may use: those of its affinity, or fewer where a container has a quota."""
     cpus = (
+        # one that is pinned to a few cores would start threads that wait for each other
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     )
+    # the file is only there on Linux, with control groups of version 2
     with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
         if quota != "max":
@@ -337,10 +345,12 @@ def read_bounds(
     (tensor(0., dtype=torch.float64), tensor([1., 1.], dtype=torch.float64))
     """
     expected = "a pair (lower, upper) of numbers or tensors"
+    # an array of one axis; a pair of arrays stays a pair
     pair = bounds.tolist() if getattr(bounds, "ndim", 0) == 1 else bounds
     check(isinstance(pair, tuple | list) and len(pair) == 2, "bounds", expected, repr(bounds))
     try:
         lower, upper = (torch.as_tensor(bound, dtype=dtype, device=device) for bound in pair)
+        # expanded, so that the first place that is wrong can be named
         low, high = (bound.expand_as(lower + upper) for bound in (lower, upper))
     except (TypeError, ValueError, RuntimeError):
         raise ArgumentError("bounds", expected, repr(bounds)) from None

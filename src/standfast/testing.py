@@ -203,6 +203,7 @@ def check_skipped_samples(metric: Metric, shape: Shape, device: Device = "cpu") 
     """A NaN, a constant explanation, a wrong target: the status says so, and other samples get what they get alone."""
     model = Model(_Fragile(shape), (0.0, 1.0), device=device, batch_size=16)
     x = _draw_inputs(shape, 4, device)
+    # one dark and one bright input, in the sense of `_Fragile`
     x[1], x[2] = 0.05, 0.95
     targets = torch.tensor([0, CLASSES - 1, 0, 0], device=device)
     targets[[0, 3]] = model.predict(x[[0, 3]])
@@ -243,6 +244,7 @@ def check_description(metric: Metric, shape: Shape, device: Device = "cpu") -> N
     _require(
         metric.direction in ("higher", "lower", None), "direction is 'higher', 'lower' or None"
     )
+    # as a manifest does, in JSON
     described = json.loads(json.dumps(metric.describe_values()))
     same = ValueSpec.from_stored(described) == read_values(type(metric), metric.options())
     _require(same, "how its numbers are read can be stored and read again")
@@ -300,6 +302,7 @@ def check_explainer(
     """
     net = small_transformer if isinstance(explainer, AttentionExplainer) else small_net
     for shape in (SHAPES[name] for name in shapes):
+        # more than a batch of 16, so that the last one has to be filled up
         x = _draw_inputs(shape, 19, device)
         model = _classifier(shape, device, net=net)
         before = x.clone()
@@ -335,6 +338,7 @@ def _check_derivative(explainer: Explainer, model: Model, x: Tensor) -> None:
         if not explainer.differentiable:
             _require_error("create_graph", explainer.attribute, model, x, None, create_graph=True)
             return
+        # a rectifier has no second derivative, so the softplus of white-box searches is asked
         with smooth_relu():
             maps, _ = explainer.attribute(model, x, None, create_graph=True)
             (second,) = torch.autograd.grad((maps**2).sum(), x)
@@ -412,6 +416,7 @@ def check_task(task: Task, output: Any, changed: Any) -> None:
     >>> check_task(Binary(), torch.linspace(-2, 2, 5), torch.linspace(-1, 2, 5))
     """
     count = len(output)
+    # one twice and one left out, so rows that know each other are noticed
     order = torch.tensor([count - 1, 0, 0, count // 2])
     clean = task.read(output, count)
     after = task.read(changed, count)
@@ -545,6 +550,7 @@ def _draw_inputs(shape: Shape, count: int = 5, device: Device = "cpu") -> Tensor
 def _is_same(actual: Tensor, expected: Tensor, exactly: bool = False) -> bool:
     """Equal bits on a CPU, or `exactly`; on a card up to rounding, as a share of the largest value. NaN equals NaN."""
     if exactly or actual.device.type == "cpu" or not actual.is_floating_point():
+        # any number that no result has, as NaN differs from itself
         return torch.equal(actual.nan_to_num(nan=-7.0), expected.nan_to_num(nan=-7.0))
     if expected.numel():
         largest = float(expected.nan_to_num(0.0, 0.0, 0.0).abs().amax())

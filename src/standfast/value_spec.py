@@ -247,6 +247,7 @@ class ValueSpec:
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated and varied, with a finite value, and all of `only` true."""
         needed = {"status", self.column, *self.only}
+        # an older or foreign store may lack a column; then nothing of it counts
         if not needed <= set(frame.columns):
             return frame.clear()
         is_finite = np.isfinite(self.values(frame))
@@ -261,6 +262,7 @@ class ValueSpec:
         if self.varied is None:
             return np.asarray(is_unvaried)
         is_evaluated = (frame["status"] == "ok").to_numpy()
+        # nothing is said of samples that were not evaluated
         return np.asarray(is_unvaried | (is_evaluated & (read_numbers(frame, self.varied) == 0.0)))
 
     def values(self, frame: pl.DataFrame) -> Array:
@@ -314,6 +316,7 @@ def read_numbers(frame: pl.DataFrame, column: str) -> Array:
     """A column as float64, with NaN for null; all NaN where the frame has no such column."""
     if column not in frame.columns:
         return np.full(len(frame), np.nan)
+    # columns of flags and of nulls become numbers, too
     numbers = frame[column].cast(float, strict=False).fill_null(float("nan"))
     return np.asarray(numbers.to_numpy(), dtype=float)
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import standfast
 from standfast.checks import check, freeze_baseline
 from standfast.checks.formats import format_json, format_markdown
-from standfast.checks.sequence import Confirmation, confirm_decisions, read_decisions
+from standfast.checks.sequence import DecisionConfirmation, confirm_decisions, read_decisions
 from standfast.cli import app
 from standfast.errors import ArgumentError, StandfastError
 from standfast.evidence import make_pack, replay, verify_pack
@@ -392,7 +392,7 @@ def test_decisions_of_earlier_looks_are_decided_again_on_their_samples(tmp_path:
     check({**study, "samples": 20}, tmp_path / "results", progress=False)
     last = check({**study, "samples": 40}, tmp_path / "results", progress=False)
     assert {each.estimate.count for each in last.decisions if each.estimate} == {20, 40}
-    assert confirm_decisions(load_results(tmp_path / "results")) == Confirmation()
+    assert confirm_decisions(load_results(tmp_path / "results")) == DecisionConfirmation()
     assert make_pack(tmp_path / "results", tmp_path / "pack").fine
 
 
@@ -405,7 +405,7 @@ def test_a_decision_against_a_baseline_that_is_not_here_is_said(
     wanted = [*STUDY["requirements"], {"no_worse_than": "baseline", "by": 0.5}]
     monkeypatch.chdir(tmp_path)
     check({**BARE, "requirements": wanted}, tmp_path / "second", progress=False)
-    assert confirm_decisions(load_results(tmp_path / "second")) == Confirmation()
+    assert confirm_decisions(load_results(tmp_path / "second")) == DecisionConfirmation()
     shutil.move(tmp_path / "baseline", tmp_path / "gone")
     (name,) = confirm_decisions(load_results(tmp_path / "second")).unknown
     assert "baseline" in name

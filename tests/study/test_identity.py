@@ -28,7 +28,7 @@ from standfast.neighbourhoods import LinfBall
 from standfast.question.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.reference import CellCodes, make_reference
 from standfast.study.executors import Processes
-from standfast.study.identity import Answers, Description
+from standfast.study.identity import AnswerNumbers, Description
 from standfast.study.own_code import read_own_modules
 from standfast.study.plan import make_plan
 from standfast.study.run import run_grid
@@ -461,13 +461,13 @@ def test_an_explainer_that_draws_at_random_draws_the_same_in_each_run() -> None:
 
 def test_answers_are_compared_where_both_have_them() -> None:
     few, many = (
-        Answers({"inputs": (1.0, 2.0)}),
-        Answers({"inputs": (1.0, 2.0, 5.0), "maps": (1.0,)}),
+        AnswerNumbers({"inputs": (1.0, 2.0)}),
+        AnswerNumbers({"inputs": (1.0, 2.0, 5.0), "maps": (1.0,)}),
     )
     assert few.find_difference(few) == ""
     assert few.find_difference(many) == "maps"
-    assert Answers({"inputs": (1.0, 2.0 + 1e-6)}).find_difference(few) == ""
-    assert Answers.from_plain(many.plain) == many
+    assert AnswerNumbers({"inputs": (1.0, 2.0 + 1e-6)}).find_difference(few) == ""
+    assert AnswerNumbers.from_plain(many.plain) == many
 
 
 def cut(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from standfast.errors import StandfastError
-from standfast.study.executors.base import UNLIMITED, Crew, Lost, Member, Said
+from standfast.study.executors.base import UNLIMITED, Crew, CrewMember, Lost, Said
 from standfast.study.executors.job_queue import JobQueue
 from standfast.study.executors.ray import _Actor, _RayCrew
 from standfast.study.jobs import Job
@@ -28,7 +28,7 @@ def make_jobs(counts: dict[str, int]) -> list[Job]:
 
 
 @dataclass(eq=False)
-class Pretended(Member):
+class Pretended(CrewMember):
     """A worker that only notes its jobs."""
 
     history: list[str] = field(default_factory=list)

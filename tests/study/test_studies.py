@@ -32,7 +32,7 @@ from standfast.results import Verification, verify_results
 from standfast.study.forecast.estimate import Estimate, Line
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import Progress
-from standfast.study.run import Origin, run_grid
+from standfast.study.run import GridOrigin, run_grid
 from standfast.study.store import DamagedFileError, Store, pack, pack_failure
 
 STUDY = """
@@ -436,7 +436,7 @@ def test_an_explainer_that_a_metric_cannot_evaluate_has_no_job(tmp_path: Path) -
 
 
 def test_the_manifest_says_what_where_and_with_which_versions(tmp_path: Path) -> None:
-    run_grid(tiny_grid(2), Store(tmp_path), origin=Origin({"title": "tiny"}))
+    run_grid(tiny_grid(2), Store(tmp_path), origin=GridOrigin({"title": "tiny"}))
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["data"]["x"]["input_shape"] == [1, 2, 2]
     assert manifest["models"]["m"]["parameters"] == 15

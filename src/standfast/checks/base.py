@@ -82,13 +82,16 @@ def decide_with_baselines(
     """
     combinations = []
     for entry in requirements:
+        # a requirement without a baseline has none by this name
         baseline = baselines.get(entry.no_worse_than or "")
         for names in _list_combinations(results, entry, results.pairs):
+            # what cannot be evaluated, now or then, is none of "all explainers"
             if not _is_out_of_reach(results, entry, names, baseline):
                 combinations.append((entry, *names))
     decisions = []
     for entry, data, model, label, explainer in combinations:
         number = look[data, model] if isinstance(look, Mapping) else look
+        # all decisions share the error, so their number has to be known first
         level = spend_level(entry.level, number, len(combinations))
         # what more samples would decide is decided at the next look, which has a smaller part of the error
         next_level = spend_level(entry.level, number + 1, len(combinations))
@@ -126,6 +129,7 @@ def check_requirement(
     for data, model, label, explainer in _list_combinations(results, entry, manifest["pairs"]):
         case = Case(results, entry, data, model, label, explainer, entry.level, entry.level)
         case.check_metric()
+        # a misfit has no rows, and is no mistake of the requirement
         if baseline is not None and not find_misfit(manifest, label, explainer):
             baseline.find_rows(data, model, label, explainer, manifest)
 
@@ -138,12 +142,14 @@ def _is_out_of_reach(
 ) -> bool:
     """Whether the metric cannot evaluate an explainer, and could not before, so that it is none of "all explainers"."""
     _, _, label, explainer = names
+    # one that is named is meant, also if it cannot be evaluated
     if (
         baseline is None
         or entry.explainer is not None
         or not find_misfit(results.manifest, label, explainer)
     ):
         return False
+    # what could be evaluated before, and cannot now, is worse
     return not baseline.has_rows(*names)
 
 
@@ -165,6 +171,7 @@ def _choose_labels(results: StoredResults, entry: RequirementEntry) -> list[str]
     """The labels of the metric that a requirement names; without one, of all metrics with a better direction."""
     metrics = results.metrics
     if entry.metric is None:
+        # of others nobody can say what worse is
         return [label for label, metric in metrics.items() if find_direction(metric)]
     labels = []
     for label, metric in metrics.items():
@@ -187,6 +194,7 @@ def _choose_explainers(results: StoredResults, entry: RequirementEntry) -> list[
     return [
         name
         for name in names
+        # a control is no explanation that could be required of anybody
         if name not in results.explainers.controls and name != entry.better_than
     ]
 

@@ -65,11 +65,13 @@ class Baseline:
         """Whether its samples are the first ones of these inputs."""
         count = self.count_samples(data)
         digest = _find_entry(self.about, "data", data).get("digest")
+        # a baseline without samples begins nothing
         return 0 < count <= len(inputs) and tensor_digest(inputs[:count]) == digest
 
     def has_model(self, data: str, model: str, manifest: Mapping[str, Any]) -> bool:
         """Whether the model of a manifest is that of the baseline, with the same weights and answers."""
         data_now = (manifest.get("data") or {}).get(data, {})
+        # the same network may answer differently at other samples
         if data_now.get("digest") != self.about["data"][data].get("digest"):
             return False  # answers at other samples
         network_now = _find_entry(manifest, "models", model).get("network")
@@ -86,6 +88,7 @@ class Baseline:
 
     def read_sanity(self, data: str, model: str, explainer: str) -> Sanity | None:
         """The sanity checks of an explainer; None without any, or if they have other rules than those of now."""
+        # other rules decide otherwise, so the two could not be compared
         if (self.about.get("sanity") or {}).get("rules") != RULES:
             return None
         checks = self.about.get("checks") or {}
@@ -117,6 +120,7 @@ class Baseline:
         self._check_measured("data", data, ("bounds",), manifest)
         self._check_measured("metrics", label, ("metric", "options"), manifest)
         self._check_measured("explainers", explainer, None, manifest)
+        # data sets that begin with its samples were compared already
         if data not in (self.first or ()):
             self._check_samples(data, manifest)
         rows = self._select(data, model, label, explainer)
@@ -180,6 +184,7 @@ def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Pat
     opened = results if isinstance(results, StoredResults) else load_results(results)
     folder = Path(out)
     check(folder.is_dir() or not folder.exists(), "out", "a folder", f"{out}, a file")
+    # results that were compared once must stay comparable
     check(
         not (folder / _ABOUT).exists(),
         "out",
@@ -212,6 +217,7 @@ def freeze_baseline(results: str | Path | StoredResults, out: str | Path) -> Pat
         "checks": _describe_sanity(opened),
     }
     folder.mkdir(parents=True, exist_ok=True)
+    # the values first, so that a folder with the list is complete
     write_atomically(folder / _VALUES, content)
     write_atomically(folder / _ABOUT, json.dumps(about, indent=1).encode())
     for sentence in find_obstacles(opened, frozen):
@@ -259,6 +265,7 @@ def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:
     folders = [
         candidate
         for candidate in (Path(folder) / path, Path(path))
+        # a relative path of a study is meant from its folder, as `standfast check` runs anywhere
         if (candidate / _ABOUT).is_file()
     ]
     if not folders:
@@ -269,10 +276,12 @@ def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:
     try:
         about = json.loads(read_file(opened / _ABOUT))
         content = read_file(opened / _VALUES)
+        # the list has the digest, so a changed value is noticed
         if hashlib.sha256(content).hexdigest() != about["sha256"]:
             raise StandfastError(
                 f"{opened}: the values are not those that were frozen (SHA-256 differs)"
             )
         return Baseline(str(path), about, read_rows(content))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        # a file from elsewhere may be anything
         raise StandfastError(f"{opened}: not a baseline that can be read: {error}") from error

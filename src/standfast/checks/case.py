@@ -85,6 +85,7 @@ class Case:
         """The decision."""
         self.check_metric()
         values = self._read(self.explainer)
+        # a test, which needs no limit on values
         if self.entry.better_than is not None:
             return self._compare(values, self._read(self.entry.better_than))
         if baseline is not None:
@@ -131,6 +132,7 @@ class Case:
         decision = self._decide_values(
             loss, self.entry.by, "lower", _LOSS, count, is_certain=same_model
         )
+        # nothing was frozen, which no number of samples changes
         if not len(reference.samples):
             decision = replace(decision, advice=NOTHING_FROZEN, needed=None)
         return replace(
@@ -149,6 +151,7 @@ class Case:
         The same model has the same true values. So where it also has the same bounds, because the same was measured,
         the difference is 0, although that of two bounds is not known.
         """
+        # in the direction in which larger is better
         gain = self._subtract(values, reference)
         low = -gain.high
         high = -gain.low
@@ -184,6 +187,7 @@ class Case:
     def _subtract(self, values: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the values are better than others, on the samples that both have."""
         _, rows, other_rows = np.intersect1d(values.samples, other.samples, return_indices=True)
+        # intervals that only rounding tells apart would give ranks without meaning
         low, other_low = merge_rounding(
             np.stack([values.low[rows], other.low[other_rows]], axis=1)
         ).T
@@ -191,6 +195,7 @@ class Case:
             np.stack([values.high[rows], other.high[other_rows]], axis=1)
         ).T
         difference_low, difference_high = subtract((low, high), (other_low, other_high))
+        # less is better there, and the ends change places
         if find_direction(self.results.metrics[self.label]) == "lower":
             difference_low, difference_high = -difference_high, -difference_low
         return SampleValues(
@@ -208,6 +213,7 @@ class Case:
         same_metric = [
             metric
             for metric in self.results.metrics.values()
+            # a label is needed only where the name does not tell the metric
             if self.entry.metric in (None, metric.metric)
         ]
         needs_label = self.entry.metric is None or (
@@ -254,6 +260,7 @@ class Case:
             ruling = self._decide_mean(values, limit, better, axis, baseline, is_certain)
         else:
             ruling = self._decide_share(values, limit, better, baseline)
+        # no sample: there is no number to show
         if not len(values.samples):
             return self._make(
                 "undecided",
@@ -298,6 +305,7 @@ class Case:
     ) -> _Ruling:
         """Of the mean; the arguments are those of `_decide_values`."""
         exact = values.low == values.high
+        # a bound is no exact number
         estimate = estimate_mean(values.low[exact], self.level)
         count = len(values.samples)
         if is_certain and count and not values.low.any() and not values.high.any():
@@ -346,6 +354,7 @@ class Case:
         """Whether the explainer is better than another one on the same samples."""
         gain = self._subtract(values, other)
         count = len(gain.samples)
+        # without samples nothing is shown
         p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
         p_better = p_worse = 1.0  # of each direction alone
         if effect > 0:
@@ -386,10 +395,12 @@ class Case:
             p: of the direction that has the smaller one.
             count: of samples so far.
         """
+        # a p near one half shows no direction, and a forecast would be arbitrary
         if not 0 < p < 0.4:
             return None
         deviations = abs(float(ndtri(p)))
         needed_deviations = abs(float(ndtri((1 - self.next_level) / 2)))
+        # at least one more, as the look at the same samples is the same look
         return max(count + 1, math.ceil(count * (needed_deviations / deviations) ** 2))
 
 
@@ -409,4 +420,5 @@ def _find_middle(values: SampleValues) -> float | None:
     """The median of the values; None where it is not known exactly."""
     low = float(np.median(values.low))
     high = float(np.median(values.high))
+    # bounds on both sides leave the middle open
     return low if low == high and math.isfinite(low) else None

@@ -97,11 +97,13 @@ class Decisions:
         outcomes = {decision.outcome for decision in self.decisions}
         if "fail" in outcomes:
             return "fail"
+        # undecided ones keep a check from passing
         return "pass" if outcomes == {"pass"} else "undecided"
 
     @property
     def exit_code(self) -> int:
         """0 all pass, 1 some fail, 3 none fails and some are undecided; 2 if a job failed."""
+        # a missing job may hide anything, so it comes before the outcome
         if self.failed:
             return 2
         return {"pass": 0, "fail": 1, "undecided": 3}[self.outcome]
@@ -137,6 +139,7 @@ def format_text(decisions: Decisions) -> str:
     >>> print(format_text(Decisions((one,))).splitlines()[0])
     PASS       saliency: worst_case: median at least 0.6
     """
+    # one model on one data set need not be named in every line
     several = len({(decision.data, decision.model) for decision in decisions.decisions}) > 1
     lines = []
     for decision in decisions.decisions:

@@ -43,6 +43,7 @@ def fill_page(name: str, package: str = "standfast.evidence", **values: Any) -> 
     >>> fill_page("README.md", version="1", date="2026-11-27", title="a|b", decided=False)[17:84]
     'Made by standfast 1 on 2026-11-27 from the results of a study: a\\\\|b'
     """
+    # Markdown is no HTML; cells are escaped below
     pages = make_environment(autoescape=False, package=package)
     pages.filters["cell"] = (
         escape_markdown  # escapes what comes from elsewhere, as Markdown needs it
@@ -56,6 +57,7 @@ def escape_markdown(text: str) -> str:
     >>> print(escape_markdown("a|b\\n<script> [here](javascript:x)"))
     a\\|b &lt;script> [here]\\(javascript:x)
     """
+    # the backslash first, or it would escape the signs that follow
     for old, new in (
         ("\\", "\\\\"),
         ("|", "\\|"),
@@ -102,6 +104,7 @@ def _finite(value: float) -> float | None:
 
 def format_json(decisions: Decisions) -> str:
     """`to_plain` as text; open ends of intervals are null."""
+    # NaN is refused, as other programs may not read it
     return json.dumps(to_plain(decisions), indent=1, allow_nan=False) + "\n"
 
 
@@ -123,6 +126,7 @@ def format_junit(decisions: Decisions) -> str:
         }
         case = ET.SubElement(suite, "testcase", case_attributes)
         text = _printable(
+            # XML has no control characters
             "; ".join(filter(None, (describe_estimate(decision), describe_notes(decision))))
         )
         if decision.outcome == "fail":

@@ -32,12 +32,14 @@ def read_looks(store: Store) -> list[dict[str, Any]]:
     try:
         looks: list[dict[str, Any]] = store.read_json(LOOKS, advice)["looks"]
         for look in looks:
+            # read only to see whether they are there: a look without them cannot be counted
             look["jobs"], look["samples"], [state["state"] for state in look["states"]]
             for entry in look["decisions"]:
                 restore_decision(entry)
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:
+        # errors of ours have better words
         if isinstance(error, StandfastError):
             raise
         raise DamagedFileError(
@@ -65,6 +67,7 @@ def describe_states(results: StoredResults, requirements: str) -> list[dict[str,
         ].to_list()
         state = {"data": data, "model": model}
         state["values"] = str((results.manifest["models"][model] or {}).get("digest"))
+        # sorted, so that the order of the workers does not count
         state["state"] = digest([requirements, sorted(jobs)])
         states.append(state)
     return states
@@ -83,6 +86,7 @@ def _count_look(looks: Sequence[Mapping[str, Any]], state: Mapping[str, str]) ->
     for look in looks:
         for looked_at in look["states"]:
             if (looked_at["data"], looked_at["values"]) == (state["data"], state["values"]):
+                # the same results are the same look, however often somebody looks
                 numbers.setdefault(looked_at["state"], len(numbers) + 1)
     return numbers.get(state["state"], len(numbers) + 1)
 
@@ -100,6 +104,7 @@ def find_earlier(
                 now.name,
                 now.metric,
             )
+            # an undecided one may be decided now
             if same and decision.outcome != "undecided":
                 return decision
     return None
@@ -119,6 +124,7 @@ def has_jobs(look: Mapping[str, Any], results: StoredResults, decision: Decision
     looked_at = full_jobs.filter(pl.col("stop") <= look["samples"].get(decision.data, 0))[
         "job"
     ].to_list()
+    # without jobs nothing was looked at
     return bool(looked_at) and set(looked_at) <= set(look["jobs"])
 
 
@@ -144,6 +150,7 @@ def _to_plain(value: Any) -> Any:
 
 def restore_decision(stored: Mapping[str, Any]) -> Decision:
     """A decision of an earlier look."""
+    # a later version may have stored more
     names = {field.name for field in dataclasses.fields(Decision)}
     content = {name: value for name, value in stored.items() if name in names}
     estimate = content.get("estimate")

@@ -50,6 +50,7 @@ def find_obstacles(results: StoredResults, frozen: list[Frozen]) -> list[str]:
     compared = [
         values for values in frozen if values.can_be_worse and values.explainer not in controls
     ]
+    # at least one, as levels are divided by it
     decisions = max(1, len(compared))
     sentences = [*_find_missing(compared), *_find_few(compared, decisions), *_find_bounds(compared)]
     return [*sentences, *_find_insane(results)]
@@ -77,8 +78,10 @@ def _find_missing(compared: list[Frozen]) -> Iterator[str]:
 def _find_few(compared: list[Frozen], decisions: int) -> Iterator[str]:
     """Too few samples, where none of them is worse."""
     alone = count_fewest()
+    # compared together they share the error, and need more samples
     together = count_fewest(decisions)
     with_few = [frozen for frozen in compared if 0 < _count_samples(frozen) < together]
+    # grouped by their number, or each explainer would have a line
     for count, group in groupby(sorted(with_few, key=_count_samples), key=_count_samples):
         names = ", ".join(frozen.name for frozen in group)
         if count < alone:
@@ -97,6 +100,7 @@ def _find_bounds(compared: list[Frozen]) -> Iterator[str]:
     for frozen in compared:
         if _count_samples(frozen) == 0:
             continue
+        # half of the samples decide, so the middle counts
         widths = frozen.values.high - frozen.values.low
         middle_width = float(np.median(widths))
         if np.isinf(middle_width):

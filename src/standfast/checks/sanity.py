@@ -31,11 +31,13 @@ def _hold(decision: Decision, results: StoredResults) -> Decision:
     sanity = results.sanity.get((decision.data, decision.model, decision.explainer))
     if sanity is None:
         return _ask_for_checks(decision)
+    # a failure stays one, whatever the checks say
     if decision.outcome == "fail" or sanity.reason is None:
         return decision
     if decision.baseline_sanity is None:
         return _apply(decision, sanity.reason, _ask_whether_good(sanity), sanity, results)
     worst_check, outcome = compare_sanity(sanity, decision.baseline_sanity)
+    # where none is worse, the reason of now is the one to show
     return _apply(decision, worst_check or sanity.reason, outcome, sanity, results)
 
 
@@ -44,6 +46,7 @@ def _ask_for_checks(decision: Decision) -> Decision:
     earlier = decision.baseline_sanity
     if decision.outcome != "pass" or earlier is None:
         return decision
+    # nothing was passed that could be lost by not asking
     if not any(_rank(check) == _PASSED for check in earlier.checks):
         return decision
     advice = "the baseline has sanity checks, and these results have none"
@@ -71,6 +74,7 @@ def _apply(
     words = say("reason", check.question, check.state)
     if outcome == "fail":
         return replace(decision, outcome="fail", sanity=words, needed=None, advice="")
+    # undecided by the numbers stays so
     if decision.outcome == "undecided":
         return decision
     if outcome == "pass":
@@ -121,8 +125,10 @@ def _rank(check: Check) -> int:
 
 def _is_shown_worse(check: Check, earlier: Check) -> bool:
     """Whether a check that has fallen is worse with certainty."""
+    # from passed to failed needs no interval
     if check.state == "failed" and _rank(earlier) == _PASSED:
         return True
+    # a check without a margin has larger values for better maps
     larger_is_better = check.question not in MARGINS or MARGINS[check.question][2]
     if larger_is_better:
         return _is_below(check.high, earlier.low)

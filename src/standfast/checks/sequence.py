@@ -119,6 +119,7 @@ def check(
     # what does not fit is found now, and not after hours of evaluation
     baselines = _check_requirements(study)
     target = str(out or default_folder(study))
+    # only then are more samples evaluated
     most = _count_samples(study, most_samples) if until_decided else None
     command = f"standfast check {study.name}"
     while True:
@@ -127,10 +128,12 @@ def check(
         )
         decisions = _look(results, target, study, baselines)
         tell(decisions)
+        # all samples, or no more than are wanted
         if most is None or study.samples is None or study.samples >= most:
             return decisions
         if not _can_more_samples_decide(decisions, results.manifest, study):
             return decisions
+        # twice as many each time, so that few looks share the error
         study = _with_samples(study, min(2 * study.samples, most))
 
 
@@ -169,6 +172,7 @@ def _can_more_samples_decide(
             manifest, decision.metric, decision.explainer
         ):
             continue
+        # what waits for the checks is decided by no number of samples
         waits_for_checks = bool(decision.sanity) and decision.needed is None
         if not waits_for_checks and not _is_baseline_used_up(decision, study):
             return True
@@ -183,8 +187,10 @@ def _check_requirements(study: Study) -> dict[str, Baseline]:
         ArgumentError: there is no such baseline.
     """
     baselines = read_baselines(study.requirements, study.base)
+    # a limit on values names nothing that the study does not say
     if all(entry.kind in ("at_least", "at_most") for entry in study.requirements):
         return baselines
+    # nothing is run, as only names and numbers are compared
     grid = study.grid(check=False)
     baselines = {
         name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()
@@ -233,6 +239,7 @@ def _count_samples(study: Study, most: int | None) -> int | None:
     limits = [
         len(entry.value.load(study.base, None))
         for entry in study.data.values()
+        # an entry with a number of its own does not grow
         if entry.value.samples is None
     ]
     if not limits:
@@ -245,6 +252,7 @@ def _count_samples(study: Study, most: int | None) -> int | None:
 def _with_samples(study: Study, samples: int) -> Study:
     """The same study with another number of samples."""
     changed = study.model_copy(update={"samples": samples})
+    # a copy has no private attributes
     changed._document = study._document
     return changed
 
@@ -281,7 +289,7 @@ def _read_requirements(results: StoredResults) -> list[dict[str, Any]]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Confirmation:
+class DecisionConfirmation:
     """What `confirm_decisions` found, by the names of decisions.
 
     Attributes:
@@ -293,7 +301,7 @@ class Confirmation:
     unknown: tuple[str, ...] = ()
 
 
-def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confirmation:
+def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> DecisionConfirmation:
     """Decide again, from the stored numbers, what was decided at the look at these results.
 
     A decision that was made at an earlier look is decided on the samples of that look, as the part of the allowed error
@@ -307,7 +315,7 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
         StandfastError: as of `read_decisions`.
     """
     if read_decisions(results) is None:
-        return Confirmation()
+        return DecisionConfirmation()
     requirements = _read_requirements(results)
     entries = [_restore_requirement(requirement) for requirement in requirements]
     looks = read_looks(results.store)
@@ -320,6 +328,7 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
     decided = _decide_again(results, entries, number_states(looks, states), folder)
     unknown = {decision.name for decision in decided if decision.advice == NO_BASELINE}
     unconfirmed = _drop_confirmed(stored, decided)
+    # a decision of an earlier look was made with its part of the error
     for look in looks[:current]:
         results_then = load_results(results.store, jobs=look["jobs"])
         decided_then = _decide_again(
@@ -327,7 +336,7 @@ def confirm_decisions(results: StoredResults, folder: str | Path = ".") -> Confi
         )
         unconfirmed = _drop_confirmed(unconfirmed, _select_kept(decided_then, look, results))
     names = [decision.name for decision in unconfirmed] + _list_not_stored(stored, decided)
-    return Confirmation(
+    return DecisionConfirmation(
         different=tuple(name for name in names if name not in unknown),
         unknown=tuple(name for name in names if name in unknown),
     )
@@ -382,6 +391,7 @@ def _decide_again(
     try:
         return list(decide_with_baselines(results, entries, numbers, baselines).decisions)
     except ArgumentError:
+        # one of the baselines does not fit; without them the others are still decided
         return list(decide_with_baselines(results, entries, numbers, {}).decisions)
 
 
@@ -392,6 +402,7 @@ def _is_near(stored: object, decided: object) -> bool:
     if isinstance(stored, list) and isinstance(decided, list):
         return len(stored) == len(decided) and all(map(_is_near, stored, decided))
     if isinstance(stored, float) and isinstance(decided, float):
+        # another processor rounds otherwise
         return math.isclose(stored, decided, rel_tol=1e-9)
     return type(stored) is type(decided) and stored == decided
 
@@ -409,6 +420,7 @@ def _look(
     now = decide_with_baselines(
         results, study.requirements, number_states(looks, states), baselines
     )
+    # a look at the same results is the same look
     earlier_looks = [look for look in looks if look["states"] != states]
     decisions = [
         find_earlier(earlier_looks, results, decision, requirements) or decision

@@ -42,10 +42,12 @@ def read_mistaken(spec: ValueSpec) -> float:
 def read_sample_values(spec: ValueSpec, rows: pl.DataFrame) -> SampleValues:
     """The values of the samples that count; over repeats their median."""
     valid = spec.select_valid(rows)
+    # no rows: nothing was evaluated or skipped
     if not len(rows):
         return _collect(spec, valid)
     skipped = rows["sample"].n_unique() - valid["sample"].n_unique()
     answered = rows.filter(pl.col("status") == "ok")["sample"]
+    # a sample with one good repeat is answered
     dropped = rows.filter(~pl.col("sample").is_in(answered.implode()))["sample"].unique().sort()
     return replace(_collect(spec, valid), skipped=skipped, dropped=dropped.to_numpy())
 
@@ -55,6 +57,7 @@ def _collect(spec: ValueSpec, valid: pl.DataFrame) -> SampleValues:
     # an estimate, so its interval counts
     if spec.log_probability and {"low", "high"} <= set(valid.columns):
         with_interval = valid.filter(pl.col("high").is_not_null())
+        # over repeats the widest interval
         ends = pl.col("low").fill_null(-math.inf).min(), pl.col("high").max()
         intervals = with_interval.group_by("sample").agg(*ends).sort("sample")
         low, high = (

@@ -199,11 +199,10 @@ def _choose_types(
     strings = [name for name in frame.columns if _is_text(frame[name]) and name not in texts]
     dates = [name for name in strings if _looks_like_dates(frame[name])]
     other_strings = [name for name in strings if name not in dates]
-    candidates = [
-        _list_types(texts, other_strings, what, dates, when)
-        for what in ("text", "category")
-        for when in ("date", what)
-    ]
+    candidates = []
+    for what in ("text", "category"):
+        for when in ("date", what):
+            candidates.append(_list_types(texts, other_strings, what, dates, when))
     answers = [_ask(estimator, read_rows(types)) for types in candidates]
     as_dates, as_texts = answers[:2]
     if _differ(as_dates, as_texts):

@@ -46,6 +46,7 @@ def _interruptible(how_to_go_on: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         if not error.args:  # else it was said already (`evaluate`)
+            # a blank line first, as the terminal shows ^C on the current one
             _echo(f"\ninterrupted; {how_to_go_on}", err=True)
         raise typer.Exit(130) from None
 
@@ -55,6 +56,7 @@ class _Commands(typer.core.TyperGroup):
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the arguments."""
+        # also while the arguments are read, which imports the registries
         with _interruptible(_FROM_THE_BEGINNING):
             return super().make_context(*arguments, **options)
 
@@ -69,12 +71,14 @@ app = typer.Typer(
     help="How far can the explanations of a trained classifier be trusted?",
     epilog="Start with: standfast demo. For a model of your own: standfast init.",
     no_args_is_help=True,
+    # errors of the library are told in one line by `main`
     pretty_exceptions_enable=False,
 )
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        # here, as no other command needs them
         import platform
         from importlib.metadata import version
 
@@ -150,6 +154,7 @@ def demo(
             f"{failures} jobs failed; the report lists them, and the same command tries them again",
             err=True,
         )
+        # a script has to notice that numbers are missing
         raise typer.Exit(1)
 
 
@@ -169,6 +174,7 @@ def verify(
 
     Exit codes: 0 all files are as they were written, 1 something is damaged, missing or added.
     """
+    # each command imports what it needs, so that `--help` takes no seconds
     from standfast.evidence.pack import is_pack
     from standfast.results import verify_results
     from standfast.results.formatting import format_count
@@ -255,6 +261,7 @@ def replay(
 
     outcome = run_replay(pack, base, jobs, seed, tell=_echo)
     for change in outcome.changed:
+        # the reason stands before the numbers that it makes doubtful
         _echo(f"not the same here: {change}", err=True)
     counts = {
         word: list(outcome.jobs.values()).count(word)
@@ -319,6 +326,7 @@ def run(
     loaded = load_study(study, None if preset is None else preset.value, changes or ())
     target = out or str(default_folder(loaded))
     chosen = executor_of(loaded, executor, _count(workers))
+    # a job may have killed that run, and would kill this one, too
     if isinstance(chosen, InProcess) and not dry_run and has_run(Store(target).folder):
         _echo("the last run did not end, so this one does its jobs in a process of its own")
         chosen = Processes(1)
@@ -331,6 +339,7 @@ def run(
     command = _spell_run(study, preset, out, changes or (), minutes)
     results = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
     run = results.run
+    # `run_study` has just run it
     assert run is not None
     _echo(
         f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed"
@@ -370,6 +379,7 @@ def _place_report(target: str, study: Path) -> Path:
     local = target.removeprefix("file://")
     is_remote = "://" in local
     if is_remote:
+        # a browser opens local files only
         return Path(f"{study.stem}-report.html")
     return Path(local) / "report" / "index.html"
 
@@ -422,6 +432,7 @@ def check(
     from standfast.evaluation import default_folder, executor_of
     from standfast.study.file.spec import load_study
 
+    # before the run, so that a wrong format is not found after hours
     targets = [_split_target(text, list(FORMATS)) for text in write or ()]
     loaded = load_study(policy)
     decisions = run_check(
@@ -439,12 +450,14 @@ def check(
     results = out or str(default_folder(loaded))
     _echo(f"results: {results}")
     if decisions.failed:
+        # an error of the engine is no failed requirement, so it is told apart
         _tell_failures(
             decisions.errors,
             decisions.failed,
             f"the report, which `standfast report {results}` writes",
         )
     for form, path in targets:
+        # a folder of the CI may not be there yet
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(FORMATS[form](decisions), encoding="utf-8")
     if decisions.exit_code:
@@ -482,6 +495,7 @@ def _warn_of_gaps(results: Results) -> None:
 
 
 def _count(workers: str | None) -> int | str | None:
+    # negative numbers as well, for the error that is about numbers
     if workers is not None and re.fullmatch(r"-?[0-9]+", workers):
         return int(workers)
     return workers
@@ -489,6 +503,7 @@ def _count(workers: str | None) -> int | str | None:
 
 def _tell_failures(sentences: Sequence[str], count: int, report: str = "the report") -> None:
     """Print why jobs failed, and how to continue."""
+    # five sentences are enough to see what is wrong
     for line in (f"{count} jobs failed:", *(f"  {sentence}" for sentence in sentences[:5])):
         _echo(line, err=True)
     _echo(f"tracebacks are in {report}; the same command tries only these jobs again", err=True)
@@ -535,6 +550,7 @@ def train(
     from standfast.registry import parse_options
     from standfast.study.file.options import configure
 
+    # options of a text become numbers here, and are checked like those of a study file
     plan = configure(
         TrainingPlan,
         "train",
@@ -564,6 +580,7 @@ def schema(
 
     text = json.dumps(json_schema(), indent=1) + "\n"
     if out is None:
+        # nothing is added, so that the output can be redirected into a file
         _echo(text, nl=False)
     else:
         write_atomically(out, text.encode())
@@ -600,6 +617,7 @@ def report(
     from standfast.report import load_results, write_figures
 
     opened = load_results(results)
+    # a report beside results at an address could not be opened
     if out is None:
         if "://" in results:
             out = Path("report.html")
@@ -644,6 +662,7 @@ def export(
     opened = load_results(results)
     frame = exports.summary(opened) if summary else opened.samples
     if format is Format.parquet:
+        # a terminal cannot show a binary file
         check_argument(out is not None, "--out", "a file to write Parquet to", "none")
         content = io.BytesIO()
         frame.write_parquet(content)
@@ -653,6 +672,7 @@ def export(
         content = io.BytesIO(text.encode())
     if out is None:
         # a file gets the text as it is
+        # a terminal must not be steered by a name
         (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)
     else:
         write_atomically(out, content.getvalue())
@@ -724,6 +744,7 @@ def list_names(
     width = max(len(line.name) for line in lines)
     for line in lines:
         _echo(line.format(width))
+    # on standard error, so that the output stays one line for each name
     if listed_kind.elsewhere:
         _echo(f"also: {listed_kind.elsewhere}", err=True)
     _echo(f"more about one of them: standfast explain {lines[0].name}", err=True)
@@ -864,6 +885,7 @@ def reasons(
     from standfast.cli.reasons import name_rows, read_rows, read_units
     from standfast.reason_cards import reasons as find_reasons
 
+    # before the model is loaded, so that a wrong text is found at once
     within = None if bounds is None else list(read_bounds(bounds))
     units = read_units(unit or [])
     asked = read_rows(
@@ -900,6 +922,7 @@ def reasons(
         units=units,
         seed=seed,
     )
+    # the user knows rows by their own numbers and names
     found = name_rows(found, row or [], data, asked.names)
     _echo(str(found))
     if out is not None:
@@ -1013,6 +1036,7 @@ def choose(
         "out": out,
     }
     if study is not None:
+        # a study has all of these already
         of_files = {"--model": model, "--data": data, "--explainer": explainer, "--metric": metric}
         given_options = [option for option, value in of_files.items() if value is not None]
         check_argument(
@@ -1029,6 +1053,7 @@ def choose(
             "a study file, or --model and --data",
             "neither",
         )
+        # mypy does not see the check above
         assert model is not None
         assert data is not None
         sources = {
@@ -1054,6 +1079,7 @@ def choose(
         "label": label,
         "bounds": bounds,
         "task": task,
+        # 0 is the default, which nobody needs to repeat
         "seed": seed or None,
         "trust": trust,
         "by": by,
@@ -1070,6 +1096,7 @@ def choose(
         else:
             where = Path("race-report.html")
         _echo(f"report: {choice.to_html(where)}")
+    # "none" is an answer, but no explainer to go on with
     if choice.chosen is None:
         raise typer.Exit(1)
 
@@ -1142,9 +1169,11 @@ def init(
     from standfast.cli.tables import choose_form
     from standfast.files import write_atomically
 
+    # a study file may have been changed by hand
     if study.exists():
         raise ArgumentError("study", "the name of a new file", str(study))
     folder = study.parent.resolve()
+    # paths in a study are relative to it
     file = None if weights is None else os.path.relpath(weights, folder)
     of_model = read_source(model, "--model", folder, trust, weights=file, task=read_task(task))
     within = None if bounds is None else list(read_bounds(bounds))
@@ -1153,8 +1182,10 @@ def init(
     for line in setting.describe():
         _echo(line, err=line.startswith("warning: "))
     text, left_out = write_study(setting, study)
+    # on standard error, as it is no part of the answer
     for name, reason in left_out.items():
         _echo(f"left out, because it fails on this model: {name}: {reason}", err=True)
+    # it may have been written since the check above
     write_atomically(study, text.encode(), new=True)
     _echo(f"study: {study}\nnext: standfast run {study} --dry-run")
 
@@ -1169,6 +1200,7 @@ def main() -> None:
     warnings.showwarning = _show_warning
     try:
         # the name is fixed, because a script of `python -m standfast` would otherwise complete the command python
+        # exceptions come here, instead of a traceback by the package
         app(standalone_mode=True, prog_name="standfast")
     except StandfastError as error:
         _echo(f"error: {error}", err=True)

@@ -47,6 +47,7 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     minutes = limit or 10.0
     with show_trials() as tell:
         asked_grid = study.grid()
+        # as a run would cut them, so that what is done is found
         plan = make_plan(
             asked_grid, None, Store(out).earlier_manifest(), executor_of(study).at_once
         )
@@ -59,8 +60,10 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
     console.print(_table("explainer", lambda line: line.explainer, lines, several, in_time=in_time))
     grid = plan.grid
     samples = ", ".join(f"{len(data)} of {name}" for name, data in grid.data.items())
+    # names of the user's could contain markup, and long lines would be cut
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     sizes = {job.stop - job.start for job in plan.jobs}
+    # the last job of a pool may be smaller
     sizes_in_words = " to ".join(str(size) for size in sorted({min(sizes), max(sizes)}))
     say(f"samples: {samples}; {sizes_in_words} a job; repeats: {grid.repeats}; seed: {grid.seed}")
     for words in list_marks(forecast):
@@ -131,6 +134,7 @@ def _table(
         table.add_column(column, justify="right", no_wrap=True)
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:
+        # a single data set and model need no columns
         pair = (line.data, line.model) if several else ()
         groups.setdefault((*pair, name(line)), []).append(line)
     for names, group in groups.items():
@@ -140,6 +144,7 @@ def _table(
         time_words = mark_seconds(format_duration(costs.seconds), group)
         words = [f"{costs.evaluations:,}", time_words, format_size(costs.memory)]
         if in_time is not None:
+            # NaN is not known, and has no place in a sum
             limited = [in_time[line] for line in group if not math.isnan(in_time[line])]
             words.insert(2, format_duration(math.fsum(limited)))
         table.add_row(*map(Text, names), str(jobs), str(done), *words)

@@ -114,6 +114,7 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
     """Paragraphs in lines of the given width, without backticks; formulas and lists keep their own lines."""
     for paragraph in filter(None, re.split(r"\n\s*\n", text.replace("`", ""))):
         lines = paragraph.splitlines()
+        # a formula or a list would lose its lines
         if lines[0].startswith(" ") or any(line.startswith(("- ", "    ")) for line in lines):
             yield "\n".join(lines)
         else:
@@ -124,12 +125,14 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
 
 def _list_options(entry: Any, width: int) -> Iterator[str]:
     """Each option with its type and its default, and what it means."""
+    # a registry may hold a function with some arguments set
     function = getattr(entry, "func", entry)
     if not callable(function):
         return
     notes = describe_options(function)
     fields = getattr(function, "__dataclass_fields__", {})
     for option in inspect.signature(function).parameters.values():
+        # a study gives these itself, unless they are options of a dataclass
         comes_from_study = option.name in _GIVEN and option.name not in fields
         if comes_from_study or option.kind in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
             continue

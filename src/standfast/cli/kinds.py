@@ -75,6 +75,7 @@ def first_sentence(text: str) -> str:
     'The gradient of the target, e.g. a logit.'
     """
     paragraph = " ".join(first_part(text).partition("\n\n")[0].split())
+    # not behind abbreviations, and only before a capital letter, where a sentence begins
     end = re.search(r"(?<!e\.g)(?<!i\.e)(?<!al)(?<!Fig)(?<!Eq)\.(?= [A-Z`])", paragraph)
     return (paragraph[: end.end()] if end else paragraph).replace("`", "")
 
@@ -92,6 +93,7 @@ def _describe_model(name: str) -> str:
 def find_needs(kind: Kind, entry: Any) -> str:
     """What an entry needs, in a few words: options that must be given, and what it says of the model and the data."""
     if kind.one == "similarity":
+        # these compare neighbouring positions, which tables do not have
         if hasattr(entry, "channels"):
             return "positions: maps of images or series"
         return ""
@@ -108,6 +110,7 @@ def find_needs(kind: Kind, entry: Any) -> str:
     if neighbourhood_option in required:
         words += f" (in evaluate by default {DEFAULT_REACH})"
     needs = str(getattr(entry, "needs", ""))
+    # schemes declare extras of the data set in the place of needs
     if kind is KINDS["schemes"]:
         scheme: Any = entry
         needs = ", ".join(f"the data set's extra {name}" for name in scheme.extras)
@@ -226,6 +229,7 @@ def describe_names(kind: Kind) -> list[ListedName]:
     registry = kind.load()
     lines = []
     for name in registry.names():
+        # to import a plug-in may take seconds, or fail
         if name in registry.plugins:
             lines.append(ListedName(name, f"From the plug-in {registry.plugins[name].value}."))
         else:

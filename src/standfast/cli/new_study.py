@@ -53,7 +53,7 @@ _WIDE = (-1e37, 1e37)
 
 
 @dataclass(frozen=True)
-class Source:
+class NamedSource:
     """A model or data as the user names them.
 
     Attributes:
@@ -74,13 +74,13 @@ class Source:
             return options
         return {self.name: options} if options else self.name
 
-    def with_option(self, key: str, value: Any) -> Source:
+    def with_option(self, key: str, value: Any) -> NamedSource:
         """The same with a further option."""
         return replace(self, options={**self.options, key: value})
 
 
 @dataclass(frozen=True)
-class Setting:
+class StudySetting:
     """A model and its data, loaded and tried out.
 
     Attributes:
@@ -91,8 +91,8 @@ class Setting:
         observed: the bounds are those that the values have, since nothing says which are valid.
     """
 
-    model: Source
-    data: Source
+    model: NamedSource
+    data: NamedSource
     samples: Samples
     tried: Model
     classes: int
@@ -141,6 +141,7 @@ class Setting:
     @property
     def range(self) -> float | None:
         """The width of the range of valid values; None if it is unbounded or differs between features."""
+        # numbers become tensors, so that both have a width
         lower, upper = (torch.as_tensor(bound) for bound in self.samples.bounds)
         width = upper - lower
         if width.numel() == 1 and bool(torch.isfinite(width)):
@@ -154,6 +155,7 @@ class Setting:
         Data sets know it, and so do pictures and other values of type uint8, which are scaled to it.
         """
         about = self.samples.about
+        # images of whole numbers are scaled to [0, 1]
         scaled = "images" in about and "floats" not in about
         bounds_are_known = (
             self.data.name
@@ -163,6 +165,7 @@ class Setting:
         )
         if bounds_are_known or self.table is not None or not {"path", "function"} & set(about):
             return False
+        # values of 8 bits are multiples of 1/255, also after they were scaled
         levels = 255 * self.samples.inputs
         return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)
 
@@ -173,10 +176,12 @@ class Setting:
             return "saliency", "integrated_gradients", "kernel_shap:samples=200"
         if self.table is not None:
             by_coalitions = "kernel_shap:samples=200", "occlusion"
+            # it reads the trees of boosters, if it is installed
             reads_trees = find_spec("shap") is not None
             if reads_trees:
                 return ("tree_shap", *by_coalitions)
             return by_coalitions
+        # columns of a table have no segments
         has_columns = len(self.shape) == 1
         segments = "segments=pixels," if has_columns else ""
         kernel_shap = f"kernel_shap:{segments}samples=200"
@@ -214,6 +219,7 @@ class Setting:
         try:
             features: Any = self.table.default_changes().changes
         except ArgumentError:  # no number can change
+            # without numbers that vary, categories are what can change
             return {column.name: "category" for column in self.table.columns if column.varies}
         return {name: _write_feature(feature) for name, feature in features.items()}
 
@@ -227,11 +233,13 @@ class Setting:
         if self.holds_images and self.range is not None:
             return choose_ball(self.samples.inputs, self.samples.bounds).radius
         x = self.samples.inputs.double()
+        # a constant table has no standard deviation
         if len(self.shape) == 1 and len(x) > 1 and bool((x != x[0]).any()):
             spread = x.std(0)
             scale = float(spread[spread > 0].median())
         else:
             scale = self.range if self.range is not None else float(x.std())
+        # two digits, so that the file can be read
         return float(f"{0.1 * scale:.2g}")
 
     def describe(self) -> list[str]:
@@ -267,8 +275,10 @@ class Setting:
         rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
         correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
         count = len(rows)
+        # the more frequent class counts, as it is right for most samples
         chance = max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
         lines = [f"accuracy on the labels: {correct / count:.1%} of {count} samples"]
+        # two standard deviations above chance: less is no evidence of training
         if correct <= count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
             doubt = (
                 f"is it trained? Always naming the most frequent class is right for {chance:.1%}"
@@ -294,6 +304,7 @@ class Setting:
 
     def _describe_columns(self) -> list[str]:
         """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
+        # numbers of a data frame have units of their own, and are no rows of one radius
         words = self.table is not None or self.holds_texts
         if len(self.shape) != 1 or len(self.samples) < 2 or words:
             return []
@@ -313,7 +324,7 @@ class Setting:
 
 def read_source(
     text: str, option: str, folder: Path, trust: bool = False, **options: Any
-) -> Source:
+) -> NamedSource:
     """What a user means by a text: a name, `module:function`, or a file, relative to the current folder.
 
     Args:
@@ -329,10 +340,11 @@ def read_source(
             name; a file of torch.export, or a pickle, without trust.
 
     >>> read_source("digits", "--data", Path())
-    Source(label='digits', options={}, name='digits')
+    NamedSource(label='digits', options={}, name='digits')
     """
     names: Names = MODELS if option == "--model" else DATA
     path = Path(text)
+    # a name wins over a file of the same name
     is_name = names.knows(text)
     is_function = re.fullmatch(REFERENCE, text) is not None and not is_name and not path.exists()
     more = {key: value for key, value in options.items() if value is not None}
@@ -341,21 +353,23 @@ def read_source(
     check(may_have_weights, "--weights", expected, more.get("weights"))
     if is_name:
         _check_options_of_name(more)
-        return Source(text, more, text)
+        return NamedSource(text, more, text)
+    # a folder with this file is a model of transformers
     if option == "--model" and (path / "config.json").is_file():
         entry = {"transformers": os.path.relpath(text, folder)}
-        return Source(path.resolve().name, entry | _with_trust(trust) | more)
+        return NamedSource(path.resolve().name, entry | _with_trust(trust) | more)
     if path.exists():
         holds_code = text.endswith((".pt2", *PICKLES))
         expected = (
             f"--trust for a {path.suffix} file, because opening it can run code that is in it"
         )
         check(trust or not holds_code, option, expected, repr(text))
+        # relative to the study, which may lie elsewhere
         entry = {"path": os.path.relpath(text, folder)}
-        return Source(path.stem, entry | _with_trust(holds_code) | more)
+        return NamedSource(path.stem, entry | _with_trust(holds_code) | more)
     if is_function:
         label = text.partition(":")[0].rpartition(".")[2]
-        return Source(label, {"function": text} | _with_trust(trust) | more)
+        return NamedSource(label, {"function": text} | _with_trust(trust) | more)
     word = "models" if option == "--model" else "datasets"
     expected = f"a name that `standfast list {word}` shows, a file, or module:function of a module beside the study"
     raise ArgumentError(option, expected, f"{text!r}{suggest_name(text, names.listed)}")
@@ -409,13 +423,14 @@ def read_bounds(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
     except ValueError:
+        # fails the check below
         low = 0.0
         high = 0.0
     check(low < high, "--bounds", "the lowest and the highest valid value, as 0,1", repr(text))
     return low, high
 
 
-def try_setting(model: Source, data: Source, folder: Path) -> Setting:
+def try_setting(model: NamedSource, data: NamedSource, folder: Path) -> StudySetting:
     """Load the data and run the model once. Where values are outside of [0, 1] and nothing says which are valid, the
     bounds are those of the values.
 
@@ -428,11 +443,14 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
     """
     observed = False
     try:
+        # without bounds first: most inputs lie in [0, 1], as images do
         _load(model, data, folder)
     except StudyError as error:
+        # only values outside of [0, 1] can be helped by other bounds
         outside = any(problem.path[-1:] == ("bounds",) for problem in error.problems)
         if data.name or "bounds" in data.options or not outside:
             raise
+        # all values of float32 fit, so that the true range can be read
         wide = _load(model, data.with_option("bounds", list(_WIDE)), folder)
         least, most = wide.data[data.label].inputs.aminmax()
         bounds = list(round_outwards(float(least), float(most)))
@@ -449,9 +467,12 @@ def try_setting(model: Source, data: Source, folder: Path) -> Setting:
         grid = _load(model, data, folder, check=True)
     samples = grid.data[data.label]
     tried = grid.models[model.label].model(samples, "cpu")
+    # texts are run by their own length
     if samples.lengths is None:
         tried = samples.split(tried, slice(0, 1))[0].model
-    return Setting(model, data, samples, tried, tried.logits(samples.inputs[:1]).shape[1], observed)
+    return StudySetting(
+        model, data, samples, tried, tried.logits(samples.inputs[:1]).shape[1], observed
+    )
 
 
 def round_outwards(low: float, high: float) -> tuple[float, float]:
@@ -460,6 +481,7 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     >>> round_outwards(-2.36531, 2.00231)
     (-2.37, 2.01)
     """
+    # two significant digits of the larger end
     digits = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
     unit = 10.0**-digits
     below = math.floor(low / unit) * unit
@@ -467,13 +489,14 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     return round(below, digits), round(above, digits)
 
 
-def _load(model: Source, data: Source, folder: Path, check: bool = False) -> Grid:
+def _load(model: NamedSource, data: NamedSource, folder: Path, check: bool = False) -> Grid:
     entries = {"data": {data.label: data.entry}, "models": {model.label: model.entry}}
+    # the cheapest explainer and metric, as only data and model are tried
     study = study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder)
     return study.grid(check=check)
 
 
-def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
+def write_study(setting: StudySetting, study: Path) -> tuple[str, dict[str, str]]:
     """The text of a study file; it has been read again, and everything it names was tried.
 
     Args:
@@ -487,24 +510,29 @@ def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
         StudyError: names and options that do not fit.
     """
     text = _fill(setting, setting.explainers, study)
+    # read back from the text, so that what is written is what was tried
     grid = study_from(YAML(typ="safe").load(text), study.parent).grid()
     left_out = {}
     fit = []
+    # controls are added by the study, and are no part of the file
     labels = [label for label in grid.explainers if label not in grid.controls]
     for written_explainer, label in zip(setting.explainers, labels, strict=True):
         try:
             grid.explainers[label](setting.tried, setting.samples.inputs[:1])
             fit.append(written_explainer)
         except Exception as error:  # a model of the user's may raise anything
+            # our own errors say it without the name of a class
             is_ours = isinstance(error, StandfastError)
             left_out[label] = f"{error}" if is_ours else f"{type(error).__name__}: {error}"
     return _fill(setting, fit, study), left_out
 
 
-def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
+def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
     samples = setting.samples
     shape = setting.shape
+    # only bounds that are one number for all features fit into the line
     bounds = [float(bound) for bound in map(torch.as_tensor, samples.bounds) if bound.numel() == 1]
+    # YAML is no HTML
     environment = make_environment(autoescape=False, package="standfast.cli")
     environment.filters["flow"] = _flow
     return environment.get_template("study.yaml").render(
@@ -529,6 +557,7 @@ def _fill(setting: Setting, explainers: Sequence[str], study: Path) -> str:
 def _write_feature(feature: Feature) -> Any:
     """How a file writes the change of a column: the amount alone where nothing else is set."""
     options = {name: value for name, value in plain_options(feature).items() if value is not None}
+    # as most changes are a single amount
     if set(options) == {"by"}:
         return options["by"]
     return options
@@ -549,6 +578,8 @@ def _flow(value: object) -> str:
     yaml = YAML()
     text = io.StringIO()
     yaml.default_flow_style = True
+    # one line, however long it is
     yaml.width = 10**6
     yaml.dump(value, text)
+    # a plain value ends with the mark for the end of a document
     return text.getvalue().removesuffix("...\n").strip()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from standfast.cli.new_study import Setting, Source, read_source, try_setting
+from standfast.cli.new_study import NamedSource, StudySetting, read_source, try_setting
 from standfast.cli.tables import choose_form, load_estimator
 from standfast.data.user_files import read_frame
 from standfast.errors import ArgumentError, StandfastError, check
@@ -99,6 +99,7 @@ def read_rows(
             row,
         )
     chosen = list(rows) or list(range(count))
+    # a default depends on the model, so it is chosen after loading
     name = _choose_explainer(setting) if explainer is None else explainer
     again = [_load_again(text, setting, folder, trust, options) for text in retrained] or None
     loaded_model, inputs, reference = take_inputs(setting, chosen)
@@ -106,13 +107,14 @@ def read_rows(
     if retrain:
         check(setting.table is not None, "--retrain", "a pipeline and a table", model)
         assert setting.table is not None
+        # the label is no input of the model, so the training rows are read again
         reference, labels = _read_training_rows(setting.data, setting.table, folder)
     known_names = setting.samples.sample_names
     names = () if known_names is None else tuple(known_names[row] for row in chosen)
     return ReasonArguments(loaded_model, inputs, reference, name, again, labels, names)
 
 
-def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) -> Setting:
+def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) -> StudySetting:
     """Load a model and its data from files, and try them out.
 
     Args:
@@ -131,6 +133,7 @@ def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) 
         data, "--data", folder, trust, label=options.get("label"), bounds=options.get("bounds")
     )
     of_data = choose_form(of_model, of_data, folder)
+    # only tables have a file of training rows
     if options.get("reference") is not None:
         is_table = "table" in of_data.options
         check(is_table, "--reference", "none but for a table of a pipeline", options["reference"])
@@ -138,12 +141,13 @@ def load_setting(model: str, data: str, *, trust: bool = False, **options: Any) 
     return try_setting(of_model, of_data, folder)
 
 
-def take_inputs(setting: Setting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
+def take_inputs(setting: StudySetting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
     """The model, some of the inputs, and the training rows, as functions of Python take them."""
     reader = setting.samples.reader
     if isinstance(reader, FrameReader):
         table = reader.table
         function = find_frame_function(setting.tried)
+        # the estimator gets frames, not rows of numbers
         assert function is not None  # as every model of data frames has one
         return (
             function.estimator,
@@ -155,7 +159,7 @@ def take_inputs(setting: Setting, rows: Sequence[int]) -> tuple[Any, Any, Any]:
     return setting.tried, setting.samples.inputs[rows], None
 
 
-def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, list[Any]]:
+def _read_training_rows(data: NamedSource, table: Table, folder: Path) -> tuple[Any, list[Any]]:
     """The rows of the reference that have a label, and their labels.
 
     Raises:
@@ -174,16 +178,18 @@ def _read_training_rows(data: Source, table: Table, folder: Path) -> tuple[Any, 
         "training rows with the column that the model learns, which --label names, for --retrain"
     )
     check(label in whole.columns, "--reference", expected, f"{path} without it")
+    # a row without a label teaches nothing
     labelled = whole[whole[label].notna()]
     rows = labelled.drop(columns=[label, *options.get("drop", ())], errors="ignore")
     return table.decode(table.encode(rows)), labelled[label].tolist()
 
 
 def _load_again(
-    text: str, setting: Setting, folder: Path, trust: bool, options: Mapping[str, Any]
+    text: str, setting: StudySetting, folder: Path, trust: bool, options: Mapping[str, Any]
 ) -> Any:
     """A model that was trained again, in the form in which the given one is explained."""
     source = read_source(text, "--model", folder, trust, task=options.get("task"))
+    # estimators and models of texts are retrained as the user has them
     if setting.samples.reader is not None:
         return load_estimator(source, folder)
     return try_setting(source, setting.data, folder).tried
@@ -207,6 +213,7 @@ def name_rows(
             card,
             data=source,
             sample=numbers.get(card.sample, card.sample),
+            # names are by the place among the chosen rows
             name=names[card.sample] if names else card.name,
         )
         for card in unnamed
@@ -219,13 +226,14 @@ def name_rows(
     return replace(unnamed, cards=cards, skipped=skipped, counter_examples=counter_examples)
 
 
-def _choose_explainer(setting: Setting) -> str:
+def _choose_explainer(setting: StudySetting) -> str:
     """The explainer of those that suit the model which names reasons best: of images a map of regions.
 
     Raises:
         ArgumentError: all of them fail.
     """
     names = list(setting.explainers)
+    # the last of these gives a map of regions or words, which people can name
     if is_image(setting.shape) or setting.holds_texts:
         names.reverse()
     reasons: list[str] = []

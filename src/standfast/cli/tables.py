@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from standfast.cli.column_types import Types, find_types, is_text_label
-from standfast.cli.new_study import Source
+from standfast.cli.new_study import NamedSource
 from standfast.data.user_files import LABEL_COLUMNS, read_frame, read_strings
 from standfast.errors import ArgumentError
 from standfast.frames import Table
@@ -23,7 +23,7 @@ from standfast.tasks.estimators import name_classes
 _TRIED = 256
 
 
-def choose_form(model: Source, data: Source, folder: Path) -> Source:
+def choose_form(model: NamedSource, data: NamedSource, folder: Path) -> NamedSource:
     """The data as texts, for a folder of transformers, or as a table with any cells.
 
     It is one where the model was fitted with a data frame, or cells are no numbers.
@@ -37,11 +37,13 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
         folder: of the study file.
     """
     path = str(data.options.get("path", ""))
+    # a folder of transformers reads strings
     if "transformers" in model.options:
         column = _find_texts(folder / path)
         if column is None:
             return data
         return data.with_option("text", column)
+    # other files hold numbers alone
     if path.endswith((".csv", ".parquet")):
         estimator = load_estimator(model, folder)
     else:
@@ -51,7 +53,7 @@ def choose_form(model: Source, data: Source, folder: Path) -> Source:
     return _describe_table(estimator, data, path, folder)
 
 
-def load_estimator(model: Source, folder: Path) -> Any:
+def load_estimator(model: NamedSource, folder: Path) -> Any:
     """The fitted estimator of a file or a function; None for a model of another kind."""
     entry, _ = build_source(read_entry(model.entry, MODELS))[""]
     try:
@@ -61,22 +63,25 @@ def load_estimator(model: Source, folder: Path) -> Any:
         return None
 
 
-def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> Source:
+def _describe_table(estimator: Any, data: NamedSource, path: str, folder: Path) -> NamedSource:
     """The data as a table for an estimator; as they are where numbers alone are needed."""
     fitted_names = _find_fitted_names(estimator)
     frame, cells = _read_both(folder / path)
     unused: list[Any] = []
     if fitted_names is not None:
+        # what the model was not fitted with is left out, or is the label
         unused = [name for name in frame.columns if name not in fitted_names]
     # as texts, as classes may look like numbers
     unused_cells = frame[unused] if cells is None else cells[unused]
     label = _choose_label(estimator, data, frame.columns, unused_cells)
     has_label = label in frame.columns
     columns = frame.drop(columns=[*unused, label] if has_label else unused)
+    # numbers alone need no data frame
     if fitted_names is None and _are_numbers(columns):
         return data
 
     def read_rows(types: Types) -> Any:
+        # the first rows are enough to see whether it answers
         rows = columns[:_TRIED]
         typed = read_frame(folder / path, types, _TRIED)[0] if types else rows
         return rows.assign(**{name: typed[name] for name in types})
@@ -90,18 +95,22 @@ def _describe_table(estimator: Any, data: Source, path: str, folder: Path) -> So
 
 def _find_fitted_names(estimator: Any) -> set[Any] | None:
     """The names of the columns that an estimator was fitted with; None where it does not know them."""
+    # CatBoost has a name of its own for them
     of_catboost = getattr(estimator, "feature_names_", None)
     names = getattr(estimator, "feature_names_in_", of_catboost)
     return None if names is None else set(names)
 
 
-def _choose_label(estimator: Any, data: Source, columns: Any, unused: Any) -> Any:
+def _choose_label(estimator: Any, data: NamedSource, columns: Any, unused: Any) -> Any:
     """The column of the label: the one that is named, or has a usual name, or the classes of the estimator."""
+    # what the user says comes before what is usual
     label = data.options.get("label") or _find_usual_label(columns)
     return label or _find_label(estimator, unused)
 
 
-def _make_table(data: Source, path: str, label: Any, drop: list[str], types: Types) -> Source:
+def _make_table(
+    data: NamedSource, path: str, label: Any, drop: list[str], types: Types
+) -> NamedSource:
     """The data as a table, with what is not empty of the options."""
     options: dict[str, Any] = {"table": path}
     if label:
@@ -110,8 +119,9 @@ def _make_table(data: Source, path: str, label: Any, drop: list[str], types: Typ
         options["drop"] = drop
     if types:
         options["types"] = {str(name): kind for name, kind in types.items()}
+    # the path is now that of the table
     others = {key: value for key, value in data.options.items() if key not in ("path", "label")}
-    return Source(data.label, options | others)
+    return NamedSource(data.label, options | others)
 
 
 def _read_both(path: Path) -> tuple[Any, Any]:
@@ -119,6 +129,7 @@ def _read_both(path: Path) -> tuple[Any, Any]:
     frame, _ = read_frame(path, {})
     if path.suffix.lower() != ".csv":
         return frame, None
+    # all as texts, to see what reading changes
     cells, _ = read_frame(path, dict.fromkeys(map(str, frame.columns), "text"))
     return frame, cells
 
@@ -135,6 +146,7 @@ def _find_texts(path: Path) -> str | None:
         frame, _ = read_strings(path)
     except ArgumentError:  # another kind of file; what is wrong is said where it is loaded
         return None
+    # the longest texts are sentences; short ones are names or classes
     texts = [name for name in frame.columns if frame[name].dtype == pl.String]
     lengths = {name: frame[name].str.len_chars().mean() or 0.0 for name in texts}
     return max(texts, key=lambda name: lengths[name], default=None)
@@ -149,6 +161,7 @@ def _find_label(estimator: Any, unused: Any) -> str | None:
     """The column with the classes of the estimator; else the only column, if there is one."""
     classes = set(name_classes(estimator))
     for name in unused.columns:
+        # exactly the classes, as a column with fewer or more means something else
         if classes == set(map(str, unused[name].dropna().unique())):
             return str(name)
     if unused.shape[1] == 1:

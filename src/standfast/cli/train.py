@@ -104,6 +104,7 @@ class TrainingPlan:
     optimizer: str = "adamw"
 
     def __post_init__(self) -> None:
+        # raises the error for an unknown name
         _ = augmentations[self.augment]
         takes = inspect.signature(architectures[self.architecture]).parameters
         options = [name for name in takes if name not in _OF_DATA]
@@ -129,6 +130,7 @@ class TrainingPlan:
         try:
             device = self._choose_device()
         except RuntimeError as error:
+            # torch knows this only when the device is made
             raise ArgumentError("device", "auto, cpu, cuda or cuda:1", repr(self.device)) from error
         is_present = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
         check(is_present, "device", "one that torch finds here", repr(self.device))
@@ -147,6 +149,7 @@ class TrainingPlan:
     def name(self) -> str:
         """What the files of the result are called."""
         scheme = self.scheme.partition(":")[0].replace("_", "-")
+        # the parts become a name of files
         return "-".join(
             re.sub(r"[^\w.+]+", "-", part).strip("-") for part in (self.model, self.data, scheme)
         )
@@ -157,6 +160,7 @@ class TrainingPlan:
 
     def options(self) -> dict[str, Any]:
         """All that the result depends on, except versions; "auto" is replaced by its meaning on this machine."""
+        # a checkpoint of another precision or device would not continue with the same bits
         precision = str(self._choose_precision()).removeprefix("torch.")
         return {**vars(self), "precision": precision, "device": self._choose_device().type}
 
@@ -171,6 +175,7 @@ class TrainingPlan:
                 return values
             return values.to(device)
 
+        # one generator for weights, order and augmentation, so that a seed gives one model
         generator = torch.Generator().manual_seed(self.seed)
         module = initialize(
             self.module(len(training.classes), training.inputs.shape[1]), generator
@@ -203,6 +208,7 @@ class TrainingPlan:
             ArgumentError: a value of an option does not fit.
         """
         sizes = {"num_classes": num_classes, "in_channels": in_channels}
+        # weights are drawn here, and the user's generator stays as it is
         try:
             with torch.random.fork_rng(devices=[]):
                 return architectures[self.architecture](**sizes, **self.model_options)
@@ -269,6 +275,7 @@ def fit(
         data.load(f"{plan.data}:{split}", download=download) for split in ("train", "test")
     )
     run = plan.training(training)
+    # before the folder is made, so that an error leaves nothing behind
     _try_out(plan, run)
     folder.mkdir(parents=True, exist_ok=True)
     if checkpoint.exists():
@@ -278,6 +285,7 @@ def fit(
 
     def keep(epoch: Epoch) -> None:
         content = io.BytesIO()
+        # into memory first, because the digest has to stand before the content
         torch.save(
             {"format": _FORMAT, "options": plan.options(), "training": run.state_dict()}, content
         )
@@ -294,8 +302,10 @@ def fit(
         {key: values.detach().cpu().contiguous() for key, values in run.module.state_dict().items()}
     )
     card = _make_card(plan, run, test) | {"weights_sha256": hashlib.sha256(content).hexdigest()}
+    # weights first: the card makes the model count as finished
     write_atomically(weights, content)
     write_atomically(card_file, (json.dumps(card, indent=2) + "\n").encode())
+    # it would continue a training that is done
     checkpoint.unlink(missing_ok=True)
     return Fitted(weights, card)
 
@@ -335,6 +345,7 @@ def _continue(run: Training, checkpoint: Path, plan: TrainingPlan) -> None:
         raise StandfastError(
             f"{checkpoint} is damaged, or no checkpoint of this version; delete it"
         ) from error
+    # outside of the `try`, whose error is about damage
     _check_options(options, plan, checkpoint)
 
 
@@ -349,6 +360,7 @@ def _read_card(card_file: Path, weights: Path, plan: TrainingPlan) -> dict[str, 
             f"{card_file} is no card of a training; delete it and the weights"
         ) from error
     _check_options(options, plan, card_file)
+    # another file of the same name could have replaced them
     if hashlib.sha256(weights.read_bytes()).hexdigest() != digest:
         raise StandfastError(f"{weights} is not what {card_file.name} describes; delete both")
     return card

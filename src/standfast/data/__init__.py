@@ -77,6 +77,7 @@ _SPLIT: dict[str, Callable[[str, bool], Dataset]] = {
     "gtsrb": gtsrb,
     **{name: partial(named_waves, name) for name in NOISES},
 }
+# private names, since a loop at the top leaves them in the module
 for _name, _load in _SPLIT.items():
     for _split in ("train", "test"):
         datasets.add(f"{_name}:{_split}", partial(_load, _split))
@@ -118,6 +119,7 @@ def load(name: str, *, download: bool = False) -> Dataset:
     >>> load("digits").inputs.shape
     torch.Size([300, 1, 28, 28])
     """
+    # archives and hubs cannot be listed, so they are no entries of the registry
     prefix, colon, _ = name.partition(":")
     if colon and prefix in ARCHIVES:
         return ARCHIVES[prefix](name, download)

@@ -39,6 +39,7 @@ def _read_digits() -> Dataset:
         (files("standfast.data") / "assets" / "digits.npz").open("rb") as file,
         np.load(file) as stored,
     ):
+        # in place, so that no second copy is made
         inputs = torch.from_numpy(stored["inputs"]).to(torch.float32).div_(255)
         labels = torch.from_numpy(stored["labels"]).to(torch.int64)
         classes = tuple(str(label) for label in stored["classes"])

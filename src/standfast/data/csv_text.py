@@ -59,6 +59,7 @@ def decode_text(path: Path, content: bytes) -> str:
         if encoding != "utf-8":
             got += f", which begins as {encoding.upper()}"
         raise ArgumentError("path", expected, got) from error
+    # such a file could be read, and every second character would be missing
     check(
         "\0" not in text,
         "path",
@@ -87,7 +88,9 @@ def read_csv_text(path: Path, content: bytes, texts: Collection[str] | None = ()
     text, separator = _cut_declaration(decode_text(path, content))
     separator = separator or find_separator(text)
     if separator == ",":
+        # with commas between the cells, a decimal point is the only one that is possible
         return text.encode()
+    # as texts, so that codes such as 007 stay as they are
     table = pl.read_csv(text.encode(), separator=separator, infer_schema=False)
     if texts is not None:
         table = _write_decimal_points(path, table, texts)
@@ -130,6 +133,7 @@ def _write_decimal_points(path: Path, table: pl.DataFrame, texts: Collection[str
     if not with_commas:
         return table
     expected = "numbers without marks for thousands"
+    # points for thousands would be read as decimal ones
     for name in numbers:
         grouped = _find(table[name], _GROUPED_BY_POINTS)
         check(grouped is None, "path", expected, f"{path.name} with {grouped} in the column {name}")

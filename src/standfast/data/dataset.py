@@ -91,8 +91,10 @@ class Dataset:
         check(
             self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape)
         )
+        # plain numbers where one bound is for all, so that data sets show and compare them as such
         bounds = tuple(bound if bound.ndim else bound.item() for bound in read_bounds(self.bounds))
         set_fields(self, classes=_read_classes(self.classes), bounds=bounds)
+        # an empty part of a data set is a data set, too, and has no smallest value
         if count > 0:
             self._check_values()
         for name, values in self.extras.items():
@@ -142,14 +144,17 @@ class Dataset:
 
     def __getitem__(self, index: slice) -> Dataset:
         check(isinstance(index, slice), "index", "a slice, such as 3:4", repr(index))
+        # tensors take no negative steps
         if index.step is not None and index.step < 0:
             return self.take(range(len(self))[index])
         return self._select(lambda values: values[index], range(len(self))[index])
 
     def take(self, indices: Sequence[int] | Tensor) -> Dataset:
         """The samples at `indices` (M,), in that order; raises `ArgumentError` if an index is not in 0 .. N - 1."""
+        # indices have to be where the tensors are
         chosen = torch.as_tensor(indices, device=self.labels.device)
         if chosen.numel() == 0:
+            # an empty list becomes a tensor of floats
             return self[:0]
         check(chosen.ndim == 1, "indices", "a sequence of indices", f"shape {tuple(chosen.shape)}")
         check(chosen.dtype == torch.int64, "indices", "int64", chosen.dtype)
@@ -177,6 +182,7 @@ class Dataset:
         member = self.labels[:, None] == torch.arange(len(self.classes), device=self.labels.device)
         smallest = int(member.sum(dim=0).min())
         check(n <= smallest, "n", f"at most the {smallest} samples of the smallest class", n)
+        # the running number of each sample within its class
         among_first = (member.cumsum(dim=0) <= n) & member
         return self.take(among_first.any(dim=1).nonzero().squeeze(1))
 
@@ -257,6 +263,7 @@ def _check_features(features: Sequence[str], inputs: Tensor) -> None:
     fits = _are_texts(features) and len(features) == width
     got = str(len(features)) if isinstance(features, list | tuple) else repr(features)
     if _are_texts(features) and not fits:
+        # names for another axis most often mean channels that come last
         hint = suggest_layout(inputs, lambda x: x.shape[:2] == (count, len(features)))
         if hint:
             got += f" for {hint}"

@@ -63,6 +63,7 @@ def load_from_torchvision(name: str, download: bool = False) -> Dataset:
         raise MissingExtraError(
             f"{name} (torchvision: {type(error).__name__}: {error})", "data"
         ) from error
+    # a class of another name could be anything that this module imports
     if kind not in sets.__all__:
         raise UnknownNameError("data set of torchvision", kind, sets.__all__)
     samples = _make(getattr(sets, kind), split, name, download)
@@ -74,6 +75,7 @@ def _make(kind: Any, split: str, name: str, download: bool) -> Any:
     accepted = inspect.signature(kind).parameters
     title = kind.__name__
     root = data_root() / "torchvision"
+    # classes of torchvision say the split in one of three ways
     arguments: dict[str, Any] = {"download": download} if "download" in accepted else {}
     if title == "ImageFolder":
         check(
@@ -95,6 +97,7 @@ def _make(kind: Any, split: str, name: str, download: bool) -> Any:
     try:
         return kind(str(root), **arguments)
     except ValueError as error:
+        # torchvision names a wrong split by this error
         raise ArgumentError("split", f"a split of {title}", f"{split!r}: {error}") from error
     except (OSError, RuntimeError) as error:  # missing or incomplete files, or no network
         if download:
@@ -119,6 +122,7 @@ def load_from_hub(name: str, download: bool = False) -> Dataset:
     repository, split, options = _parse_name(name, form, (*_OPTIONS, *_COLUMNS))
     config = options.pop("config", None)
     for part in (repository, split, *([config] if config else ())):
+        # the parts become folders, and must not lead out of the root
         fits = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", part) is not None and ".." not in part
         check(
             fits,
@@ -128,6 +132,7 @@ def load_from_hub(name: str, download: bool = False) -> Dataset:
         )
     folder = data_root() / "huggingface" / repository / (config or "") / split
     try:
+        # a large package, which is needed for these names alone
         package: Any = importlib.import_module("datasets")
     except ImportError as error:
         raise MissingExtraError(f"{name} through datasets ({error})", "data") from error
@@ -157,6 +162,7 @@ def _download(package: Any, repository: str, config: str | None, split: str, fol
             f"huggingface:{repository}:{split}: could not be downloaded: {message}"
         ) from error
     folder.parent.mkdir(parents=True, exist_ok=True)
+    # beside the folder, as a rename within one file system is a single step
     part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{split}."))
     try:
         samples.save_to_disk(str(part))
@@ -190,8 +196,10 @@ def _parse_name(
 def _take(samples: Any, name: str, options: dict[str, Any]) -> Dataset:
     """The samples that the options of a name ask for."""
     seed = options.pop("seed", None)
+    # without a seed the first samples, in the order of the set
     if seed is not None:
         order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed)).tolist()
+        # of Hugging Face; others are indexed
         has_select = hasattr(samples, "select")
         if has_select:
             samples = samples.select(order)

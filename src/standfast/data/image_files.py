@@ -88,6 +88,7 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
     classes = sorted(path.name for path in folder.iterdir() if path.is_dir() and _list_images(path))
     flat = _list_images(folder)
     check(
+        # of images in both places nobody could say the class
         not (classes and flat),
         "path",
         "images in the folder or in its subfolders",
@@ -100,10 +101,9 @@ def _list_files(folder: Path) -> tuple[list[_File], list[str]]:
 
 def _take_turns(folder: Path, classes: list[str]) -> list[_File]:
     """The first image of each class, the second of each, and so on."""
-    by_class = [
-        [_File(path, label) for path in _list_images(folder / name)]
-        for label, name in enumerate(classes)
-    ]
+    by_class: list[list[_File]] = []
+    for label, name in enumerate(classes):
+        by_class.append([_File(path, label) for path in _list_images(folder / name)])
     turns = itertools.zip_longest(*by_class)
     return [file for turn in turns for file in turn if file is not None]
 
@@ -113,6 +113,7 @@ def _list_images(folder: Path) -> list[Path]:
 
 
 def _is_image(path: Path) -> bool:
+    # hidden files are those of a system, such as thumbnails
     return path.suffix.lower() in IMAGES and not path.name.startswith(".") and path.is_file()
 
 
@@ -134,6 +135,7 @@ def _read_picture(file: Path, folder: Path) -> _Picture:
     except ArgumentError as error:
         raise ArgumentError("path", error.expected, f"{error.got} in {name}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        # Pillow raises each of these for some broken file
         got = f"{name}: {' '.join(str(error).split())}".replace(str(file), file.name)
         raise ArgumentError("path", "images that Pillow can read", got) from error
     check(bool(pixels.isfinite().all()), "path", FINITE, f"NaN or infinity in {name}")
@@ -149,6 +151,7 @@ def _check_pages(name: str, image: Any) -> None:
     if image.format != "TIFF" or pages == 1:
         return
     size = image.size
+    # an image is read page by page; the first is read afterwards, so it is put back
     image.seek(1)
     stacked = image.size == size
     image.seek(0)
@@ -203,6 +206,7 @@ def _to_channels(picture: Tensor, gray: bool) -> Tensor:
     if gray == (len(picture) == 1):
         return picture
     if not gray:
+        # copied, since expanded channels would share their memory
         return picture.expand(3, -1, -1).contiguous()
     weights = torch.tensor([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's
     return (picture * weights[:, None, None]).sum(0, keepdim=True).clamp_(0, 1)

@@ -229,6 +229,7 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
     check(split in BATCHES, "split", " or ".join(BATCHES), repr(split))
     names = BATCHES[split]
     files = _find_batches(names)
+    # what is there is never loaded again
     if len(files) < len(names) and download:
         _download_batches()
         files = _find_batches(names)
@@ -237,6 +238,7 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
         raise report_missing("cifar10", f"{names[0]} (.bin, or .webp with labels.npz)", folders)
     title = f"cifar10:{split}"
     if len(files) < len(names):
+        # the name says it, as results of some batches are not those of all
         numbers = ", ".join(file.stem.rpartition("_")[2] for file in files)
         title += f" (batch{'es' if len(files) > 1 else ''} {numbers} of {len(names)})"
     batches = [
@@ -334,6 +336,7 @@ def _locate(source: IdxSource, compressed: str, download: bool) -> Path:
     """The path of one file, compressed or not; it is downloaded if it is missing and `download` is set."""
     folders = [data_root() / folder for folder in source.folders]
     for folder in folders:
+        # files of a mirror are compressed; people unpack them
         for name in (compressed, compressed.removesuffix(".gz")):
             if (folder / name).is_file():
                 return folder / name
@@ -370,6 +373,7 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
         f"{expected_values} values for sizes {sizes}",
         f"{values} values",
     )
+    # a copy, as a tensor must be able to write to its memory
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).reshape(sizes)
 
 
@@ -377,9 +381,11 @@ def _unpack(path: Path) -> bytes:
     raw = read_file(path)
     if not raw.startswith(GZIP_MAGIC):
         return raw
+    # a few bytes can claim to become gigabytes
     most = find_room(len(raw))
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+            # one byte more than allowed shows that there are more
             content = packed.read(most + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise ArgumentError(
@@ -431,6 +437,7 @@ def _download_batches() -> None:
 def read_mosaic(path: Path) -> Bytes:
     """The 32x32 RGB tiles of a WebP picture, (rows, columns, 3, 32, 32); raises `ArgumentError` for a partial tile."""
     try:
+        # the kind is named, so that Pillow tries no other decoder
         with Image.open(path, formats=("WEBP",)) as picture:
             pixels = np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:

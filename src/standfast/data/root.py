@@ -24,6 +24,7 @@ def data_root() -> Path:
     current folder or to the repository, if that exists. Else it is the user's cache folder for standfast.
     """
     named = os.environ.get("STANDFAST_DATA")
+    # an explicit folder counts even if it is not there yet, as downloads make it
     if named:
         return Path(named).expanduser()
     for base in (Path.cwd(), *_find_repository()):
@@ -35,6 +36,7 @@ def data_root() -> Path:
 
 def _find_repository() -> list[Path]:
     """The root of the checkout with this file, (root)/src/standfast/data/root.py; empty for an installed package."""
+    # an installed package has another layout above it
     root = Path(__file__).resolve().parents[3]
     return [root] if (root / "src" / "standfast").is_dir() else []
 
@@ -54,6 +56,7 @@ def fetch(address: str, checksum: str, folder: Path) -> Path:
         MissingDataError: no network, a folder that cannot be written, or another checksum.
     """
     try:
+        # it checks the file that is there, too
         return Path(
             pooch.retrieve(address, checksum, fname=address.rpartition("/")[2], path=folder)
         )

@@ -64,6 +64,7 @@ def from_samples(
         splits = f"a dict of splits: {', '.join(samples)}"
     else:
         splits = type(samples).__name__
+    # a dict of splits is iterable, and would give their names
     fits = hasattr(samples, "__getitem__") or isinstance(samples, Iterable)
     check(
         fits and not isinstance(samples, dict),
@@ -83,6 +84,7 @@ def from_samples(
         label = _find_column(columns[1], column_names, features, "ClassLabel")
         pairs = ((row[image], row[label]) for row in rows)
         class_names = getattr(features.get(label), "names", None)
+    # Hugging Face knows the name of the set; torchvision only that of the class
     info = getattr(samples, "info", None)
     title = name or str(getattr(info, "dataset_name", None) or type(samples).__name__)
     return _collect(pairs, title, class_names if classes is None else classes, size, bounds)
@@ -96,6 +98,7 @@ def _iterate(samples: Any, count: int | None) -> Iterator[Any]:
         "at least 1",
         count,
     )
+    # an iterable without a length has no entries by number
     if not hasattr(samples, "__len__"):
         is_stream = hasattr(samples, "column_names")  # of Hugging Face, which may have no end
         expected = "a number of samples, because this data set is a stream"
@@ -114,6 +117,7 @@ def _check_pair(entry: Any) -> tuple[Any, Any]:
 
 def _find_classes(samples: Any) -> tuple[str, ...] | None:
     """The names of the classes that a data set of torchvision, or a subset of one, knows."""
+    # a subset has no names of its own
     whole = samples.dataset if isinstance(samples, torch.utils.data.Subset) else samples
     for attribute in ("classes", "categories"):
         names = getattr(whole, attribute, None)
@@ -150,6 +154,7 @@ def _collect(
     for value, label in pairs:
         inputs.append(to_input(value, size))
         labels.append(_to_python(label))
+        # at the first one that differs, as a stream may be long
         if inputs[-1].shape != inputs[0].shape:
             shapes = f"{tuple(inputs[0].shape)} (sample 0) and {tuple(inputs[-1].shape)} (sample {len(inputs) - 1})"
             raise ArgumentError(
@@ -171,6 +176,7 @@ def to_input(value: Any, size: Size | None = None) -> Tensor:
         value: a picture, array, tensor, or nested lists of numbers.
         size: resize a picture, or the last two axes of a tensor `(C, H, W)`, to this size.
     """
+    # by what it can do, so that Pillow need not be installed
     is_pillow = hasattr(value, "convert") and hasattr(value, "mode")
     picture = from_pillow(value) if is_pillow else _to_floats(value)
     return picture if size is None else resize(picture, size)
@@ -202,6 +208,7 @@ def from_pillow(picture: Any) -> Tensor:
     mode = str(picture.mode)
     if mode == "F":
         return torch.from_numpy(np.array(picture, dtype=np.float32))[None]
+    # Pillow names several modes so, by their bits
     if mode.startswith("I"):  # 16 bits of grey, which Pillow may hold in 32
         grey = np.asarray(picture).astype(np.float32)
         low = float(grey.min())
@@ -211,6 +218,7 @@ def from_pillow(picture: Any) -> Tensor:
             low >= 0 and high <= _MOST_GREY, "input", expected, f"values from {low:g} to {high:g}"
         )
         return torch.from_numpy(grey)[None].div_(_MOST_GREY)
+    # a palette or transparency has no meaning as numbers
     array = np.array(picture.convert("L" if mode in ("1", "L", "LA") else "RGB"))
     tensor = torch.from_numpy(array).to(torch.float32).div_(255)
     if tensor.ndim == 2:
@@ -252,7 +260,9 @@ def _convert_labels(
     if all(isinstance(label, str) for label in labels):
         return _number_texts(labels, name, sorted(set(labels)) if classes is None else classes)
     for label in labels:
+        # True and False are whole numbers in Python
         is_whole = isinstance(label, int) and not isinstance(label, bool)
+        # data sets mark hidden labels of a test set so
         is_hidden = is_whole and label == -1
         got = (
             "-1, which stands for labels that are not published" if is_hidden else repr(label)[:80]

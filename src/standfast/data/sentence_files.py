@@ -85,7 +85,11 @@ class WordVectors:
             length: T; by default the number of words of the longest text. The ends of longer texts are cut off.
         """
         number_of = _number(self.words)
-        rows = [[number_of.get(word, 1) for word in split_words(text)][:length] for text in texts]
+        rows: list[list[int]] = []
+        for text in texts:
+            # number 1 stands for all words that are not known
+            numbers = [number_of.get(word, 1) for word in split_words(text)]
+            rows.append(numbers[:length])
         check(len(rows) > 0 and all(rows), "texts", "texts of at least one word", "an empty text")
         width = length or max(map(len, rows))
         return torch.tensor([row + [0] * (width - len(row)) for row in rows])

@@ -87,6 +87,7 @@ def read_series(path: Path) -> LabelledSeries:
         f"series of less than {room:,} bytes",
         f"{path.name} with {shape}",
     )
+    # shorter series end with NaN, as in the archive's own files
     values = np.full(shape, np.nan, np.float32)
     for number, channels in enumerate(series):
         for channel, numbers in enumerate(channels):
@@ -104,12 +105,12 @@ def number_labels(
     (('-1', '9', '10', 'b'), [[2, 1, 3], [3, 0]])
     """
     lists = [list(labels_of_list) for labels_of_list in labels]
+    # over all lists together, so that a class has one number in both splits
     classes = sorted(set(itertools.chain.from_iterable(lists)), key=_sort_key)
     number_of = {label: number for number, label in enumerate(classes)}
-    numbers = [
-        np.array([number_of[label] for label in labels_of_list], np.int64)
-        for labels_of_list in lists
-    ]
+    numbers: list[npt.NDArray[np.int64]] = []
+    for labels_of_list in lists:
+        numbers.append(np.array([number_of[label] for label in labels_of_list], np.int64))
     return tuple(classes), numbers
 
 
@@ -141,6 +142,7 @@ def _read_ts(name: str, lines: Sequence[str]) -> tuple[list[list[_Array]], list[
     for number, line in enumerate(map(str.strip, lines), start=1):
         if not line or line.startswith("#"):
             continue
+        # descriptions end at this line
         if "data" not in about:
             got = f"{name}, line {number}: {line[:40]!r}"
             check(line.startswith("@"), "path", "lines with # or @ before @data", got)
@@ -205,4 +207,5 @@ def _name_class(label: str) -> str:
         value = float(label)
     except ValueError:
         return label.strip()
+    # a class has one name, however a file writes it
     return str(int(value)) if value.is_integer() else label.strip()

@@ -72,6 +72,7 @@ def ucr(
     (torch.Size([150, 1, 150]), ('1', '2'))
     """
     check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
+    # the name becomes part of a path
     check(
         re.fullmatch(r"\w[\w-]*", name) is not None,
         "name",
@@ -82,8 +83,10 @@ def ucr(
     values = _to_tensor(inputs[split])
     observed = ~values.isnan()
     if standardize:
+        # always of the training split, as a model meets test series on the scale of its training
         mean, deviation = measure_channels(_to_tensor(inputs["train"]))
         values = (values - mean) / deviation
+    # after the scaling, in which 0 is the mean
     values = torch.where(observed, values, 0.0)
     check(
         bool(values.isfinite().all()),
@@ -110,6 +113,7 @@ def measure_channels(series: Tensor) -> tuple[Tensor, Tensor]:
     ([1.6667, 5.0], [0.9428, 1.0])
     """
     wide = series.transpose(0, 1).flatten(1).double()  # (C, N T)
+    # a channel may have no value at all
     mean = torch.nan_to_num(wide.nanmean(1, keepdim=True))
     deviation = torch.nan_to_num((wide - mean).square().nanmean(1, keepdim=True)).sqrt()
     # relative to the mean: the units of the sets differ by many orders
@@ -119,6 +123,7 @@ def measure_channels(series: Tensor) -> tuple[Tensor, Tensor]:
 
 def _find_and_load(name: str, folder: Path, download: bool) -> _Arrays:
     file = folder / f"{name}.npz"
+    # a file of this package's layout wins over the archive's own
     if file.is_file():
         return _load_file(file)
     texts = _find_texts(folder, name) or _find_texts(_find_package(), name)
@@ -146,6 +151,7 @@ def _load_texts(files: Mapping[str, Path]) -> _Arrays:
     channels = {split: of_split.values.shape[1] for split, of_split in series.items()}
     expected = f"{channels['train']} channels, as in the training split"
     check(channels["train"] == channels["test"], str(files["test"]), expected, channels["test"])
+    # both splits get one length, since a model has one
     longest = max(of_split.values.shape[2] for of_split in series.values())
     inputs = {}
     for split, of_split in series.items():
@@ -205,6 +211,7 @@ def _check_labels(labels: _Array, count: int, classes: int, where: str) -> None:
 
 def _find_package() -> Path:
     """The folder of the sets in the package of aeon; one that is not there without aeon."""
+    # looked up, as the import takes seconds
     aeon = importlib.util.find_spec("aeon")
     folders = [] if aeon is None else list(aeon.submodule_search_locations or ())
     return Path(*folders[:1], "datasets", "data")
@@ -219,6 +226,7 @@ def _download(name: str, folder: Path) -> None:
             f"the download of ucr:{name} by aeon ({error})", "timeseries"
         ) from error
     try:
+        # one split brings the files of both
         archive.load_classification(name, split="train", extract_path=str(folder))
     except (
         OSError,

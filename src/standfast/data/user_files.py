@@ -133,11 +133,13 @@ def from_file(
         "labels as whole numbers of shape (N,), the classes",
         got,
     )
+    # without names, classes are called by their numbers
     if classes is None:
         numbers = range(max(labels.tolist(), default=-1) + 1)
         classes = [str(name) for name in content.about.get("classes", numbers)]
     if bounds is None:
         least, most = (float(value) for value in content.inputs.aminmax())
+        # a table has no natural range but that of its values
         bounds = (least, most) if path.suffix.lower() == ".csv" else content.bounds
     inputs = content.inputs.float()
     return Dataset(
@@ -212,6 +214,7 @@ def read_arrays(path: Path) -> Content:
         arrays = _ARRAYS[path.suffix.lower()](content)
     except (OSError, ValueError, KeyError, TypeError, MemoryError, SafetensorError) as error:
         reason = " ".join(str(error).split())
+        # NumPy's words for it name an option that the user does not have
         if "allow_pickle" in reason or "pickled" in reason:
             reason = "Python objects, which are refused because they could run code"
         raise ArgumentError(
@@ -269,6 +272,7 @@ def read_table(path: Path, label: str | None = None) -> Content:
     for name in table.columns:
         _check_column(path, table[name], label_column)
     about = _describe(path, content)
+    # single precision, as models are trained
     inputs = as_inputs(table.select(features).cast(pl.Float32).to_numpy())
     labels = None
     if label_column is not None:
@@ -344,10 +348,12 @@ def number_classes(column: pl.Series) -> tuple[Tensor, list[str]]:
     >>> number_classes(pl.Series(["yes", "no"]))
     (tensor([1, 0]), ['no', 'yes'])
     """
+    # numbers with fractions are what a regression learns
     if column.dtype.is_float() and bool((column != column.round()).any()):
         return as_labels(column.to_numpy()), []
     if column.dtype.is_integer():
         return as_labels(torch.tensor(column.to_list(), dtype=torch.int64)), []
+    # sorted, so that the order of the rows does not decide
     classes = sorted(str(value) for value in column.unique())
     return as_labels(
         torch.tensor([classes.index(str(value)) for value in column], dtype=torch.int64)
@@ -411,15 +417,18 @@ def _parse_csv(
     """The frame of a .csv table; columns of texts are strings, of which only empty cells are missing."""
     import pandas as pd
 
+    # dates are read afterwards
     strings = [name for name, how in types.items() if how != "date"]
     source = read_csv_text(path, content, strings)
     options: dict[str, Any] = {
         "dtype": dict.fromkeys(strings, str),
+        # in one pass, or a column could have another type in each part
         "low_memory": False,
         "nrows": count,
     }
     if any(how not in ("date", "category") for how in types.values()):
         header = pd.read_csv(io.BytesIO(source), nrows=0).columns
+        # only with such columns, since one list is then needed for every column
         options["na_values"] = {name: _list_missing_words(types.get(name)) for name in header}
         options["keep_default_na"] = False
     frame = pd.read_csv(io.BytesIO(source), **options)
@@ -487,6 +496,7 @@ def read_texts(
         check(name is None or name in table.columns, key, expected, got)
     texts = _check_texts(path, table[column], count)
     about = _describe(path, content)
+    # a column that was named has to be complete; one that is guessed is left out instead
     label_column = _find_complete_label(table, column) if label is None else label
     if label_column is None:
         return TextContent(texts, None, about)
@@ -498,6 +508,7 @@ def read_texts(
         f"a label in every row of the column {label_column}",
         f"{empty} without",
     )
+    # all cells of a .csv table were read as texts
     if path.suffix.lower() == ".csv":
         labels = _read_numbers(labels)
     numbers, classes = number_classes(labels)
@@ -610,6 +621,7 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
             f"values of type {values.dtype}",
         )
         if values.dtype.kind == "f":
+            # models are trained in single precision
             values = values.astype(np.float32)
         values = torch.from_numpy(np.ascontiguousarray(values))
     check(
@@ -619,6 +631,7 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
         type(values).__name__,
     )
     inputs = widen_half(values.detach().cpu())
+    # before values are changed, by which pictures are recognised
     warn_of_pictures(inputs)
     if inputs.dtype == torch.uint8:
         inputs = inputs.to(torch.float32).div_(255)

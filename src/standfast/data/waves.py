@@ -104,6 +104,7 @@ def synthetic_waves(
     scale = 1 / expected_deviation(steps, channels, block, snr_db)
     parts = []
     for chunk in torch.split(keys, _CHUNK):
+        # in chunks, because the intermediate arrays are several times as large
         waves, blocks, frequencies = _make_waves(chunk, steps, channels, block)
         if snr_db is not None:
             waves = _add_noise(waves, chunk, snr_db)

@@ -35,6 +35,7 @@ def find_false_cards(
     results: StoredResults, folder: Path, listed: Mapping[str, object]
 ) -> dict[str, str]:
     """What is wrong with the cards of a pack: each is made again from the arrays of the pack."""
+    # JSON alone: pages may change between versions
     names = [name for name in listed if name.startswith("cards/") and name.endswith(".json")]
     if not names:
         return {}
@@ -65,11 +66,14 @@ def _read_cards(results: StoredResults) -> Iterator[Card]:
         view = results.metric_results(data, model, label)
         for explainer in view.candidates:
             rows = (
+                # cards show the first repeat, as all repeats explain the same input
                 view.rows_for(explainer, repeat=0)
                 .filter(pl.col("value").is_not_null())
+                # by value, and by sample where values are equal, so that the same cards are chosen each time
                 .sort("value", "sample")
             )
             samples = rows["sample"].to_list()
+            # few samples are shown once each, and not twice
             shown = (
                 samples if len(samples) <= 2 * _SHOWN else [*samples[:_SHOWN], *samples[-_SHOWN:]]
             )

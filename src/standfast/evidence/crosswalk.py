@@ -59,6 +59,7 @@ def read_clauses() -> list[Clause]:
     )
     clauses = []
     for entry in content["clauses"]:
+        # a list cannot be the key of a mapping in YAML
         shows = {tuple(part["of"]): part["words"] for part in entry["shows"]}
         clauses.append(Clause(**{**entry, "shows": shows}))
     return clauses
@@ -92,6 +93,7 @@ def _describe_clause(clause: Clause, kinds: Mapping[str, str], tested: Set[str])
     """
     labels = [label for label, kind in kinds.items() if kind in clause.kinds]
     present = {kinds[label] for label in labels}
+    # a comparison with controls speaks to a clause as well
     if tested & set(labels):
         present.add("tested")
     parts = [words for needed, words in clause.shows.items() if not needed or present & set(needed)]
@@ -118,5 +120,6 @@ def _find_kind(metric: ConfiguredMetric) -> str:
     metric_class = find_metric_class(metric.metric)
     kind = "" if metric_class is None else metric_class.evidence
     options = flatten_options(metric.options)
+    # a search that only draws is no worst case
     drawn = kind == "searched" and {options.get("search"), options.get("attack")} & _RANDOM
     return "drawn" if drawn else kind

@@ -24,6 +24,7 @@ def write_model_card(results: StoredResults, decisions: Decisions | None = None)
     """The section, with the metadata at its beginning."""
     rows = [row for row in results.summary.rows if row.estimate is not None]
     parts = []
+    # sorted, so that the page does not depend on the order of the results
     for data, model in sorted({(row.data, row.model) for row in rows}):
         part = {
             "data": data,
@@ -89,6 +90,7 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
     for model, metrics_by_data in metrics.items():
         model_results = []
         for data, metrics_of_data in metrics_by_data.items():
+            # the hub has no type for explanations
             task = {"type": "other", "name": "explanation of a classifier"}
             model_results.append(
                 {"task": task, "dataset": {"name": data, "type": data}, "metrics": metrics_of_data}
@@ -102,6 +104,8 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
 
 
 def _finite(value: float | None) -> float | None:
+    # JSON and YAML of the hub have no infinity
     if value is None or not math.isfinite(value):
         return None
+    # `z` writes no minus zero
     return float(f"{value:z.6g}")

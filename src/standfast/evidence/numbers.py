@@ -29,6 +29,7 @@ def find_uncheckable(results: StoredResults, names: Collection[str]) -> tuple[st
     if any(name.startswith("results/artefacts/") for name in names):
         return ()
     metrics = results.metrics
+    # of these arrays the summary is computed, so it cannot be made again
     return tuple(label for label in metrics if metrics[label].spec.compared_arrays)
 
 
@@ -45,6 +46,7 @@ def describe_false_readings(results: StoredResults) -> str:
         if measured not in ([], [metric.metric]):
             different.append(label)
             continue
+        # what is not installed cannot be compared
         if kind is None or "values" not in metric.stored:
             continue
         declared = read_values(kind, metric.options, metric.task)
@@ -52,6 +54,7 @@ def describe_false_readings(results: StoredResults) -> str:
         is_same = (
             stored.rules == declared.rules
             and stored.decimals == declared.decimals
+            # None is of versions that did not store it
             and stored.asks in (declared.asks, None)
             and metric.direction == kind.direction_of(metric.options)
             and metric.controls == kind.controls
@@ -68,7 +71,9 @@ def describe_false_samples(content: bytes, results: StoredResults) -> str:
     expected = results.samples
     try:
         stored = read_rows(content)
+        # the order of columns does not count
         same = set(stored.columns) == set(expected.columns)
+        # a Parquet file from elsewhere may have other types
         same = same and stored.select(expected.columns).cast(expected.schema).equals(expected)
     except (ValueError, pl.exceptions.PolarsError) as error:
         return f"cannot be read: {error}"
@@ -92,6 +97,7 @@ def describe_false_summary(
     expected = _read_table(exports.to_csv(exports.summary(results)), uncheckable)
     if len(stored) != len(expected):
         return f"{_DIFFERENT}: {len(stored)} rows instead of {len(expected)}"
+    # rows are in one order, as they are made by the same code
     for number, (row, again) in enumerate(zip(stored, expected, strict=True), 1):
         if row.keys() != again.keys():
             return f"{_DIFFERENT}: other columns"
@@ -105,9 +111,13 @@ def describe_false_summary(
 
 def _read_table(text: str, left_out: Collection[str]) -> list[dict[str, str]]:
     """The rows of a summary by column, without those of some labels."""
+    # a shorter row would have None in the place of texts
     rows = csv.DictReader(io.StringIO(text, newline=""), restval="")
-    kept = [row for row in rows if row.get("label") not in left_out]
-    return [{str(name): str(cell) for name, cell in row.items()} for row in kept]
+    kept: list[dict[str, str]] = []
+    for row in rows:
+        if row.get("label") not in left_out:
+            kept.append({str(name): str(cell) for name, cell in row.items()})
+    return kept
 
 
 def _are_equal(stored: str, expected: str) -> bool:

@@ -93,10 +93,12 @@ def make_pack(
     check(empty, "out", "a new or an empty folder", str(out))
     done = opened.jobs.height - len(opened.failures)
     check(done > 0, "results", "results with a job that is done", repr(opened))
+    # a pack of damaged results would seal the damage
     stored = verify_results(opened.store)
     fine = "results of which every file is as it was written (see `standfast verify`)"
     check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")
     decisions = read_decisions(opened)
+    # a pack says what was decided, so the numbers have to give it
     confirmed = confirm_decisions(opened)
     numbers = "decisions that the stored numbers give (decide again: `standfast check`)"
     check(
@@ -105,12 +107,14 @@ def make_pack(
         numbers,
         f"others in {LOOKS}: {'; '.join(confirmed.different)}",
     )
+    # before anything is written, so that an error leaves no half of a pack
     files = _write_parts(opened, decisions)
     if arrays:
         files |= write_cards(opened)
     _copy_results(opened, files, arrays)
     listed = {
         name: {"sha256": _digest(content), "bytes": len(content)}
+        # sorted, so that the same results have the same list
         for name, content in sorted(files.items())
     }
     listing = _seal(
@@ -123,8 +127,10 @@ def make_pack(
         }
     )
     for name, content in files.items():
+        # the list, which is written last, makes the pack complete
         write_atomically(folder / name, content, lasting=False)
     write_atomically(folder / LIST, listing)
+    # read back, as a disk may write something else
     return verify_pack(folder)
 
 
@@ -142,6 +148,7 @@ def verify_pack(path: str | Path) -> PackVerification:
     about, problems = _read_listing(content)
     listed: dict[str, Any] = about["files"]
     problems |= _find_changed_files(folder, listed)
+    # what was changed is no evidence, and need not be parsed
     if problems:
         return PackVerification(_digest(content), len(listed), problems)
     try:
@@ -165,6 +172,7 @@ def _read_listing(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
         about = json.loads(content)
         if about.get("standfast_evidence") != _SCHEMA:
             problems[LIST] = f"not of version {_SCHEMA}"
+        # only these bytes are allowed, so that nothing can hide in blanks or in an order
         if _seal({name: value for name, value in about.items() if name != "seal"}) != content:
             problems[LIST] = "changed: its own SHA-256 differs"
         return {**about, "files": dict(about["files"])}, problems
@@ -175,6 +183,7 @@ def _read_listing(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
 def _find_changed_files(folder: Path, listed: Mapping[str, Any]) -> dict[str, str]:
     """What is wrong with the files of a pack, by their names: changed, missing and added ones, and links."""
     problems: dict[str, str] = {}
+    # `lstat`, as a link could lead to files that are not in the pack
     modes = ((path, path.lstat().st_mode) for path in sorted(folder.rglob("*")))
     present = {
         path.relative_to(folder).as_posix(): mode for path, mode in modes if not stat.S_ISDIR(mode)
@@ -206,6 +215,7 @@ def _make_tables_again(
         "samples.parquet": lambda content: describe_false_samples(content, results),
         "summary.csv": lambda content: describe_false_summary(content, results, uncheckable),
     }
+    # a table that is missing is told like one that differs
     for name, describe in checks.items():
         problem = describe(read_file(folder / name)) if name in listed else "missing"
         if problem:
@@ -235,6 +245,7 @@ def _decide_again(
     if about.get("outcome") != outcome:
         problems[LIST] = f"its outcome is {about.get('outcome')}, and the decisions give {outcome}"
     elif about.get("results") != json.loads(json.dumps(_describe_results(results))):
+        # through JSON, as numbers and tuples change there
         problems[LIST] = "its digests, seeds and numbers of jobs are not those of results/"
     if confirmed.different:
         problems[f"results/{LOOKS}"] = (
@@ -242,6 +253,7 @@ def _decide_again(
         )
     for name, form in _CHECKS.items():
         expected = None if decisions is None else _digest(FORMATS[form](decisions).encode())
+        # no decisions, no file of decisions
         if (listed.get(name) or {}).get("sha256") != expected:
             problems[name] = f"not what results/{LOOKS} says"
     return confirmed.unknown
@@ -249,6 +261,7 @@ def _decide_again(
 
 def _is_as_listed(file: Path, entry: object) -> bool:
     """Whether a file has the size and the SHA-256 of its entry."""
+    # the size first, which costs nothing
     if not isinstance(entry, dict) or file.stat().st_size != entry.get("bytes"):
         return False
     with file.open("rb") as opened:
@@ -273,6 +286,7 @@ def _write_parts(results: StoredResults, decisions: Decisions | None) -> dict[st
     title = (results.manifest.get("about") or {}).get("title") or ""
     about = {
         "version": version,
+        # the day alone, since the list has the time
         "date": _now()[:10],
         "title": title,
         "decided": decisions is not None,
@@ -285,6 +299,7 @@ def _copy_results(results: StoredResults, files: dict[str, bytes], arrays: bool)
     """Add the stored results: the manifest, the jobs, the looks, and the arrays if they are wanted."""
     folder = results.store.folder
     names = ["manifest.json"]
+    # arrays are inputs of the user's, which are only added on request
     for part in ("jobs", "artefacts") if arrays else ("jobs",):
         names += [f"{part}/{name}" for name in folder.names(part)]
     if folder.exists(LOOKS):
@@ -296,15 +311,9 @@ def _copy_results(results: StoredResults, files: dict[str, bytes], arrays: bool)
 def _describe_results(results: StoredResults) -> dict[str, Any]:
     """Digests and seeds, from the manifest."""
     manifest = results.manifest
-    digests = {
-        section: {
-            name: (about or {}).get("digest")
-            for name, about in (manifest.get(section) or {}).items()
-        }
-        for section in ("data", "models")
-    }
     return {
-        **digests,
+        "data": _list_digests(manifest, "data"),
+        "models": _list_digests(manifest, "models"),
         "code": manifest.get("code") or {},
         "sanity": manifest.get("sanity"),
         "seed": manifest.get("seed"),
@@ -313,6 +322,12 @@ def _describe_results(results: StoredResults) -> dict[str, Any]:
         "failed": len(results.failures),
         "missing": results.missing,
     }
+
+
+def _list_digests(manifest: Mapping[str, Any], section: str) -> dict[str, Any]:
+    """The digest of each entry of a section, None where the manifest has none."""
+    entries = manifest.get(section) or {}
+    return {name: (about or {}).get("digest") for name, about in entries.items()}
 
 
 def _seal(content: dict[str, Any]) -> bytes:

@@ -104,6 +104,7 @@ def replay(
     check_integer(jobs, "jobs")
     verified = verify_pack(path)
     intact = "a pack of which nothing was changed (see `standfast verify`)"
+    # a changed pack could run any function
     check(verified.fine, "path", intact, f"{len(verified.problems)} problems")
     stored = load_results(Path(path) / "results")
     return repeat_jobs(stored, base, jobs, seed, tell)
@@ -135,26 +136,32 @@ def repeat_jobs(
             "results of `evaluate`",
         )
     done = results.jobs.filter(pl.col("status") == "done")
-    stored_places = {
-        str(row["job"]): tuple(row[name] for name in _PLACES) for row in done.iter_rows(named=True)
-    }
+    stored_places: dict[str, tuple[Any, ...]] = {}
+    for row in done.iter_rows(named=True):
+        stored_places[str(row["job"])] = tuple(row[name] for name in _PLACES)
     grid = study_from(content, base).grid()
+    # a seed that the author of a pack cannot know
     seed = secrets.randbits(32) if seed is None else seed
+    # functions of the study are imported by their names
     with importing_from(grid.paths):
         plan = make_plan(grid, earlier=results.manifest)
         changed = _find_changes(results.manifest, plan.manifest)
+        # identities could be written by hand, so the place is compared as well
         comparable = [
             job for job in plan.jobs if stored_places.get(job.identity) == _find_places(job)
         ]
+        # without any there is nothing to repeat
         if not comparable:
             changed = changed or ("no job of the study is among the results",)
             return Replay(planned=results.planned, changed=changed, seed=seed)
         lost = len(stored_places) - len(comparable)
+        # jobs that are not repeated must not be taken for agreement
         if lost > 0:
             changed += (f"{lost} of {len(stored_places)} jobs are not jobs of the study here",)
         chosen = random.Random(seed).sample(comparable, min(jobs, len(comparable)))
         worker = Worker(plan.grid)
         agreements: dict[str, Agreement] = {}
+        # a worker keeps one model, so those of a model follow each other
         for job in sorted(chosen, key=lambda job: (job.data, job.model)):
             name = _name(job)
             rows = _select_rows(results, job.identity)
@@ -174,7 +181,9 @@ def _select_rows(results: StoredResults, job: str) -> pl.DataFrame:
         for rows in (results.samples, results.sanity_rows)
         if len(rows)
     ]
+    # a job has rows in one of the two frames alone
     frame = max(frames, key=len).drop("job")
+    # a column without values belongs to another metric
     return frame.select(
         column for column in frame.get_columns() if column.null_count() < len(column)
     )
@@ -244,6 +253,7 @@ def _select_options(about: object) -> object:
 def _as_stored(value: object) -> object:
     """A value as it comes back from a file, with infinity and NaN as texts, which every JSON file can hold."""
     names = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
+    # JSON has no names for these, and readers differ
     return json.loads(json.dumps(value, default=str), parse_constant=names.__getitem__)
 
 
@@ -254,6 +264,7 @@ def _compare(
     packed = worker.run(job)
     if packed.failed:
         return "failed"
+    # through the store, so that both were written and read in the same way
     scratch = Store("memory://standfast-replay")
     scratch.put(packed)
     _, now = scratch.read(job.identity)
@@ -264,6 +275,7 @@ def _compare(
         return "different"
     agreements: list[Agreement] = [_compare_rows(then, aligned)]
     agreements += [_compare_arrays(arrays[name], arrays_now.get(name)) for name in arrays]
+    # the worst part decides
     return max(agreements, key=_WORSE.index)
 
 
@@ -290,6 +302,7 @@ def _compare_arrays(then: Array, now: Array | None) -> Agreement:
         return "different"
     if now.dtype == then.dtype and now.tobytes() == then.tobytes():
         return "same bits"
+    # types may differ where values do not
     numbers_then = np.asarray(then, dtype=float)
     numbers_now = np.asarray(now, dtype=float)
     slack = _find_slack(numbers_then)
@@ -313,6 +326,7 @@ def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
     >>> compare_values(then, then.with_columns(value=pl.lit(1.5)))
     'within the interval'
     """
+    # a search that found something else is no matter of rounding
     if not _have_same_flags(then, now):
         return "different"
     names = ["value", "low", "high"]
@@ -341,7 +355,10 @@ def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
 def _have_same_flags(then: pl.DataFrame, now: pl.DataFrame) -> bool:
     """Whether the samples, their statuses and all flags are the same, also of the same type."""
     flags = [
-        name for name, kind in then.schema.items() if pl.Boolean in (kind, now.schema.get(name))
+        # a flag may have become a number
+        name
+        for name, kind in then.schema.items()
+        if pl.Boolean in (kind, now.schema.get(name))
     ]
     keys = ["sample", "status", *flags]
     if now.height != then.height or not set(keys) <= set(now.columns):

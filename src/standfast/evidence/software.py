@@ -17,12 +17,14 @@ def describe_software() -> str:
         name = distribution.metadata["Name"]
         version = distribution.version
         if name and version:
+            # the first one found is the one that Python imports
             packages.setdefault(_normalise(name), _describe_package(name, version))
     components = [packages[name] for name in sorted(packages)]
     standfast = packages.get("standfast", {"version": "?"})
     content = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
+        # from the content, so that the same software has the same number
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(components))}",
         "version": 1,
         "metadata": {

@@ -25,6 +25,7 @@ from standfast.tensors import Array
 
 def _import_arrow() -> Any:
     """Arrow, which is there where pandas has columns of its types."""
+    # imported late, since pandas works without it
     return importlib.import_module("pyarrow")
 
 
@@ -77,6 +78,7 @@ def _as_floats(array: Any) -> Array:
     """Numbers or flags in double precision `(N,)`, NaN for missing cells."""
     is_missing = _find_missing(array)
     numbers = np.full(len(array), np.nan)
+    # missing cells are left out first, because Arrow would turn whole numbers into floats
     numbers[~is_missing] = array.drop_null().to_numpy(zero_copy_only=False).astype(float)
     return numbers
 
@@ -102,6 +104,7 @@ def _find_unit(stored: Any) -> str:
     types = _import_arrow().types
     if types.is_date32(stored):
         return "D"
+    # Arrow stores these days in milliseconds
     return "ms" if types.is_date64(stored) else str(stored.unit)
 
 
@@ -134,6 +137,7 @@ def write_arrow(column: Column, numbers: Array, is_nan: Array) -> Any:
 
     stored = column.dtype.pyarrow_dtype
     is_missing = np.isnan(numbers) & ~is_nan
+    # Arrow needs a number also where a cell is masked
     filled = np.where(is_missing, 0.0, numbers)
     if column.type.holds == "decimals":
         array = pa.array(write_decimals(numbers, column.type.decimals or 0), type=stored)
@@ -152,6 +156,7 @@ def _write_times(column: Column, filled: Array, is_missing: Array) -> Any:
     stored = column.dtype.pyarrow_dtype
     unit = _find_unit(stored)
     counts = count_in_unit(filled, column.unit, unit, column.type.zone)
+    # Arrow stores days in 32 bits
     integers = counts.astype(np.int32) if unit == "D" else counts
     return _import_arrow().array(integers, mask=is_missing).view(stored)
 

@@ -94,6 +94,7 @@ class Cells:
 
     def __post_init__(self) -> None:
         if self.is_nan is None or not self.type.tells_nan:
+            # the record is frozen
             object.__setattr__(self, "is_nan", np.zeros(len(self.numbers), dtype=bool))
 
     @property
@@ -173,6 +174,7 @@ class Column:
         """The range of the numbers of its cells in all frames; never empty."""
         lowest, highest = self.reach
         low = min(number for number in (lowest, self.missing, self.nan) if number is not None)
+        # a column of one value needs a range, as bounds do
         return low, highest if highest > low else low + 1.0
 
     @property
@@ -200,6 +202,7 @@ class Column:
         self._check_kind(cells)
         self._check_dates(cells)
         if cells.type.unit != self.type.unit:
+            # days and seconds meet in the finer unit
             cells = cells.in_seconds()
         is_nan = self._find_nan_cells(cells)
         is_missing = cells.is_empty & ~is_nan
@@ -217,6 +220,7 @@ class Column:
 
     def _check_kind(self, cells: Cells) -> None:
         kinds = {self.kind, cells.type.kind}
+        # an empty column fits any type
         fits = len(kinds) == 1 or kinds == {"number", "whole"} or bool(cells.is_empty.all())
         check(
             fits, "frame", f"a {self.kind} ({self.dtype}) in {self.name!r}", f"{cells.type.dtype}"
@@ -262,6 +266,7 @@ class Column:
 
     def _number_categories(self, cells: Cells) -> Array:
         """The numbers of cells, NaN for empty ones; of categories by this column's own order."""
+        # numbers of the frame's own categories mean nothing here
         if not cells.categories:
             return cells.numbers
         codes = {category: float(code) for code, category in enumerate(self.categories)}
@@ -269,6 +274,7 @@ class Column:
         unknown = [repr(category) for category in used if category not in codes]
         expected = f"known categories in {self.name!r} ({', '.join(map(str, self.categories[:8]))})"
         check(not unknown, "frame", expected, ", ".join(unknown[:3]))
+        # objects may be equal and of different types, such as 1 and True
         if str(self.dtype) == "object":
             check_equal_values(self.name, [*self.categories, *used])
         order = np.array([codes.get(category, math.nan) for category in cells.categories])
@@ -277,6 +283,7 @@ class Column:
     def check_fits(self, numbers: Array) -> None:
         """Raise `ArgumentError` for numbers of known cells `(n,)` that the column cannot hold as they are."""
         if len(numbers) == 0 or self.categories:
+            # categories have no limits
             return
         smallest = float(numbers.min())
         largest = float(numbers.max())
@@ -299,6 +306,7 @@ class Column:
             check(fits, "frame", f"whole numbers in {self.name!r}, as the reference has", "others")
         decimals = self.type.decimals
         if decimals is not None:
+            # decimal fractions are not exact in double precision
             fits = np.allclose(numbers, np.round(numbers, decimals), rtol=1e-14, atol=0)
             expected = (
                 f"numbers of at most {decimals} decimals in {self.name!r}, as the reference has"

@@ -25,6 +25,7 @@ def read_decimals(label: object, values: Sequence[decimal.Decimal | None], decim
     numbers = np.array([np.nan if value is None else float(value) for value in values], dtype=float)
     finite = not np.isinf(numbers).any()
     check(finite, "frame", f"finite numbers or missing cells in {str(label)!r}", "infinite ones")
+    # written back and compared, as only that shows whether a digit was lost
     same = write_decimals(numbers, decimals) == list(values)
     check(same, "frame", f"decimal numbers of at most 15 digits in {str(label)!r}", "longer ones")
     return numbers
@@ -44,5 +45,6 @@ def write_decimals(numbers: Array, decimals: int) -> list[decimal.Decimal | None
 
 def find_decimal_limits(digits: int, decimals: int) -> tuple[float, float]:
     """The smallest and the largest number of so many digits, some of them behind the point."""
+    # a little less, as the power itself has one digit more
     largest = 10.0 ** (digits - decimals) * (1 - 1e-15)
     return -largest, largest

@@ -27,7 +27,7 @@ from standfast.errors import ArgumentError, ModelError, StandfastError, check
 from standfast.frames.model import FrameFunction
 from standfast.frames.origins import Origins, trace_origins
 from standfast.frames.trials import (
-    Rows,
+    EncodedRows,
     Trials,
     are_close,
     choose_rows,
@@ -70,8 +70,10 @@ class Encoding:
             return np.arange(columns)
         owners = self.trials.reader.columns_read
         if columns == 1:
+            # with one column there is nothing to tell apart
             return np.zeros_like(owners)
         if self.origins is not None:
+            # only where no row moved it: what was seen counts more than what is said
             for number in np.flatnonzero(owners < 0):
                 if len(self.origins[number]) == 1:
                     (owners[number],) = self.origins[number]
@@ -96,9 +98,11 @@ class Encoding:
         cells = np.asarray(
             rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
         )
+        # the explainer has encoded them already
         encoded = self.encode(cells) if encoded is None else encoded
         with _trying(self.function):
-            says_more = self.trials.add(Rows(cells, encoded))
+            says_more = self.trials.add(EncodedRows(cells, encoded))
+        # a row that says nothing new cannot contradict
         if says_more:
             self.check_owners()
 
@@ -193,6 +197,7 @@ class Encoding:
 
     def _check_takes_numbers(self, model: Model) -> None:
         """Raise `ArgumentError` unless a model of the last step answers for an encoded row of the reference."""
+        # one row is enough to see whether it takes floats
         row = self.function.table.rows[:1]
         try:
             with torch.no_grad():
@@ -235,6 +240,7 @@ def read_encoding(function: FrameFunction, label: str) -> Encoding:
 def _check_alone(function: FrameFunction, rows: Array, names: tuple[str, ...], label: str) -> None:
     """Raise `ArgumentError` unless rows are encoded alone as they are among others."""
     together = transform(function, rows)
+    # the first, the second, and others in another order: a step that learns from its rows would differ
     others = [slice(0, 1), slice(1, 2), slice(None, None, -2)]
     tolerance = measure_rounding(together)
     for part in others:
@@ -289,6 +295,7 @@ def _apply_steps(function: FrameFunction, rows: Tensor | Array) -> Array:
     encoded: Any = function.table.decode(rows)
     for transformer in unwrap(function.estimator).transformers:
         encoded = transformer.transform(encoded)
+    # sparse matrices, and then frames
     encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
     return np.asarray(encoded.to_numpy() if hasattr(encoded, "to_numpy") else encoded)
 
@@ -322,6 +329,7 @@ def _join(names: Sequence[str], numbers: Sequence[int]) -> str:
 
 def _list_names(function: FrameFunction) -> tuple[str, ...]:
     """The names of the encoded columns; empty where the steps do not tell them."""
+    # names are for messages alone
     try:
         names: Any = [column.label for column in function.table.columns]
         for transformer in unwrap(function.estimator).transformers:

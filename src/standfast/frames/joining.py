@@ -39,7 +39,9 @@ def join_cells(
     known_in_all = np.concatenate([part.known for part in parts])
     reach = _find_range(known_in_all, categories)
     low, high = _find_range(
-        known_in_reference if len(known_in_reference) else known_in_all, categories
+        # a reference of empty cells says nothing of the range
+        known_in_reference if len(known_in_reference) else known_in_all,
+        categories,
     )
     empty_cells = _EmptyCells(
         missing=any(bool(part.is_missing.any()) for part in parts),
@@ -47,6 +49,7 @@ def join_cells(
         may_come=missing,
     )
     missing_code, nan_code = _choose_codes((low, high), reach[0], cell_type.kind, empty_cells)
+    # a code further below may be infinite
     is_finite = math.isfinite(reach[1] - reach[0]) and math.isfinite(
         nan_code or missing_code or 0.0
     )
@@ -102,6 +105,7 @@ def _check_types(label: Any, parts: Sequence[Cells]) -> None:
     for part in parts:
         other = part.type
         same = (other.kind, other.holds) == (first.kind, first.holds) or len(part.known) == 0
+        # numbers of other widths can be joined, but not categories
         same &= other.dtype == first.dtype or {first.kind, other.kind} in (
             {"number"},
             {"whole"},
@@ -150,6 +154,7 @@ def _order_categories(
     counts: Counter[Any] = Counter()
     for part in references:
         counts.update(_count_categories(part))
+    # those that only rows to explain have come after all of the reference
     appearing = [*counts, *(category for part in others for category in _count_categories(part))]
     frequent_first = sorted(dict.fromkeys(appearing), key=lambda category: -counts[category])
     return tuple(dict.fromkeys([*frequent_first, *every]))
@@ -192,10 +197,12 @@ def _choose_codes(
         return _pick_codes(-1.0, -2.0, empty_cells)
     # the last one: else large numbers would be no different
     step = max(high - low, 1.0, abs(low) * 2.0**-40)
+    # twice as far each time, so that few rows to explain move the codes
     while math.isfinite(step) and lowest < low - step / 2:
         step *= 2
     first = low - step
     second = low - 2 * step
+    # whole numbers stay whole
     if kind != "number" and math.isfinite(second):
         first, second = math.floor(first), math.floor(second)
     return _pick_codes(float(first), float(second), empty_cells)

@@ -53,6 +53,7 @@ class FrameFunction:
         return Composition(
             parts=(self.estimator,),
             content=self.reading.describe(),
+            # noise on numbers reaches neither categories nor missing cells
             rows=self.table.make_cell_rows(),
         )
 
@@ -102,6 +103,7 @@ def make_model(estimator: Any, table: Table, task: str | Task | None = None) -> 
         _check_columns(estimator, table)
     tried = table.rows[:_TRIED]
     predicted = _predict(estimator, table, tried)
+    # what it predicts tells several labels from classes
     reading = choose_reading(estimator, None if task is None else get_task(task), predicted)
     function = FrameFunction(estimator, table, reading)
     values = _try(function, table, tried)
@@ -146,6 +148,7 @@ def _choose_tolerance(numbers: Any) -> float:
     first = np.asarray(numbers, dtype=float).reshape(len(numbers), -1)[:, 0]
     first = first[np.isfinite(first)]
     is_constant = len(first) == 0 or np.ptp(first) <= _ROUNDING * np.abs(first).max()
+    # two digits, so that the tolerance can be read in a report
     if is_constant:
         return 1.0
     return float(f"{_SHARE * float(np.std(first)):.2g}")
@@ -170,9 +173,11 @@ def _compare_answers(model: Model, function: FrameFunction, rows: Tensor, predic
         own_answers = None
     else:
         own_answers = number_predictions(function.estimator, predicted)
+    # numbers are compared by no rule
     if own_answers is None or function.reading.source.kind == "numbers":
         return
     answers = _answer_surely(model, rows)
+    # several labels, or another form, are not comparable row by row
     if answers.shape != own_answers.shape:
         return
     differs = ((answers != own_answers) & (answers >= 0)).reshape(len(answers), -1).any(1)
@@ -203,6 +208,7 @@ def _answer_surely(model: Model, rows: Tensor) -> Array:
     answers = model.task.answer(outputs)
     if isinstance(model.task, MultiLabel):
         numbers = answers[:, 1:]
+        # a row at the threshold may fall on either side by rounding
         is_sure = (outputs - model.task.limit).abs() > _ROUNDING
     else:
         numbers = answers
@@ -217,6 +223,7 @@ def check_losses(model: Model, changes: object) -> None:
         return
     table = function.table
     for number, (column, code) in enumerate(zip(table.columns, table.missing, strict=True)):
+        # only cells that were named: by default nothing gets lost
         named = isinstance(changes.changes, Mapping) and column.name in changes.changes
         if code is not None and named:
             row = table.rows[:1].clone()
@@ -230,6 +237,7 @@ def _try(function: FrameFunction, table: Table, rows: Tensor, what: str = "") ->
     except ModelError:  # what it answers has no meaning for the task
         raise
     except Exception as error:  # whatever the estimator raises
+        # such rows are ours, so the message says which columns could be the cause
         lost = [
             column.name
             for column, code in zip(table.columns, table.missing, strict=True)

@@ -56,6 +56,7 @@ def _trace(
     transformer: Any, origins: Origins, labels: Sequence[Any] | None, width: int | None
 ) -> Origins | None:
     """The origins of what one transformer makes of columns with these origins; `width` is their number, if known."""
+    # by names, so that scikit-learn is not imported
     kinds = {base.__name__ for base in type(transformer).__mro__}
     if transformer is None or transformer == "passthrough":
         return origins
@@ -73,6 +74,7 @@ def _trace(
 def _trace_results(transformer: Any, origins: Origins, width: int | None) -> Origins | None:
     """The columns of which a single transformer makes each of its own: all that it gets, unless it says more."""
     width = _count_results(transformer) if width is None else width
+    # of a single column all results are its own
     counts = _count_by_column(transformer, len(origins)) if len(origins) > 1 else None
     if counts is not None:
         repeated: Origins = []
@@ -111,12 +113,14 @@ def _trace_parts(
 
 def _find_numbers(columns: Any, labels: list[Any]) -> list[int] | None:
     """Which columns a part of a `ColumnTransformer` gets, by number; None for a form that is not known."""
+    # a slice by names includes its end, which scikit-learn alone knows
     if isinstance(columns, slice):
         is_by_label = any(isinstance(end, str) for end in (columns.start, columns.stop))
         if is_by_label:
             return None
         return list(range(len(labels)))[columns]
     names = [columns] if isinstance(columns, str | int) else list(columns)
+    # a mask; True and False are numbers, too
     if names and all(isinstance(name, bool | np.bool_) for name in names):
         return np.flatnonzero(names).tolist()
     if all(isinstance(name, str) for name in names):

@@ -101,6 +101,7 @@ def _read_numbers(series: Any, label: Any) -> Cells:
     stored = dtype if of_numpy else dtype.numpy_dtype
     check(stored.kind in "biuf", "frame", f"real numbers in {str(label)!r}", str(dtype))
     is_missing = series.isna().to_numpy()
+    # missing cells have no number in plain types
     present = series[~is_missing].to_numpy(dtype=stored)
     numbers = np.full(len(series), np.nan)
     numbers[~is_missing] = present.astype(float)
@@ -110,6 +111,7 @@ def _read_numbers(series: Any, label: Any) -> Cells:
         limits = np.iinfo(stored)
         whole = CellType("whole", dtype, limits=(float(limits.min), float(limits.max)))
         return Cells(whole, check_whole(label, numbers))
+    # extended precision would lose digits without a word
     same = np.array_equal(present.astype(float).astype(stored), present, equal_nan=True)
     check(same, "frame", f"numbers in double precision in {str(label)!r}", str(dtype))
     largest = float(min(np.finfo(stored).max, np.finfo(np.float64).max))
@@ -124,6 +126,7 @@ def _read_times(series: Any, label: Any) -> Cells:
     stored_unit = _find_unit(dtype)
     zone = name_zone(getattr(dtype, "tz", None), label)
     is_present = ~series.isna().to_numpy()
+    # whole numbers, as floats lose the last digits of nanoseconds
     counts = series.astype("int64").to_numpy()[is_present]
     numbers = np.full(len(series), np.nan)
     numbers[is_present], unit = read_times(label, counts, stored_unit, zone)
@@ -161,6 +164,7 @@ def _read_objects(series: Any, label: Any, order: Sequence[Any] | None) -> Cells
         return Cells(CellType("ordered", dtype, missing_cell=missing_cell), numbers, categories)
     if all(isinstance(value, decimal.Decimal) for value in present):
         return _read_decimals(values, label, dtype, missing_cell)
+    # exactly dates: moments are dates as well, in Python
     if all(type(value) is datetime.date for value in present):
         return _read_days(values, dtype, missing_cell)
     _check_objects(present, label, dtype)
@@ -174,6 +178,7 @@ def _find_missing_cell(cells: Sequence[Any], is_missing: Array, label: Any) -> A
     Raises:
         ArgumentError: several kinds, which an encoder may tell apart, although pandas does not.
     """
+    # NaN and None are both missing for pandas, and not for every encoder
     kinds = {type(cell): cell for cell, empty in zip(cells, is_missing, strict=True) if empty}
     expected = f"missing cells of one kind in {str(label)!r} (.where, .fillna)"
     check(len(kinds) <= 1, "frame", expected, " and ".join(map(repr, kinds.values())))
@@ -203,6 +208,7 @@ def _read_decimals(
     values: Sequence[decimal.Decimal | None], label: Any, dtype: Any, missing_cell: Any
 ) -> Cells:
     exponents = [value.as_tuple().exponent for value in values if value is not None]
+    # the longest of them, so that all come back as they were
     decimals = max(0, *(-exponent for exponent in exponents if isinstance(exponent, int)))
     numbers = read_decimals(label, values, decimals)
     return Cells(
@@ -248,6 +254,7 @@ def _write_categorical(column: Column, numbers: Array) -> Any:
     import pandas as pd
 
     number_of = {category: code for code, category in enumerate(column.dtype.categories)}
+    # -1 stands for a missing cell in pandas
     order = np.array([number_of[category] for category in column.categories] or [-1])
     codes = order[np.nan_to_num(numbers).astype(int)]
     codes[np.isnan(numbers)] = -1
@@ -272,6 +279,7 @@ def _list_objects(column: Column, numbers: Array) -> Array:
         objects = [datetime.date.fromordinal(int(number) + _EPOCH_DAY) for number in numbers]
     else:
         objects = [column.categories[int(number)] for number in numbers]
+    # an array is filled afterwards, since NumPy would make a second axis of tuples
     array = np.empty(len(objects), dtype=object)
     array[:] = objects
     return array
@@ -286,6 +294,7 @@ def _write_times(column: Column, numbers: Array) -> Any:
     kind = "timedelta64" if cell_type.duration else "datetime64"
     times = pd.Series(counts.view(f"{kind}[{unit}]"))
     if cell_type.zone:
+        # numbers count in UTC
         times = times.dt.tz_localize("UTC").dt.tz_convert(column.dtype.tz)
     return times.mask(np.isnan(numbers))
 
@@ -300,6 +309,7 @@ def _write_numbers(column: Column, numbers: Array, is_nan: Array, dtype: Any) ->
         if column.kind == "number" or not is_missing.any():
             return pd.Series(numbers.astype(dtype))
         return _write_with_missing_cells(column, numbers, is_missing)
+    # missing cells are masked, and NaN stays a number
     if column.kind == "number":
         return pd.Series(pd.arrays.FloatingArray(numbers.astype(dtype.numpy_dtype), is_missing))
     masked = pd.arrays.BooleanArray if column.kind == "flag" else pd.arrays.IntegerArray

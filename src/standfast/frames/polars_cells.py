@@ -55,6 +55,7 @@ def read_polars(series: pl.Series, label: Any, order: Sequence[Any] | None = Non
         return _read_decimals(series, label)
     if dtype.is_temporal() and dtype != pl.Time:
         return _read_times(series, label)
+    # an Enum of polars has an order; a column of texts has one only if the user says so
     if isinstance(dtype, pl.Enum) and order is None:
         order = dtype.categories.to_list()
     texts = dtype in (pl.String, pl.Categorical, pl.Null) or isinstance(dtype, pl.Enum)
@@ -102,6 +103,7 @@ def _read_times(series: pl.Series, label: Any) -> Cells:
     dtype = series.dtype
     stored_unit = _find_unit(dtype)
     zone = getattr(dtype, "time_zone", None) or ""
+    # in the unit of the column, without rounding
     counts = series.drop_nulls().to_physical().cast(pl.Int64).to_numpy()
     numbers = np.full(len(series), np.nan)
     numbers[series.is_not_null().to_numpy()], unit = read_times(label, counts, stored_unit, zone)
@@ -124,6 +126,7 @@ def write_polars(column: Column, numbers: Array, is_nan: Array) -> pl.Series:
     import polars as pl
 
     is_missing = np.isnan(numbers) & ~is_nan
+    # polars needs a number also where a cell is null
     filled = np.where(is_missing, 0.0, numbers)
     if column.type.holds == "decimals":
         return pl.Series(

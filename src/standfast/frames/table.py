@@ -171,6 +171,7 @@ class Table:
 
     def decode(self, rows: Tensor | Array) -> Any:
         """Rows of numbers `(N, F)` as a frame; each number becomes the nearest possible cell."""
+        # from a card, and with gradients
         numbers = np.asarray(
             rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
         )
@@ -217,11 +218,9 @@ class Table:
         They ask a model for what noise on numbers does not reach. Each category is put into several rows, as long as
         they are few. Their order does not depend on the rows that are explained.
         """
-        replaced = [
-            (number, code)
-            for number, column in enumerate(self.columns)
-            for code in column.codes_of_no_quantity
-        ]
+        replaced: list[tuple[int, float]] = []
+        for number, column in enumerate(self.columns):
+            replaced += [(number, code) for code in column.codes_of_no_quantity]
         copies = min(max(_CELL_ROWS // max(len(replaced), 1), 1), _COPIES_OF_A_CELL, len(self.rows))
         count = len(replaced) * copies
         cells = self.rows[torch.arange(count) % len(self.rows)].clone()
@@ -281,6 +280,7 @@ class Table:
             named = self._spread_feature(changes, named)
         # what changes have to know of numbers that are no quantities; nothing of a table of quantities
         counts = [
+            # a flag has two categories
             len(column.categories) if column.kind in ("category", "flag") else 0
             for column in self.columns
         ]
@@ -289,6 +289,7 @@ class Table:
             changes=named,
             fixed=(),
             columns=self.names,
+            # the user's own data win
             data=self.rows if changes.data is None else changes.data,
             missing=self.missing,
             lowest=tuple(column.low for column in self.columns),
@@ -305,6 +306,7 @@ class Table:
 
     def _spread_feature(self, changes: TableChanges, feature: Feature) -> dict[str, Feature]:
         """One change for all columns, by name: but for fixed ones, those that a rule computes, and constant ones."""
+        # a column that a rule computes follows from the others
         sides = [side for rule in changes.rules if "==" in rule for side in rule.split("==", 1)]
         left_out = {*changes.fixed, *(side.strip(" `") for side in sides)}
         return {
@@ -330,6 +332,7 @@ class Table:
             return replace(feature, categories=_find_codes(column, feature.categories))
         fits = feature.by is None or column.kind not in ("category", "flag")
         check(fits, "changes", f"'category' for {name!r}, which has no order", repr(feature.by))
+        # a day is the smallest step of a column of days
         in_days = column.kind == "date" and column.unit == "D"
         if in_days or column.kind in ("whole", "ordered"):
             return _add_step(feature)
@@ -367,6 +370,7 @@ def _choose_range(column: Column, cells: Tensor) -> Feature | None:
     """
     is_whole = column.kind == "whole"
     step = 1 if is_whole else None
+    # missing cells have numbers below the edge, which are no values
     typical = float(cells[cells > column.edge].abs().median())
     if SHARE * typical > column.spread:
         by = float(f"{SHARE_OF_SPREAD * column.spread:.3g}")
@@ -375,6 +379,7 @@ def _choose_range(column: Column, cells: Tensor) -> Feature | None:
     else:
         reach = SHARE * max(abs(column.low), abs(column.high))
         feature = Feature(by=f"{100 * SHARE:g}%", step=step)
+    # nothing would change in whole steps
     return None if is_whole and reach < 1 else feature
 
 

@@ -74,14 +74,14 @@ Encode = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class EncodedRows:
     """Rows of numbers `(N, F)`, and what a pipeline makes of them, `(N, E)`."""
 
     cells: Array
     encoded: Array
 
-    def __getitem__(self, index: Array) -> Rows:
-        return Rows(self.cells[index], self.encoded[index])
+    def __getitem__(self, index: Array) -> EncodedRows:
+        return EncodedRows(self.cells[index], self.encoded[index])
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ class DigitReader:
         self.column_count = columns
         self.digits = max(1, (columns - 1).bit_length())
         numbers = np.arange(columns)
+        # each column has a number of its own, so every two differ in a digit
         self.masks = (numbers >> np.arange(self.digits)[:, None]) % 2 == 1
         self.from_first = np.zeros((self.digits, encoded), dtype=bool)
         self.from_second = np.zeros((self.digits, encoded), dtype=bool)
@@ -119,6 +120,7 @@ class DigitReader:
         self, digits: Array, first: Array, second: Array, mixed: Array, tolerance: Array
     ) -> None:
         """Compare encoded mixed rows `(N, E)`, by these digits `(N,)`, with the encoded rows that they are mixed of."""
+        # a value that is like both says nothing
         as_first = are_close(mixed, first, tolerance)
         as_second = are_close(mixed, second, tolerance)
         for digit in np.unique(digits):
@@ -132,12 +134,14 @@ class DigitReader:
         """The number of the column that the digits of each encoded one spell, `(E,)`; -1 where not all are known."""
         is_read = (self.from_first | self.from_second).all(0)
         weights = 1 << np.arange(self.digits)
+        # the digits are those of the number, the lowest first
         return np.where(is_read, weights @ self.from_first.astype(int), -1)
 
     @property
     def conflicts(self) -> Array:
         """The encoded columns that depend on several, by number."""
         differs = (self.from_first & self.from_second).any(0)
+        # a number beyond the last column means that digits of two columns are mixed
         return np.flatnonzero(self.from_none | differs | (self.columns_read >= self.column_count))
 
 
@@ -158,7 +162,8 @@ class Trials:
 
     def __init__(self, encode: Encode, rows: Array, value_lists: Sequence[Array]) -> None:
         self.encode = encode
-        self.partners = Rows(rows[:_PARTNERS], encode(rows[:_PARTNERS]))
+        # the first rows, which are in random order already
+        self.partners = EncodedRows(rows[:_PARTNERS], encode(rows[:_PARTNERS]))
         self.width = self.partners.encoded.shape[1]
         self.reader = DigitReader(rows.shape[1], self.width)
         self.tolerance = measure_rounding(self.partners.encoded)
@@ -169,10 +174,11 @@ class Trials:
 
     def _mix_all(self, rows: Array) -> None:
         """Mix all rows with each other, in chunks."""
+        # fixed seeds, so that the same pipeline is judged in the same way each time
         generator = np.random.default_rng(1)
         size = max(_FEWEST_ROWS, _CELLS // self.width)
         for cells in np.array_split(rows, max(1, len(rows) // size)):
-            chunk = Rows(cells, self.encode(cells))
+            chunk = EncodedRows(cells, self.encode(cells))
             self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
             count = len(cells)
             digits_at_a_time = max(1, _CELLS // (count * self.width))
@@ -190,7 +196,7 @@ class Trials:
         copies = min(max(most_copies, _FEWEST_COPIES), _MOST_COPIES)
         size = max(_FEWEST_ROWS, _CELLS // self.width)
         for cells in np.array_split(made_rows, max(1, len(made_rows) // size)):
-            chunk = Rows(cells, self.encode(cells))
+            chunk = EncodedRows(cells, self.encode(cells))
             self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
             self._read_new(chunk)
             for _ in range(copies):
@@ -201,11 +207,11 @@ class Trials:
                     np.tile(np.arange(len(cells))[:, None], cells.shape[1]), axis=0
                 )
                 copied_cells = np.take_along_axis(cells, sources, axis=0)
-                copy = Rows(copied_cells, self.encode(copied_cells))
+                copy = EncodedRows(copied_cells, self.encode(copied_cells))
                 self._read_new(copy)
                 self._compare_copies(chunk, copy, sources)
 
-    def _compare_copies(self, chunk: Rows, copy: Rows, sources: Array) -> None:
+    def _compare_copies(self, chunk: EncodedRows, copy: EncodedRows, sources: Array) -> None:
         """Find an encoded column that differs between rows with the same value of the column that was read for it.
 
         Args:
@@ -221,6 +227,7 @@ class Trials:
             if differs.any():
                 row, position = np.argwhere(differs)[0].tolist()
                 number = int(numbers[position])
+                # a pair that shows the difference, from which the other column is sought
                 pair = (copy[np.array([row])], chunk[sources[row : row + 1, column]])
                 self.conflict = Conflict(
                     number, self._collect_columns(number, self._list_ends(number, pair, chunk))
@@ -228,7 +235,7 @@ class Trials:
                 return
 
     def _list_ends(
-        self, number: int, pair: tuple[Rows, Rows], others: Rows
+        self, number: int, pair: tuple[EncodedRows, EncodedRows], others: EncodedRows
     ) -> Iterator[tuple[Array, Array, Array]]:
         """Between which cells to walk, and in which order: between two rows, and from them to others that differ."""
         order = np.arange(self.reader.column_count)
@@ -240,7 +247,7 @@ class Trials:
             for end in others.cells[~is_same][:_WITNESSES]:
                 yield start.cells[0], end, order
 
-    def add(self, rows: Rows) -> bool:
+    def add(self, rows: EncodedRows) -> bool:
         """Mix explained rows with rows of the reference: all digits of few rows, one digit of each of many.
 
         Returns:
@@ -261,7 +268,7 @@ class Trials:
         count_after = np.count_nonzero(self.reader.columns_read < 0)
         return self.conflict is not None or bool(count_after < count_before)
 
-    def _read_new(self, rows: Rows) -> None:
+    def _read_new(self, rows: EncodedRows) -> None:
         """Mix rows in which encoded columns move for the first time by all digits, one row for each such column."""
         unread = np.flatnonzero(self.reader.columns_read < 0)
         usual_values = self.partners.encoded[:1, unread]
@@ -269,7 +276,7 @@ class Trials:
         first_with_each = np.unique(is_new.argmax(0)[is_new.any(0)])
         self._mix_with_partners(first_with_each.repeat(_ROUNDS * self.reader.digits), rows)
 
-    def _mix_with_partners(self, numbers: Array, rows: Rows) -> None:
+    def _mix_with_partners(self, numbers: Array, rows: EncodedRows) -> None:
         """Mix rows by the digits in turn, each as the first and as the second of its pair."""
         size = max(_FEWEST_ROWS, _CELLS // (2 * self.width))
         for start in range(0, len(numbers), size):
@@ -282,13 +289,13 @@ class Trials:
             self._mix(digits, explained, others)
             self._mix(digits, others, explained)
 
-    def _mix(self, digits: Array, first: Rows, second: Rows) -> None:
+    def _mix(self, digits: Array, first: EncodedRows, second: EncodedRows) -> None:
         """Mix pairs of rows by these digits `(N,)`, and read what becomes of each encoded column."""
         if self.conflict is not None or not len(digits):
             return
         masks = self.reader.masks[digits]
         cells = np.where(masks, first.cells, second.cells)
-        mixed = Rows(cells, self.encode(cells))
+        mixed = EncodedRows(cells, self.encode(cells))
         self.reader.add(digits, first.encoded, second.encoded, mixed.encoded, self.tolerance)
         conflicts = self.reader.conflicts
         if len(conflicts):
@@ -296,7 +303,7 @@ class Trials:
             self.conflict = Conflict(int(conflicts[0]), columns)
 
     def _find_columns(
-        self, number: int, masks: Array, first: Rows, second: Rows, mixed: Rows
+        self, number: int, masks: Array, first: EncodedRows, second: EncodedRows, mixed: EncodedRows
     ) -> tuple[int, ...]:
         """The columns on which an encoded column depends, found by changing a pair's cells one after another.
 

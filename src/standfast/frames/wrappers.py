@@ -77,8 +77,10 @@ def unwrap(estimator: Any) -> Unwrapped:
     while True:
         if getattr(estimator, "steps", None):
             transformers.extend(_list_active_steps(estimator))
+            # the last step answers, and may be wrapped itself
             estimator = estimator.steps[-1][1]
             continue
+        # it changes rows, and holds the estimator that answers
         if _is_kind(estimator, _SELECT):
             transformers.append(estimator)
         inner = _find_held(estimator)
@@ -138,6 +140,7 @@ def _find_held(estimator: Any) -> Any:
         return estimator.regressor_
     voters: Any = getattr(estimator, "estimators_", ())
     is_vote = _is_kind(estimator, ["VotingClassifier", "VotingRegressor"])
+    # votes of classes are counted, and averages of one are the one
     if is_vote and len(voters) == 1 and getattr(estimator, "voting", "soft") == "soft":
         return voters[0]
     return None

@@ -113,6 +113,7 @@ class QuantusMetric:
         result = self.metric(wrapped, explainer, inputs, targets, generator=generator)
         self.result = result
         values = result.value.to(torch.float64).tolist()
+        # Quantus has no status for a sample, so NaN stands for those without a value
         return [
             value if status == "ok" else float("nan")
             for value, status in zip(values, result.status, strict=True)

@@ -66,6 +66,7 @@ class Arguments:
             ModelError: a model fails.
         """
         _check_places(self.model, self.explainers)
+        # a class counts as one metric, for the error that it gets
         metrics = [self.metrics] if isinstance(self.metrics, str | Metric | type) else self.metrics
         check(
             isinstance(metrics, Iterable),
@@ -109,8 +110,10 @@ class Arguments:
     def read_inputs(self, metrics: Mapping[str, Any] | Sequence[Any]) -> Inputs:
         """The data and the models, with their names."""
         models = dict(self.model) if isinstance(self.model, Mapping) else {"": self.model}
+        # a single model gets its name later, from its module or the facts
         check(len(models) > 0, "model", "at least one", "an empty mapping")
         kind = find_kind(self.inputs, list(models.values()))
+        # the part before a comma, as facts may say more
         data_name = _shorten(self.about.get("data")) or kind.title(self.inputs)
         parts_given = Given(
             data={data_name: kind.give(self.inputs)},
@@ -119,7 +122,9 @@ class Arguments:
             reference=self.reference,
         )
         inputs = kind.read(parts_given)
+        # after reading, since a frame's model is made only then
         inputs.name_models(_shorten(self.about.get("model")))
+        # the decision before the targets, which are then its sides
         if self.decision is not None:
             _decide(inputs, self.decision)
         if self.targets is not None:
@@ -136,9 +141,11 @@ class Arguments:
         if self.preset not in (None, "standard") and not names:
             words = "has no effect, because no metric is given by name; configured metrics keep their options"
             warn_user(f"preset={self.preset!r} {words}")
+        # a neighbourhood that is given is the user's, so no default goes with it
         if self.neighbourhood is not None:
             neighbourhoods = self._fit_neighbourhoods(inputs, names)
             return list_metrics(metrics, neighbourhoods, self.preset, inputs.choose_label)
+        # metrics that can do without keep their own meaning
         if not any(has_neighbourhood(name, required=True) for name in names):
             return list_metrics(metrics, None, self.preset, inputs.choose_label)
         usual, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
@@ -178,6 +185,7 @@ def _check_places(models: Any, explainers: Any) -> None:
     """Raise `ArgumentError` for weights or explainers in the place of the model, and for a model in theirs."""
     call = "evaluate(model, explainers, inputs, metrics)"
     expected = f"a model, or several in a mapping from names: {call}"
+    # weights without a network are a common mistake
     check(not is_state_dict(models), "model", expected, describe_no_module(models))
     for model in _list_parts(models):
         is_explainer = isinstance(model, str | Explainer)
@@ -190,6 +198,7 @@ def _check_places(models: Any, explainers: Any) -> None:
 
 def _list_parts(parts: Any) -> list[Any]:
     """What is in a list or a mapping, or the one thing that is given; nothing of None."""
+    # None has no parts
     if parts is None:
         return []
     if isinstance(parts, Mapping):
@@ -215,6 +224,7 @@ def _name_explainers(
     named: dict[str, Explainer] = {}
     for explainer in explainers:
         fitted = inputs.fit_explainer(explainer)
+        # the text as it was typed, by which the user knows it
         name = explainer if isinstance(explainer, str) else fitted.label
         check(
             name not in named,
@@ -235,6 +245,7 @@ def _decide(inputs: Inputs, rule: str) -> None:
     for name, source in inputs.models.items():
         assert isinstance(source, LoadedModel)  # as all are that a user hands over in Python
         inputs.models[name] = replace(source, ready=decide_by(source.ready, rule))
+    # the report would name a rule that is not used
     for default in ("threshold", "tolerance"):
         inputs.about.pop(default, None)  # another rule was given in its place
 
@@ -249,6 +260,7 @@ def _set_targets(inputs: Inputs, targets: Tensor | int) -> None:
     source = next(iter(inputs.models.values()))
     model = source.model(samples, "cpu")
     if not model.extras:
+        # the sides of a decision, and classes, are checked before anything runs
         model.check_targets(targets, model.check_inputs(samples.inputs))
     expanded = expand_targets(targets, len(samples))
     inputs.samples[name] = replace(samples, targets=expanded.cpu())
@@ -259,6 +271,7 @@ def _find_device(inputs: Inputs) -> str:
     source = next(iter(inputs.models.values()))
     if not isinstance(source, LoadedModel):
         return "auto"
+    # the kind alone: a worker may have another number of card
     return source.ready.device.type
 
 

@@ -59,6 +59,7 @@ def _record_explainers(explainers: Any) -> dict[str, Any] | None:
             {"name": str(name), "code": spell(explainer)} for name, explainer in explainers.items()
         ]
         return {"named": True, "parts": parts}
+    # a callable is an explainer, also where it could be iterated
     is_single = isinstance(explainers, str | Explainer) or callable(explainers)
     listed = [explainers] if is_single else explainers
     if not isinstance(listed, list | tuple):
@@ -108,6 +109,7 @@ def _find_movable(metric: Any) -> str | None:
     """The text of a metric without its neighbourhood; None if it has no neighbourhood, or no such text."""
     if isinstance(metric, str):
         option = find_neighbourhood_option(metric)
+        # a text that names a neighbourhood cannot be moved to another one
         is_open = bool(option) and has_neighbourhood(metric) and f"{option}=" not in metric
         if is_open:
             return metric
@@ -115,6 +117,7 @@ def _find_movable(metric: Any) -> str | None:
     option = find_neighbourhood_option(type(metric))
     if not option:
         return None
+    # an option without code cannot be typed again
     codes = spell_options(metric, without=[option])
     if codes is None:
         return None
@@ -122,6 +125,7 @@ def _find_movable(metric: Any) -> str | None:
     for name in codes:
         value = getattr(metric, name)
         text = value if isinstance(value, str) else codes[name]
+        # signs that separate options would end the text too early
         is_plain = isinstance(value, bool | int | float | str) and not _SEPARATORS & set(text)
         if not is_plain:
             return None
@@ -149,8 +153,10 @@ def _record_options(arguments: Arguments, further: Mapping[str, Any]) -> dict[st
 def _is_default(argument: Field[Any], value: object) -> bool:
     """Whether an argument has the value that it has if it is not given; tensors are not compared."""
     default = {} if argument.default is MISSING else argument.default
+    # identity first, since arrays have no single answer to an equality
     if value is default:
         return True
+    # of the same type, as 1 equals True
     return (
         type(value) is type(default) and isinstance(value, Mapping | int | str) and value == default
     )

@@ -66,6 +66,7 @@ def explain(
         targets is None, "targets", "None for an answer, which is a part of its prompt", "targets"
     )
     cited = explain_answers(model, explainer, make_prompts(texts, documents), progress=progress)
+    # one question gives one answer, not a list of one
     if isinstance(texts, str | Prompt):
         return cited[0]
     return cited

@@ -77,6 +77,7 @@ class FrameReader(Reader):
     )
 
     @classmethod
+    # texts have a kind of their own
     def takes(cls, model: object) -> bool:
         return not isinstance(model, TextModel)
 
@@ -126,17 +127,21 @@ class Frames(Inputs):
             name: _make_samples(data, table, models.values()) for name, data in given.data.items()
         }
         has_reference = given.reference is not None or any(
-            data.reference is not None for data in given.data.values()
+            # without any reference the rows to explain stand for it, and their spread is no evidence
+            data.reference is not None
+            for data in given.data.values()
         )
         return cls(samples, models, about, table=table, has_reference=has_reference)
 
     def fit_explainer(self, explainer: Any) -> Explainer:
         """Features are single columns; a function of the user's gets estimators and frames."""
+        # it was wrapped for tensors, which these models do not take
         if isinstance(explainer, CallableExplainer):
             return FrameExplainer(explainer.function, explainer.title)
         if not isinstance(explainer, str | Explainer | type) and callable(explainer):
             return FrameExplainer(explainer, name_function(explainer))
         fitted = get_explainer(explainer)
+        # neighbouring columns of a table have nothing in common, so no segments join them
         if getattr(fitted, "segments", None) == "auto":
             return dataclasses.replace(fitted, segments="pixels")  # type: ignore[type-var]
         return fitted
@@ -150,6 +155,7 @@ class Frames(Inputs):
             type(neighbourhood).__name__,
         )
         assert isinstance(neighbourhood, TableChanges)
+        # bound already, as by an earlier metric
         if any(neighbourhood is bound for bound in self._bound):
             return neighbourhood
         bound = self.table.bind(neighbourhood)
@@ -176,6 +182,7 @@ class Frames(Inputs):
                 "reference", expected, "neither, so that nothing says how much columns vary"
             )
         usual = self.table.default_changes()
+        # known as bound, so that metrics do not bind it again
         self._bound.append(usual)
         rows = torch.cat([samples.inputs for samples in self.samples.values()])
         still = self._describe_still_numbers(usual, rows) + self._describe_still_rows(usual, rows)
@@ -220,6 +227,7 @@ def find_losses(parts: Iterable[Any]) -> bool | list[str]:
         if not isinstance(neighbourhood, TableChanges) or not neighbourhood.may_become_missing:
             continue
         if not isinstance(neighbourhood.changes, Mapping):
+            # True stands for all columns, whatever their names
             return True
         column_names.extend(neighbourhood.changes)
     return column_names
@@ -230,10 +238,12 @@ def _join_tables(given: Given) -> Table:
     references: list[Any] = []
     explained_frames: list[Any] = []
     for data in given.data.values():
+        # training rows that a data set has of its own win
         reference = given.reference if data.reference is None else data.reference
         references.append(data.frame if reference is None else reference)
         if reference is not None:
             explained_frames.append(data.frame)
+    # all tables of a question have the same columns
     ordered = next(iter(given.data.values())).ordered
     return Table.join(
         references, explained_frames, ordered=ordered, missing=find_losses(given.changes)
@@ -286,6 +296,7 @@ def _name_rows(frame: Any) -> tuple[str, ...] | None:
     if index is None:
         return None
     labels = index.tolist()
+    # pandas gives these numbers where nobody has named rows
     if labels == list(range(len(labels))):
         return None
     return tuple(map(str, labels))

@@ -26,7 +26,7 @@ MOST_ANSWERS = 256
 _ALL = slice(None)
 
 
-class Part(NamedTuple):
+class SamplesPart(NamedTuple):
     """Samples that a model runs together.
 
     Attributes:
@@ -115,6 +115,7 @@ class Samples:
             shape,
         )
         if self.targets is not None:
+            # a decision or a detection is a vector
             whole = self.targets.shape == shape[:1] and self.targets.dtype == torch.int64
             vectors = self.targets.shape[:1] == shape[:1] and self.targets.ndim == 2
             got = f"{self.targets.dtype} of shape {tuple(self.targets.shape)}"
@@ -142,20 +143,21 @@ class Samples:
         """The names of the classes, by their numbers; empty where they are not known."""
         return tuple(map(str, self.about.get("classes") or ()))
 
-    def split(self, model: Model, rows: slice = _ALL) -> list[Part]:
+    def split(self, model: Model, rows: slice = _ALL) -> list[SamplesPart]:
         """The rows that a model runs together: all of `rows`, or one at a time if it has further inputs."""
         numbers = range(*rows.indices(len(self)))
+        # further inputs belong to single samples
         if model.extras:
             return [self._take_one(model, row) for row in numbers]
         if self.lengths is None:
-            return [Part(model, rows)]
+            return [SamplesPart(model, rows)]
         parts = []
         for length, group in groupby(numbers, key=self.lengths.__getitem__):
             numbers_of_length = list(group)
             # shorter ones are skipped by the metrics, which expect so many features
             width = max(length, FEWEST)
             parts.append(
-                Part(
+                SamplesPart(
                     model.with_width(width),
                     slice(numbers_of_length[0], numbers_of_length[-1] + 1),
                     width,
@@ -163,12 +165,12 @@ class Samples:
             )
         return parts
 
-    def split_answered(self, model: Model, rows: slice = _ALL) -> list[Part]:
+    def split_answered(self, model: Model, rows: slice = _ALL) -> list[SamplesPart]:
         """The parts of `split` to which the model answers; all of them where it answers none."""
         parts = self.split(model, rows)
         return [part for part in parts if not part.model.refusal] or parts
 
-    def find_first(self, model: Model, count: int = 1) -> Part:
+    def find_first(self, model: Model, count: int = 1) -> SamplesPart:
         """The first samples, so many at most; of a model that takes one at a time the first to which it answers."""
         if not model.extras:
             return self.split(model, slice(0, count))[0]
@@ -176,14 +178,14 @@ class Samples:
         answered = (part for part in parts if not part.model.refusal)
         return next(answered, None) or self._take_one(model, 0)
 
-    def _take_one(self, model: Model, row: int) -> Part:
+    def _take_one(self, model: Model, row: int) -> SamplesPart:
         """One sample alone, with the further inputs that its model has."""
         own_model = model.for_sample(self.extras, row)
         rows = slice(row, row + 1)
         if self.lengths is None:
-            return Part(own_model, rows)
+            return SamplesPart(own_model, rows)
         width = max(self.lengths[row], FEWEST)
-        return Part(own_model.with_width(width), rows, width)
+        return SamplesPart(own_model.with_width(width), rows, width)
 
 
 class ModelSource(ABC):
@@ -222,6 +224,7 @@ class LoadedModel(ModelSource):
             ArgumentError: it decides by a class that these samples do not have.
         """
         ready = self.ready.with_class_names(samples.class_names)
+        # a device without a number leaves a model where it is
         if ":" not in device or torch.device(device) == ready.device:
             return ready
         return ready.to(device)
@@ -332,6 +335,7 @@ class Grid:
     isolated: tuple[str, ...] = ()
     tried: Mapping[tuple[str, str], Tried] = field(default_factory=dict, repr=False)
 
+    # models in memory are not sent twice, and a worker asks its own
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "tried": {}}
 
@@ -340,6 +344,7 @@ class Grid:
             _check_names(getattr(self, part), part)
         check_integer(self.repeats, "repeats")
         check_integer(self.samples_per_job, "samples_per_job", also=(None,))
+        # what torch's generators take
         fits = -(2**63) <= self.seed < 2**64
         expected = "a whole number that a generator of torch takes, -2^63 to 2^64 - 1"
         check(fits, "seed", expected, self.seed)

@@ -128,6 +128,7 @@ class Inputs(ABC):
         """Give a model that has no name this one, or else that of its module."""
         sources = self.models.items()
         self.models = {
+            # a model without a name has an empty one
             name_of_source or name or _name_module(source): source
             for name_of_source, source in sources
         }
@@ -197,11 +198,13 @@ class Inputs(ABC):
             return {}
         first_name = no_controls[0]
         controls: dict[str, Explainer] = {RandomExplainer().label: RandomExplainer()}
+        # a copy of codes is no map, and words have no quantities
         if self.holds_quantities and all(find_text_box(model) is None for model in models):
             controls[InputCopy().label] = InputCopy()
         # columns of a table have no neighbours
         if all(samples.inputs.ndim > 2 for samples in self.samples.values()):
             controls[Edges().label] = Edges()
+        # one model without weights would fail with this control
         have_weights = [next(model.module.parameters(), None) is not None for model in models]
         if all(have_weights):
             shuffled = RandomisedExplainer(explainers[first_name])
@@ -234,6 +237,7 @@ def find_kind(inputs: object, models: Sequence[object]) -> type[Inputs]:
     Raises:
         ArgumentError: no kind takes it.
     """
+    # last, because anything that is a tensor is taken there
     tensors = kinds["tensors"]
     others = list_other_kinds(tensors.name)
     for kind in [*others, tensors]:
@@ -264,6 +268,7 @@ def join_forms(listed: Iterable[type[Inputs]]) -> str:
 
 def list_other_kinds(name: str) -> list[type[Inputs]]:
     """The kinds beside the one of a name: first those of plug-ins that can be loaded, then those of this package."""
+    # plug-ins first, as they know their own types better
     other_names = [other for other in [*kinds.plugins, *kinds.names()] if other != name]
     return _load_kinds(other_names)
 
@@ -276,6 +281,7 @@ def find_given_kind(data: object) -> type[Inputs] | None:
 def _load_kinds(names: Iterable[str]) -> list[type[Inputs]]:
     """The kinds of these names, without plug-ins that cannot be loaded: they must not stop what is of another kind."""
     loaded: list[type[Inputs]] = []
+    # a plug-in is both in the list of plug-ins and in that of names
     for name in dict.fromkeys(names):
         try:
             loaded.append(kinds[name])
@@ -298,6 +304,7 @@ def read_given(given: Given) -> Inputs:
     for name, kind in found_kinds.items():
         with given.places.at("data", name):
             if kind is not first:
+                # errors are collected where they have places, so the rest is read without it
                 del kept[name]
             expected = f"{first.words} alone, or none"
             check(kind is first, "data", expected, "both; make a study of each")

@@ -73,12 +73,14 @@ def list_metrics(
 ) -> list[NamedMetric]:
     """The metrics of `name_metrics`, each with its label and the options that the user has set."""
     if isinstance(neighbourhood, Neighbourhood):
+        # one neighbourhood is a list of one
         neighbourhood = [neighbourhood]
     neighbourhoods = list(neighbourhood or ())
     listed: list[NamedMetric] = []
     if isinstance(metrics, Mapping):
         for label, metric in metrics.items():
             for configured in _configure(metric, neighbourhoods, preset, find_defaults):
+                # labels of a mapping are the user's, and stay without a number
                 listed.append(replace(configured, label=join_label(label, configured.label)))
         return listed
     for metric in metrics:
@@ -105,8 +107,10 @@ def list_extras(
     """
     extras: dict[str, Extra] = {}
     names = label_neighbourhoods(neighbourhoods)
+    # the first is evaluated anyway
     for name, neighbourhood in list(zip(names, neighbourhoods, strict=True))[1:]:
         for first, further in zip(metrics, place(neighbourhood), strict=True):
+            # a metric without a neighbourhood is the same again
             if further.metric != first.metric:
                 extras[join_label(first.label, name)] = Extra(first.label, further.metric)
     return extras
@@ -128,6 +132,7 @@ def _configure(
     find_defaults: FindDefaults,
 ) -> list[NamedMetric]:
     """A metric; one that is given by name once in each of the neighbourhoods. The labels say only in which."""
+    # what was configured in Python keeps its options
     if not isinstance(metric, str):
         return [NamedMetric("", get(metric))]
     common: dict[str, Any] = {} if preset is None else {"preset": preset}

@@ -39,6 +39,7 @@ def try_model(source: ModelSource, samples: Samples, data_name: str) -> Tried:
         ModelError: it fails.
     """
     model = source.model(samples, "cpu")
+    # all inputs are checked here, once, and handed on
     inputs = model.check_inputs(samples.inputs).to(model.dtype)
     part = samples.find_first(model, MOST_ANSWERS)
     rows = part.take(inputs)
@@ -48,6 +49,7 @@ def try_model(source: ModelSource, samples: Samples, data_name: str) -> Tried:
         outputs = _answer(part.model, rows)
     first_output = _answer(part.model, rows[:1]) if outputs is None else outputs[:1]
     check_finite(first_output)
+    # on a card they would stay in its memory as long as the grid
     return Tried(model, inputs if model.device.type == "cpu" else None, outputs)
 
 
@@ -118,6 +120,7 @@ class Question:
             answered = self._try_models(try_model, metrics.values())
         self.places.raise_errors()
         if answered:
+            # without an answer nothing can be checked against it
             self._check_fits(answered, metrics_of_labels)
         models = list(map(find_model, answered.values()))
         controls = self._choose_controls(models, metrics.values())
@@ -161,6 +164,7 @@ class Question:
         for model_name, source in self.inputs.models.items():
             for data_name, samples in self.inputs.samples.items():
                 pair = (data_name, model_name)
+                # a pair that nobody evaluates may not fit
                 if self.pairs is not None and pair not in self.pairs:
                     continue
                 with self.places.at("models", model_name):
@@ -200,6 +204,7 @@ class Question:
                 check_channels(configured, samples.inputs)
             except ArgumentError as error:
                 errors.append(error)
+        # one that fits a data set is right for that one
         if errors and len(errors) == len(self.inputs.samples):
             raise errors[0]
 
@@ -212,10 +217,12 @@ class Question:
             controls = self.controls
         elif self.controls and models:
             usual = self.inputs.default_controls(self.explainers, models)
+            # only defaults get a number; names of the user's must differ
             controls = rename_taken(usual, self.explainers)
         chosen: dict[str, Explainer] = {}
         for name, control in controls.items():
             is_useful = any(metric.takes_control(control) for metric in metrics)
+            # a control among the explainers would be evaluated twice
             if control in self.explainers.values() or not is_useful:
                 continue
             with self.places.at("controls", name):
@@ -258,6 +265,7 @@ def rename_taken(
         if name not in explainers:
             renamed[name] = control
             continue
+        # another configuration of the same kind stands for the default one
         if type(explainers[name]) is type(control):
             continue
         numbers = count(2)

@@ -27,7 +27,9 @@ def spell(value: object) -> str | None:
     ("[0.5, None, 'lrp']", None)
     """
     if value is None or isinstance(value, bool | int | str):
+        # texts and numbers are their own code
         return repr(value)
+    # infinity has no literal
     if isinstance(value, float):
         if math.isfinite(value):
             return repr(value)
@@ -39,6 +41,7 @@ def spell(value: object) -> str | None:
     if isinstance(value, type):
         return find_public_name(value)
     if isinstance(value, FunctionType):
+        # what is defined in another function has a name that the session cannot reach
         if value.__qualname__.isidentifier():
             return value.__name__
         return None
@@ -58,6 +61,7 @@ def find_public_name(kind: type) -> str | None:
     if kind.__name__ in sys.modules[_PACKAGE].__all__:
         return f"{_PACKAGE}.{kind.__name__}"
     room = f"{_PACKAGE}.{rest.partition('.')[0]}"
+    # the class could be reached under this name and be another one
     is_public = getattr(sys.modules[room], kind.__name__, None) is kind
     if is_public:
         return f"{room}.{kind.__name__}"
@@ -100,6 +104,7 @@ def _spell_entries(value: Iterable[Any], is_tuple: bool) -> str | None:
     inner = ", ".join(codes)
     if not is_tuple:
         return f"[{inner}]"
+    # a tuple of one needs its comma
     if len(codes) == 1:
         return f"({inner},)"
     return f"({inner})"

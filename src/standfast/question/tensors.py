@@ -69,6 +69,7 @@ class Tensors(Inputs):
     @classmethod
     def read(cls, given: Given) -> Tensors:
         """As of a study file, whose data are samples and whose models are sources already; or from Python."""
+        # data of a study file have bounds of their own
         if all(isinstance(data, Samples) for data in given.data.values()):
             return cls(dict(given.data), dict(given.models))
         ((data_name, data),) = given.data.items()
@@ -97,6 +98,7 @@ class Tensors(Inputs):
 
     def _choose_ball(self, levels: int) -> tuple[Neighbourhood, str]:
         """The ball that all data sets have, and what the report says of it."""
+        # a set, so that data sets of one range have one ball
         balls = {
             choose_ball(samples.inputs, samples.bounds, levels) for samples in self.samples.values()
         }
@@ -146,6 +148,7 @@ def choose_ball(inputs: Tensor, bounds: tuple[Bound, Bound], levels: int = LEVEL
     )
     if holds_images:
         return LinfBall(ranges[0] * levels / 255)
+    # six digits, so that 0.30000000000000004 is no radius in a report
     return LinfBall(float(f"{SHARE * ranges[0]:.6g}"))
 
 
@@ -157,11 +160,13 @@ def list_ranges(bounds: tuple[Bound, Bound]) -> list[float]:
     """
     lower, upper = (torch.as_tensor(bound) for bound in bounds)
     widths = (upper - lower).double().flatten().tolist()
+    # six digits, as ranges of single precision differ in their last ones
     return sorted({float(f"{width:.6g}") for width in widths})
 
 
 def _make_model(model: Any, data: GivenTensors, reference: Any, about: dict[str, Any]) -> Model:
     """A model, or one of a module alone, with the reference rows that were given beside it."""
+    # a module has no bounds of its own
     if isinstance(model, nn.Module):
         bounds, about["bounds"] = _find_bounds(data)
         model = Model(model, bounds)
@@ -173,6 +178,7 @@ def _make_model(model: Any, data: GivenTensors, reference: Any, about: dict[str,
     got = f"{type(model).__name__}{hint}"
     check(isinstance(model, Model), "model", "a standfast Model or a torch.nn.Module", got)
     assert isinstance(model, Model)
+    # a reference of the model's own wins
     if reference is not None and model.reference is None:
         return model.with_reference(model.check_inputs(reference, "reference"))
     return model
@@ -181,6 +187,7 @@ def _make_model(model: Any, data: GivenTensors, reference: Any, about: dict[str,
 def _make_samples(data: GivenTensors, model: Model) -> Samples:
     """The inputs, with what a data set says of them, within the bounds of a model."""
     inputs = model.check_inputs(data.inputs)
+    # a card's memory is for the model
     lower, upper = model.bounds
     samples = Samples(inputs.cpu(), bounds=(lower.cpu(), upper.cpu()))
     dataset = data.dataset

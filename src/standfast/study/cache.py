@@ -78,10 +78,12 @@ def run_kept(
     """
     root = results_folder()
     if root is not None:
+        # the version is in the name, because jobs know only that of the package and not that of a checkout
         kept = root / digest([_version(), plan.question])
         try:
             _make_private(root)
             _sweep(root, but=kept)
+            # only the user, since results have the user's inputs in them
             kept.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             warn_user(
@@ -89,9 +91,11 @@ def run_kept(
             )
         else:
             try:
+                # not through a power cut: the same call can compute it again
                 store = Store(kept, lasting=False)
                 return store, run(plan.continue_from(store.earlier_manifest()), store), None
             except RunningError:
+                # the same call runs in another process, which writes there
                 pass
     folder = Path(tempfile.mkdtemp(prefix="standfast-"))
     delete = partial(shutil.rmtree, folder, ignore_errors=True)
@@ -99,6 +103,7 @@ def run_kept(
         store = Store(folder, lasting=False)
         return store, run(plan, store), delete
     except BaseException:
+        # also after Ctrl-C, as nobody would know of the folder
         delete()
         raise
 
@@ -106,6 +111,7 @@ def run_kept(
 def _version() -> list[object]:
     """The version of the package, and when its code was changed last, as in a checkout; jobs know only the first."""
     files = Path(__file__).parents[1].rglob("*.py")
+    # a checkout has one version for many states of its code
     return [find_version(), max(file.stat().st_mtime_ns for file in files)]
 
 
@@ -118,9 +124,11 @@ def _make_private(root: Path) -> None:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name == "posix":
         folder_stat = root.lstat()
+        # `lstat`, because a link could lead to a folder of somebody else
         is_own = stat.S_ISDIR(folder_stat.st_mode) and folder_stat.st_uid == os.geteuid()
         if not is_own or folder_stat.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError("it is not the user's own folder, or others can write in it")
+        # a folder that was there before keeps its mode in `mkdir`
         root.chmod(0o700)
 
 

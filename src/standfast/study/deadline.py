@@ -27,6 +27,7 @@ class _Watch:
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
         self._closed = threading.Event()
+        # a daemon, so that it never keeps the process from ending
         self._watcher = threading.Thread(target=self._wait, args=(seconds,), daemon=True)
 
     def start(self) -> None:
@@ -40,7 +41,9 @@ class _Watch:
 
     def _wait(self, seconds: float) -> None:
         while not self._closed.wait(seconds):
+            # the lock, so that nothing is raised after `close` has taken back what was pending
             with self._lock:
+                # it may have been closed while this thread waited for the lock
                 if self._closed.is_set():
                     return
                 self.expired = True

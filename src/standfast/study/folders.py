@@ -60,8 +60,10 @@ class Folder(ABC):
     def replace(self, name: str, content: bytes) -> bool:
         """Write a file, and say whether it is there a little later: of several writers at once the last one has it."""
         self.write(name, content)
+        # long enough for another writer to have come in between
         time.sleep(SECONDS_TO_SETTLE)
         try:
+            # another writer may have replaced it
             return self.read(name) == content
         except FileNotFoundError:
             return False
@@ -101,7 +103,10 @@ class LocalFolder(Folder):
         """The names of the files in a subfolder; files that are being written are left out."""
         try:
             return [
-                file.name for file in (self.path / part).iterdir() if not file.name.startswith(".")
+                # temporary files begin with a dot (`write_atomically`)
+                file.name
+                for file in (self.path / part).iterdir()
+                if not file.name.startswith(".")
             ]
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -119,6 +124,7 @@ class LocalFolder(Folder):
         """Remove incomplete files that are older than an hour: their writers were killed."""
         for leftover in self.path.glob("**/.*.part"):
             with contextlib.suppress(FileNotFoundError):  # another writer has just finished it
+                # a younger one may belong to a run that works here now
                 if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
                     leftover.unlink()
 
@@ -152,6 +158,7 @@ class RemoteFolder(Folder):
         path = self._path(name)
         beside = path
         if self.protocols & _GRADUAL:
+            # process and thread, as several may write the same name at once
             beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
         try:
             self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -188,6 +195,7 @@ def open_folder(address: str | Path) -> Folder:
     ('LocalFolder', 'RemoteFolder')
     """
     text = str(address)
+    # then it has links and locks, which fsspec does not use
     if text.startswith("file://"):
         return LocalFolder(text.removeprefix("file://"))
     if "://" in text and not isinstance(address, Path):

@@ -57,6 +57,7 @@ class TorchFunctions:
             for entry in vars(nn).values()
             if isinstance(entry, type) and issubclass(entry, nn.Module)
         ]
+        # classes of torch's layers, as one function in the place of theirs changes all models
         classes: set[type] = {*layers, torch.Tensor, torch.autograd.Function}
         for part in module.modules():
             classes.update(type(part).__mro__[:-1])  # all but `object`
@@ -84,6 +85,7 @@ class TorchFunctions:
                 ):
                     setattr(namespace, name, entry)
                     changed[_name_entry(namespace, name)] = None
+            # a new method in front of an inherited one hides it
             for name in _list_hiding(namespace, entries):
                 delattr(namespace, name)
                 changed[_name_entry(namespace, name)] = None
@@ -130,6 +132,7 @@ class Guard:
         self.modes = [
             (part, part.training) for part in model.module.modules() if hasattr(part, "training")
         ]
+        # by their place in memory: layers may share a tensor
         tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
         self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
         self.shared = {name: read() for name, (read, _) in _SHARED.items()}
@@ -138,6 +141,7 @@ class Guard:
 
     def clean_up(self, explainer: str) -> bool:
         """Undo what an explainer has left behind, with a warning, and say whether the model is as before."""
+        # first what the process shares, because answers depend on it
         shared = self._restore_shared()
         if shared:
             warn_user(
@@ -172,6 +176,7 @@ class Guard:
         # by value: what is written through `.data`, or through NumPy, counts no writes
         if not all(_hold_the_same(tensor.detach(), kept) for tensor, kept, _ in self.tensors):
             changes.append("weights")
+        # by the answer only if nothing else was found, since it takes a pass
         if not changes and not _same(self._ask(), self.answer):
             changes.append("answers")
         return changes
@@ -227,6 +232,7 @@ def _wraps_by_torch(new: object, old: object) -> bool:
         _TORCH
     ):
         return False
+    # what torch wraps keeps the old function in a closure or under `__wrapped__`
     return any(inner is old for inner in (getattr(new, "__wrapped__", None), *read_closure(new)))
 
 
@@ -255,7 +261,10 @@ def _list_hiding(namespace: Any, entries: Mapping[str, Any]) -> list[str]:
         for name in sorted(vars(namespace).keys() - entries.keys())
         if _is_code(vars(namespace)[name])
     ]
-    return [name for name in added if any(name in vars(base) for base in namespace.__mro__[1:])]
+    names_below: set[str] = set()
+    for base in namespace.__mro__[1:]:
+        names_below.update(vars(base))
+    return [name for name in added if name in names_below]
 
 
 def _name_entry(namespace: Any, name: str) -> str:

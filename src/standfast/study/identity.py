@@ -285,7 +285,7 @@ def _is_own_part(part: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnswerNumbers:
     """What a model answers, or an explainer of the user's: a number for each input, by what was asked.
 
     Each number is a fixed random combination of the numbers that were answered, so that all of them matter.
@@ -301,18 +301,18 @@ class Answers:
     @property
     def plain(self) -> dict[str, str]:
         """For the manifest: with six digits."""
-        return {
-            what: " ".join(f"{number:.6g}" for number in numbers)
-            for what, numbers in self.numbers.items()
-        }
+        texts: dict[str, str] = {}
+        for what, numbers in self.numbers.items():
+            texts[what] = " ".join(f"{number:.6g}" for number in numbers)
+        return texts
 
     @classmethod
-    def from_plain(cls, content: Mapping[str, str]) -> Answers:
+    def from_plain(cls, content: Mapping[str, str]) -> AnswerNumbers:
         """From what `plain` returns."""
         return cls({what: tuple(map(float, text.split())) for what, text in content.items()})
 
     @classmethod
-    def join(cls, parts: Sequence[Answers]) -> Answers:
+    def join(cls, parts: Sequence[AnswerNumbers]) -> AnswerNumbers:
         """The answers to all inputs, from those to parts of them."""
         numbers: dict[str, tuple[float, ...]] = {}
         for what in parts[0].numbers:
@@ -322,12 +322,12 @@ class Answers:
     def __len__(self) -> int:
         return sum(map(len, self.numbers.values()))
 
-    def find_difference(self, other: Answers, precision: torch.dtype = torch.float32) -> str:
+    def find_difference(self, other: AnswerNumbers, precision: torch.dtype = torch.float32) -> str:
         """What differs by more than the tolerance: the first of the names; empty if nothing does.
 
         Where one has answers to more inputs, the first of them are compared.
 
-        >>> Answers({"inputs": (1.0, 2.0)}).find_difference(Answers({"inputs": (1.0, 2.1)}))
+        >>> AnswerNumbers({"inputs": (1.0, 2.0)}).find_difference(AnswerNumbers({"inputs": (1.0, 2.1)}))
         'inputs'
         """
         for what in dict.fromkeys([*self.numbers, *other.numbers]):
@@ -345,7 +345,7 @@ class Answers:
 _Answer = Callable[[Tensor], Tensor]
 
 
-def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> Answers:
+def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> AnswerNumbers:
     """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails.
 
     Args:
@@ -386,7 +386,7 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
         if math.isinf(min(paces)):  # it refuses all but inputs, whose outputs were known
             with torch.no_grad():
                 answer(first_inputs[: 2 * ROW_ALIGNMENT])
-    return Answers(numbers, min(paces))
+    return AnswerNumbers(numbers, min(paces))
 
 
 def _ask_together(answer: _Answer, rows: Mapping[str, Tensor]) -> dict[str, tuple[float, ...]]:
@@ -428,10 +428,10 @@ def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
     return None
 
 
-def ask_inputs(model: Model, inputs: Tensor) -> Answers:
+def ask_inputs(model: Model, inputs: Tensor) -> AnswerNumbers:
     """The answers to the first of the inputs `(N, ...)` and to nothing else; no numbers where the model fails."""
     outputs = answer_rows(model, inputs)
-    return Answers({} if outputs is None else {"inputs": _combine(outputs)})
+    return AnswerNumbers({} if outputs is None else {"inputs": _combine(outputs)})
 
 
 def _answer(model: Model, x: Tensor) -> Tensor:
@@ -439,7 +439,7 @@ def _answer(model: Model, x: Tensor) -> Tensor:
     return logits
 
 
-def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> Answers:
+def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> AnswerNumbers:
     """The answers to some copies of the first inputs `(N, ...)` that a neighbourhood makes; none where this fails."""
     first_inputs = inputs[:_NOISY_COPIES].to(model.device)
     count = max(1, _NOISY_COPIES // len(first_inputs))
@@ -450,12 +450,12 @@ def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> An
         points = region.sample(count, region.streams(0)).flatten(0, 1)
         copies = region.perturb(points, torch.arange(len(first_inputs)).repeat_interleave(count))
         answers["copies of the neighbourhood"] = _combine(_answer(model, copies))
-    return Answers(answers)
+    return AnswerNumbers(answers)
 
 
 def ask_reader(
     explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None
-) -> Answers:
+) -> AnswerNumbers:
     """The maps of an explainer that reads the inside of a model (`reads_inside`); no numbers where it fails."""
     first_rows = slice(0, _MAPS_OF_READERS)
     first_targets = None if targets is None else targets[first_rows]
@@ -469,19 +469,19 @@ def ask_reader(
         warnings.simplefilter("ignore")  # its jobs warn
         maps = explainer(model, inputs[first_rows], first_targets)
         answers["maps"] = _combine(maps)
-    return Answers(answers)
+    return AnswerNumbers(answers)
 
 
 def ask_explainer(
     explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None
-) -> Answers:
+) -> AnswerNumbers:
     """The maps of the first two inputs; no numbers where it fails, ends its process, or takes half a minute or 4 GB.
 
     It is asked in a copy of this process, on the CPU, so that nothing that it does is left. Systems that cannot copy
     a process (Windows), and models on a card, give no numbers.
     """
     if not hasattr(os, "fork") or model.device.type != "cpu":
-        return Answers({})
+        return AnswerNumbers({})
     context = multiprocessing.get_context("fork")
     read, write = context.Pipe(duplex=False)
     child = context.Process(target=_send_maps, args=(write, explainer, model, inputs, targets))
@@ -499,7 +499,7 @@ def ask_explainer(
         os.killpg(child.pid, signal.SIGKILL)
     child.kill()
     child.join()
-    return Answers(answers)
+    return AnswerNumbers(answers)
 
 
 def _send_maps(

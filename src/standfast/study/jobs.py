@@ -122,6 +122,7 @@ class ModelOnData:
         if key not in self._digests_of_cut_metrics:
             metric = self.metrics[label]
             cut_metric = metric.bind(inputs=self.inputs, rows=slice(start, stop))
+            # metrics that hold nothing for single samples return themselves
             holds_no_samples = cut_metric is metric
             self._digests_of_cut_metrics[key] = (
                 self.metric_digests[label] if holds_no_samples else Description(cut_metric).digest
@@ -180,14 +181,17 @@ class Pool:
         """How many samples a job gets that takes so many seconds."""
         affordable = int(seconds / self.seconds)
         size = max(1, min(self.count, self._count_that_fits(), max(affordable, self.filling)))
+        # equal jobs end at the same time, where workers share them
         jobs = math.ceil(self.count / size)
         return math.ceil(self.count / jobs)  # jobs of about the same size
 
     def _count_that_fits(self) -> int:
         """How many samples of a job fit into memory, with their perturbed copies."""
+        # then nothing is known of its memory either
         says_no_cost = type(self.metric).cost is Metric.cost
         if says_no_cost:
             return _SAMPLES_OF_UNKNOWN_COST
+        # evaluations beyond these wait, so memory does not grow with them
         evaluations = max(self.metric.cost(None).evaluations, 1)
         copies = min(evaluations, _COPIES_AT_ONCE)
         return _MOST_NUMBERS // (copies * self.pair.inputs[0].numel())
@@ -214,6 +218,7 @@ class Pool:
         ]
         still_samples = self._list_still_samples(start, stop)
         if still_samples:  # which earlier versions called stable, so that their jobs are others
+            # left out where empty, so that jobs of earlier versions keep their identities
             consists_of.append(still_samples)
         work = (stop - start) * self.work
         return Job(digest(consists_of), *self.names, self.repeat, start, stop, work)
@@ -240,12 +245,14 @@ def choose_sizes(
     total = sum(pool.seconds * pool.count for pool in pools)
     limit = min(limit, SECONDS)
     if workers > 1:
+        # small jobs keep all workers busy; too small ones cost more than they take
         limit = max(_LEAST_SECONDS, min(limit, total / (workers * _JOBS_PER_WORKER)))
     sizes: dict[str, int] = {}
     for pool in pools:
         # a metric that needs its samples together has one job
         if pool.metric.samples_together is None:
             key = pool.key
+            # earlier sizes win, because jobs are found again only if samples are cut in the same way
             sizes[key] = pool.samples_per_job or earlier_sizes.get(key) or pool.choose_size(limit)
     return sizes
 
@@ -253,9 +260,11 @@ def choose_sizes(
 def cut_pools(pools: Sequence[Pool], sizes: Mapping[str, int]) -> list[Job]:
     """The jobs of all pools. Those of a model and a data set that have the same samples follow each other."""
     jobs: list[Job] = []
+    # pools of a pair follow each other, as they are made in this order
     for _, pools_of_pair in groupby(pools, key=lambda pool: id(pool.pair)):
         jobs_of_pair: list[Job] = []
         for pool in pools_of_pair:
             jobs_of_pair += pool.cut(pool.samples_per_job or sizes[pool.key])
+        # all metrics of a part before the next part, so that passes that they share are remembered
         jobs += sorted(jobs_of_pair, key=lambda job: (job.repeat, job.start))
     return jobs

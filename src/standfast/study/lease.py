@@ -73,6 +73,7 @@ def hold_lease(folder: Folder) -> Iterator[None]:
                     return
                 folder.write(_FILE, describe(renewals))
 
+    # the lock first: it decides at once, and needs no waiting
     with _locked(folder) as locked:
         if not folder.create(_FILE, describe()):
             lease, other = _read(folder)
@@ -81,16 +82,20 @@ def hold_lease(folder: Folder) -> Iterator[None]:
             if not gone and _is_renewed(folder, lease):
                 raise RunningError(folder)
             if gone:
+                # the lock is ours, so nobody else can write
                 folder.write(_FILE, describe())
             elif not folder.replace(_FILE, describe()):
+                # another run may have found the same lease at the same moment
                 raise RunningError(folder)
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
         try:
             yield
         finally:
+            # stopped before the file is deleted, or it could be written once more
             ended.set()
             thread.join()
+            # another run may have taken over
             if _read(folder)[1].get("token") == own_record["token"]:
                 folder.delete(_FILE)
 
@@ -114,11 +119,13 @@ def _locked(folder: Folder) -> Iterator[bool]:
     locked = False
     try:
         try:
+            # without waiting: whoever holds it works for hours
             fcntl.flock(handle, fcntl.LOCK_NB | fcntl.LOCK_EX)
             locked = True
         except BlockingIOError as error:
             raise RunningError(folder) from error
         except OSError as error:
+            # some network file systems have none; the file alone counts then
             _log.debug("%s: the file system has no locks: %s", folder.address, error)
         yield locked
     finally:
@@ -135,6 +142,7 @@ def _is_renewed(folder: Folder, lease: bytes) -> bool:
     end = time.monotonic() + _WATCHED
     while time.monotonic() < end:
         time.sleep(min(1.0, _WATCHED / 10))
+        # an empty file is being written, and says nothing
         if _read(folder)[0] not in (lease, b""):
             return True
     return False

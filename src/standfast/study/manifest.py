@@ -26,6 +26,7 @@ def describe_grid(
         about: the title and other facts.
     """
     if models is None:
+        # before any model is built, its words are not known
         models = {name: {} for name in grid.models}
     words = read_common_words(models.values())
     explainers = grid.explainers
@@ -50,6 +51,7 @@ def describe_grid(
         "controls": controls,
         "metrics": _describe_metrics(grid, words),
         "sanity": None if grid.sanity is None else grid.sanity.options(),
+        # which metrics do not fit which explainers, so that a missing row is no failure
         "misfits": grid.misfits(),
         "about": {**grid.about, **(about or {})},
         "code": {},

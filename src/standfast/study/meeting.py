@@ -10,10 +10,10 @@ from typing import Any
 from torch import Tensor
 
 from standfast.model import Model, module_name
-from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Part, Samples, Tried
+from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Samples, SamplesPart, Tried
 from standfast.segments import check_one_for_all
 from standfast.study.identity import (
-    Answers,
+    AnswerNumbers,
     Description,
     answer_rows,
     ask_inputs,
@@ -70,7 +70,7 @@ class Meeting:
     inputs: Tensor
     targets: Tensor | None
     content: Sequence[Any]
-    parts: Sequence[Part]
+    parts: Sequence[SamplesPart]
     outputs: Tensor | None
 
     @classmethod
@@ -105,6 +105,7 @@ class Meeting:
     @property
     def has_own_code(self) -> bool:
         """Whether code of the user's is a part of the model."""
+        # the fifth entry of `describe_model` has the user's modules
         return bool(self.content[4])
 
     @property
@@ -119,7 +120,7 @@ class Meeting:
             return None
         return self.targets[self.parts[0].rows]
 
-    def ask(self) -> Answers:
+    def ask(self) -> AnswerNumbers:
         """What the model answers.
 
         Raises:
@@ -134,7 +135,7 @@ class Meeting:
         answers = [ask_model(first, self.first_inputs, outputs)]
         # the other lengths of texts are asked for the inputs alone, which takes a fifth of the time
         answers += [ask_inputs(part.model, part.take(self.inputs)) for part in self.parts[1:]]
-        return Answers.join(answers)
+        return AnswerNumbers.join(answers)
 
     def describe(self, answers: str) -> dict[str, Any]:
         """What the manifest says of the model, of whose answers there is a hash."""
@@ -148,7 +149,9 @@ class Meeting:
             "of classes": task.classes,
             "words": vars(task.words),
             "same within": task.same_within if math.isfinite(task.same_within) else None,
+            # versions count here: the same weights may answer differently after an upgrade
             "digest": digest([self.content, answers]),
+            # versions do not count here, so that a board can compare networks
             "network": digest([self.network, answers]),
             **self.source.about,
         }
@@ -161,6 +164,7 @@ class Meeting:
         rows = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
         if reference.codes is None:
             return rows
+        # only texts and categories have such codes; other jobs keep their identities
         return [*rows, Description(reference.codes).content]
 
 
@@ -180,15 +184,16 @@ class AnswerMemory:
         self.earlier = earlier
         self.answers: dict[str, dict[str, str]] = {}
 
-    def remember(self, answers: Answers, data: str, model: str, what: str) -> str:
+    def remember(self, answers: AnswerNumbers, data: str, model: str, what: str) -> str:
         """A hash of the answers, or of the earlier ones of the same thing (`what`, a hash) if they are the same.
 
         A study that has grown has more inputs: then those that both know are compared.
         """
+        # of a hash and not of names alone: a changed network has no earlier answers
         key = digest([data, model, what])
         stored = self.earlier.get(key, {})
         stored_numbers = {name: text for name, text in stored.items() if name != "identity"}
-        before = Answers.from_plain(stored_numbers)
+        before = AnswerNumbers.from_plain(stored_numbers)
         is_same = bool(before.numbers) and not before.find_difference(answers)
         if not is_same:
             identity = digest(answers.plain)
@@ -197,4 +202,5 @@ class AnswerMemory:
         # the longer answers can be compared with more samples later
         longer = before if len(before) > len(answers) else answers
         self.answers[key] = {"identity": stored["identity"], **longer.plain}
+        # the identity of the first answers stays, which stored jobs have in theirs
         return stored["identity"]

@@ -66,8 +66,10 @@ _OF_PROCESSES = (
 
 def is_own(module: str) -> bool:
     """Whether a module, by its name, is the user's own, such as one that was made at run time."""
+    # what is not imported by its name was made at run time
     if module in _SCRIPTS or module not in sys.modules:
         return True
+    # built-in modules have no file, and are not the user's
     file = getattr(sys.modules[module], "__file__", None)
     return isinstance(file, str) and _is_own_file(file)
 
@@ -83,6 +85,7 @@ def name_module(thing: object) -> str:
 def _is_own_file(file: str) -> bool:
     path = Path(file)
     if path.is_symlink():
+        # a link in an installed folder may lead to the user's checkout
         return not _is_installed(os.path.realpath(path))
     return not _is_in_installed_folder(path.parent)
 
@@ -94,6 +97,7 @@ def _is_in_installed_folder(folder: Path) -> bool:
 
 
 def _is_installed(path: str) -> bool:
+    # with the separator, or `site` would be found in `site-packages-old`
     return any(path == folder or path.startswith(folder + os.sep) for folder in _installed())
 
 
@@ -104,6 +108,7 @@ def _installed() -> tuple[str, ...]:
     folders = [sysconfig.get_path(kind) for kind in kinds]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
     this_package = str(Path(__file__).parents[1])
+    # real paths, since an environment may be reached through links
     return tuple({os.path.realpath(folder) for folder in [*folders, this_package]})
 
 
@@ -128,9 +133,11 @@ def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
             try:
                 _FIRST[key] = _digest_file(file)
             except OSError:
+                # a file that is gone cannot be read, and what is in memory stays
                 continue
         digests[name] = _FIRST[key]
         waiting += [(named, file) for named in _read_imports(file, _FIRST[key], name)]
+    # in one order, as the digests are a part of identities
     return dict(sorted({**_read_unimported(waiting), **digests}.items()))
 
 
@@ -154,6 +161,7 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
         file = _find_file(name, folder, path)
         if file is None:
             continue
+        # it may be removed between looking and reading
         with contextlib.suppress(OSError):
             digests[name] = _digest_file(file)
             waiting += [(named, file) for named in _read_imports(file, digests[name], name)]
@@ -183,6 +191,7 @@ def _find_file(name: str, folder: str, path: _SearchPath) -> str | None:
     if name.endswith(".py"):
         return _find_path(name, folder)
     file = path.find_beside(name, folder) if folder else path.find(name)
+    # a compiled module or an archive has no text to read
     if file is not None and file.endswith(".py") and _is_own_file(file):
         return file
     return None
@@ -226,6 +235,7 @@ class _SearchPath:
         """The same where a folder is looked into before the path."""
         if not self._may_have(folder, name.partition(".")[0]):
             return self.find(name)
+        # not remembered, because it depends on the folder
         return self._search(name, folder)
 
     def _search(self, name: str, before: str | None = None) -> str | None:
@@ -238,6 +248,7 @@ class _SearchPath:
             outer = f"{outer}.{part}" if outer else part
             if spec is not None:
                 inside = spec.submodule_search_locations
+                # a module that is no package has no folders of its own
                 folders = self._list_places(part) if inside is None else [*inside]
             try:
                 spec = PathFinder.find_spec(outer, folders)
@@ -261,6 +272,7 @@ class _SearchPath:
         if folder not in self._modules:
             self._modules[folder] = _list_modules(folder)
         modules = self._modules[folder]
+        # some file systems do not tell capitals from small letters
         return modules is None or module.casefold() in modules
 
 
@@ -276,6 +288,7 @@ def _list_modules(folder: str) -> frozenset[str] | None:
 @cache
 def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
     """The names of the modules that the code of a file imports anywhere, also inside of functions."""
+    # the digest is an argument, so that the cache sees a changed file
     return _read_file(file, digest).find_imports(
         module if Path(file).stem == "__init__" else module.rpartition(".")[0]
     )
@@ -289,6 +302,7 @@ def _read_file(file: str, digest: str) -> CodeNames:
     try:
         return read_code(compile(Path(file).read_bytes(), file, "exec", dont_inherit=True))
     except (OSError, SyntaxError, ValueError):
+        # then Python could not import it either
         return CodeNames()
 
 
@@ -315,9 +329,11 @@ class CodeNames:
         Args:
             package: to which leading dots refer; empty for none.
         """
+        # a script may be run by its path
         names = {text for text in self.texts if text.endswith(".py")}
         for level, module, parts in self.imported:
             start = _resolve(level, module, package)
+            # what is taken from a package may be a module of it
             names |= {start, *(f"{start}.{part}" for part in parts if part != "*")}
         loaded_names = {name for pair in self.loaded for name in pair}
         if loaded_names.intersection(_IMPORTERS):
@@ -443,6 +459,7 @@ class Reach:
         if _is_plain(thing):
             self._keep(name, _describe_plain(thing))
             return
+        # a graph of objects may lead back to itself
         if id(thing) in self._met or len(self._met) > _MOST_PARTS:
             return
         self._met[id(thing)] = thing
@@ -483,18 +500,22 @@ class Reach:
             names = _read_class(thing)
             outer = _find_globals(thing)
             file = str(outer.get("__file__") or "")
+            # bases and what is enclosed are no names in the text
             for inner in [*thing.__bases__, *_list_enclosed(thing)]:
                 self.add(inner)
         if not _find_text(thing):
+            # without a text the bytecode has to stand for it
             self._keep(thing.__qualname__, _describe_code(thing))
         module = name_module(thing)
         # others count by their files, with all that they import
         if module in _SCRIPTS or module not in sys.modules:
             self._add_imports(names, str(outer.get("__package__") or ""), file)
+        # sorted, because content is compared in the order in which it is met
         for name, attribute in sorted(names.loaded):
             if name.startswith("__"):
                 continue  # such as __file__: where the code lies does not count
             value = outer.get(name, thing)
+            # of a whole module only what is used counts
             if isinstance(value, ModuleType) and attribute and is_own(value.__name__):
                 self.own = True
                 self.add(getattr(value, attribute, None), f"{name}.{attribute}")
@@ -515,6 +536,7 @@ class Reach:
             return
         self.own = True
         file = getattr(module, "__file__", None)
+        # a module under this name in `sys.modules` counts among the imported ones
         if sys.modules.get(module.__name__) is not module and isinstance(file, str):
             with contextlib.suppress(OSError):
                 self._keep(module.__name__, _digest_file(file))
@@ -530,6 +552,7 @@ class Reach:
         elif not self._holds_state:  # the text is that of the module's file
             self._keep(thing.__qualname__, module)
         if isinstance(thing, FunctionType):
+            # defaults and closures hold values that the text does not show
             self.add([thing.__defaults__, thing.__kwdefaults__, *read_closure(thing)])
         self.add_names_of(thing)
 
@@ -549,6 +572,7 @@ class Reach:
     def _add_object(self, thing: Any, name: str) -> None:
         kind = type(thing)
         module = name_module(kind)
+        # such objects differ in every process
         if module.startswith(_OF_PROCESSES):
             return
         self.add(kind)
@@ -592,7 +616,9 @@ class Reach:
         """What an object of another package holds, as it would be pickled; nothing where that is not possible."""
         with contextlib.suppress(Exception):  # whatever its class raises
             reduce = copyreg.dispatch_table.get(type(thing))
+            # as pickle does it: a table for some types, else the object itself
             made_of = thing.__reduce_ex__(2) if reduce is None else reduce(thing)
+            # the arguments and the state; what makes the object is its class, which was added
             self.add(made_of if isinstance(made_of, str) else made_of[1:3], name)
 
     def _keep(self, name: str, description: Any) -> None:
@@ -616,6 +642,7 @@ def _describe_code(thing: FunctionType | type) -> list[Any]:
 
 
 def _describe_code_object(code: CodeType) -> list[Any]:
+    # no line numbers and no file names, since the same code may stand elsewhere
     return [
         code.co_name,
         code.co_code.hex(),
@@ -641,6 +668,7 @@ def _is_plain(value: object) -> bool:
 
 def _describe_plain(value: Any) -> Any:
     if isinstance(value, Tensor):
+        # a quantised tensor has no bytes of its own that NumPy could read
         return tensor_digest(value.dequantize() if value.is_quantized else value)
     if isinstance(value, np.ndarray):
         content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
@@ -652,10 +680,12 @@ def _describe_plain(value: Any) -> Any:
 
 def _read_attributes(thing: object) -> dict[str, Any]:
     """What an object holds by name, also in slots."""
-    slots = [
-        name for kind in type(thing).__mro__ for name in _list_slots(kind) if hasattr(thing, name)
-    ]
-    return {**{name: getattr(thing, name) for name in slots}, **getattr(thing, "__dict__", {})}
+    attributes: dict[str, Any] = {}
+    for kind in type(thing).__mro__:
+        for name in _list_slots(kind):
+            if hasattr(thing, name):
+                attributes[name] = getattr(thing, name)
+    return attributes | getattr(thing, "__dict__", {})
 
 
 def _list_slots(kind: type) -> list[str]:
@@ -669,6 +699,7 @@ def _list_arguments(kind: type) -> list[str]:
     try:
         names = list(inspect.signature(kind).parameters)
     except (TypeError, ValueError):
+        # built-in classes have no signature
         names = [field.name for field in fields(kind)] if is_dataclass(kind) else []
     return [name for name in names if name not in _WITHOUT_EFFECT]
 
@@ -684,12 +715,10 @@ def read_closure(function: FunctionType) -> list[Any]:
 
 def _list_enclosed(kind: type) -> list[Any]:
     """What the methods of a class hold of the function that made the class."""
-    return [
-        value
-        for method in _list_methods(kind)
-        for value in read_closure(method)
-        if value is not kind
-    ]
+    enclosed: list[Any] = []
+    for method in _list_methods(kind):
+        enclosed += [value for value in read_closure(method) if value is not kind]
+    return enclosed
 
 
 @cache

@@ -26,7 +26,7 @@ from standfast.metrics.base import Metric
 from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid
 from standfast.study.identity import (
-    Answers,
+    AnswerNumbers,
     Description,
     ask_explainer,
     ask_nearby,
@@ -66,12 +66,13 @@ class PlannedGrid(Grid):
         code: the digests of the user's modules then.
     """
 
-    planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
+    planned: Mapping[tuple[str, str], AnswerNumbers] = field(default_factory=dict, repr=False)
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def extend(cls, grid: Grid, **learned: Any) -> PlannedGrid:
         """The grid with what planning learned: `planned`, `code` and `isolated`."""
+        # all fields, so that a new one of `Grid` is not forgotten
         parts = {part.name: getattr(grid, part.name) for part in fields(Grid)}
         # outputs may be as large as images, and nobody needs them any more
         tried = {pair: trial._replace(outputs=None) for pair, trial in grid.tried.items()}
@@ -104,6 +105,7 @@ class Plan:
         earlier_sizes = earlier.get("sizes", {})
         return self._cut_anew(choose_sizes(self._pools, earlier_sizes, workers, seconds))
 
+    # the identities change with the cut, so the manifest has to list the new ones
     def _cut_anew(self, sizes: Mapping[str, int]) -> Plan:
         jobs = cut_pools(self._pools, sizes)
         manifest = {**self.manifest, "sizes": dict(sizes), "jobs": [job.identity for job in jobs]}
@@ -140,7 +142,7 @@ def make_plan(
     memory = AnswerMemory(earlier.get("answers", {}))
     has_own_code = configurations.has_own_code
     about_models: dict[str, dict[str, Any]] = {}
-    planned: dict[tuple[str, str], Answers] = {}
+    planned: dict[tuple[str, str], AnswerNumbers] = {}
     pools: list[Pool] = []
     # one model after the other, as they may be large
     combinations = list(grid.combinations())
@@ -151,6 +153,7 @@ def make_plan(
         has_own_code = has_own_code or meeting.has_own_code
         answers = meeting.ask()
         planned[data, model_name] = answers
+        # by the network without versions, so that an upgrade finds the earlier answers
         answers_digest = memory.remember(answers, data, model_name, digest(meeting.network))
         about_models[model_name] = meeting.describe(answers_digest)
         pair = _make_pair(grid, configurations, meeting, answers_digest)
@@ -170,6 +173,7 @@ def make_plan(
     manifest = describe_grid(grid, about_models, about) | learned
     # as if each pool were one job, so that the question does not depend on the cut
     whole_pools = [pool.cut(pool.count)[0].identity for pool in pools]
+    # the user's own number of samples is asked for, and so a part of the question
     question = digest([grid.samples_per_job, whole_pools])
     isolated = configurations.isolated
     planned_grid = PlannedGrid.extend(grid, planned=planned, code=code, isolated=isolated)
@@ -242,11 +246,12 @@ def _ask_explainers(
     for name, explainer in grid.explainers.items():
         digests = [configurations.explainers[name]]
         seconds = 0.0
-        maps: Answers | None = None
+        maps: AnswerNumbers | None = None
         if name in configurations.own_explainers:
             began = time.perf_counter()
             maps = ask_explainer(explainer, *first_samples)
             took = time.perf_counter() - began
+            # asking it also starts a process, which says nothing of its pace
             seconds = max(0.0, took - _SECONDS_OF_ASKING) / _EXPLANATIONS_ASKED
         elif explainer.reads_inside and is_composed:
             maps = ask_reader(explainer, *first_samples)
@@ -264,13 +269,14 @@ def _ask_copies(grid: Grid, meeting: Meeting, memory: AnswerMemory) -> dict[str,
     """
     if find_composition(meeting.model) is None:
         return {}
-    answers_in: dict[str, Answers] = {}
+    answers_in: dict[str, AnswerNumbers] = {}
     copies_digests: dict[str, list[str]] = {}
     for label, metric in grid.measured.items():
         neighbourhood = metric.neighbourhood_in_use
         if neighbourhood is None:
             continue
         around = Description(neighbourhood).digest
+        # several metrics may share a neighbourhood
         if around not in answers_in:
             # of texts the first length alone: with a hundred of them it would take minutes
             first = meeting.parts[0].model
@@ -316,7 +322,9 @@ def _make_pools(
         count = len(meeting.samples)
         samples_per_job = grid.samples_per_job
         if metric.samples_together is not None:
+            # checks compare samples with each other, so they are one job
             count = samples_per_job = min(count, metric.samples_together)
+        # some costs depend on the number of features
         costed = metric.bind(inputs=meeting.inputs)
         maps_per_sample = costed.cost(classes).explanations
         for name in grid.explainers_of(metric):
@@ -327,6 +335,7 @@ def _make_pools(
                 explainer=name,
                 label=label,
                 repeat=repeat,
+                # in this order, as it is a part of the identity of stored jobs
                 explained_by=[
                     *explanations[name].digests,
                     *copies_digests.get(label, []),

@@ -129,9 +129,11 @@ class EtaEstimator:
         if not busy and share > 0:  # it was done where nobody could say that it begins
             busy = [job]
         for running_job in busy:
+            # the time is shared by all that ran, as nobody can say which took how much
             self.running[running_job].seconds += (now - self.last) / len(busy)
         self.last = now
         self.running[job].work = share * job.work
+        # a running job is counted by its own share until it is done
         if share >= 1:
             spent = self.running.pop(job)
             self.finished[_kind_of(job)].add(spent)
@@ -166,6 +168,7 @@ class EtaEstimator:
                 unknown_seconds += rest * overall.pace
         if unknown_seconds <= _UNKNOWN_PART * (known_seconds + unknown_seconds):
             return known_seconds + unknown_seconds
+        # a guess for a large part would be none
         return None
 
     def _list_telling(self) -> dict[_Kind, _Spent]:
@@ -236,6 +239,7 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
             if run.progress is None:
                 run.began = time.monotonic() - began
             run.progress = progress
+            # the last line is shown whether or not it is due
             refresh(progress.done >= progress.total)
 
         yield update if show else None

@@ -26,6 +26,7 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "standfast": find_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
+        # those that are not installed are left out
         "packages": {name: version for name in _PACKAGES if (version := find_version(name))},
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -45,7 +46,9 @@ def git_revision(folder: Path) -> str | None:
         str(folder),
         "describe",
         "--always",
+        # 40 digits, however short git would make them
         "--abbrev=40",
+        # the revision itself, and no tag near it
         "--exclude=*",
         "--dirty=+changes",
     ]
@@ -54,6 +57,7 @@ def git_revision(folder: Path) -> str | None:
             command, capture_output=True, text=True, timeout=10, check=True
         ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
+        # without git, outside of a checkout, or on a disk that is too slow: the study goes on
         return None
 
 

@@ -47,7 +47,7 @@ class RunSummary:
 
 
 @dataclass(frozen=True)
-class Origin:
+class GridOrigin:
     """Where a grid comes from, for the manifest.
 
     Attributes:
@@ -71,7 +71,7 @@ def run_grid(
     *,
     plan: Plan | None = None,
     executor: Executor | None = None,
-    origin: Origin | None = None,
+    origin: GridOrigin | None = None,
     progress: Callable[[Progress], None] | None = None,
     seconds: float = math.inf,
 ) -> RunSummary:
@@ -93,7 +93,7 @@ def run_grid(
         ArgumentError: the store is at the place of a file.
         RunningError: another run works in the same folder.
     """
-    where, origin = store.folder, origin or Origin()
+    where, origin = store.folder, origin or GridOrigin()
     fits = not isinstance(where, LocalFolder) or not where.path.is_file()
     check(fits, "out", "a folder", f"the file {where.address}")
     # user code may import what lies beside the study file, now and in its jobs
@@ -101,9 +101,12 @@ def run_grid(
         stack.enter_context(importing_from(grid.paths))
         executor = executor or InProcess()
         plan = plan or make_plan(grid, origin.about, store.earlier_manifest(), executor.at_once)
+        # before anything is read that another run could change
         stack.enter_context(hold_lease(where))
         store.sweep()
+        # after the lease, so that no other run stores a job in between
         pending = _find_pending(plan, store)
+        # with a time limit the order is that of their worth, and stays
         if math.isinf(seconds):
             pending = _put_isolated_last(pending, plan.grid)
         isolated = _record_isolation(plan, executor, pending, store.earlier_manifest())
@@ -117,6 +120,7 @@ def run_grid(
         }
         if origin.call:
             about_run["call"] = dict(origin.call)
+        # before the first job, so that results can be opened while they grow
         store.write_manifest({**plan.manifest, **about_run})
         earlier = len(plan.jobs) - len(pending)
         began = time.monotonic()
@@ -125,6 +129,7 @@ def run_grid(
         tally = _Tally(pending, earlier, progress)
         ended = run_within(seconds, lambda: _do_jobs(plan.grid, store, executor, tally))
         if not ended:
+            # only what has ended, or the results would look incomplete
             store.write_manifest({**plan.manifest, **about_run, "jobs": _list_known(plan, store)})
         if len(plan.jobs) >= _COMPACT_FROM and pending:
             store.compact([job.identity for job in plan.jobs])
@@ -142,6 +147,7 @@ def _list_known(plan: Plan, store: Store) -> list[str]:
 def _find_pending(plan: Plan, store: Store) -> list[Job]:
     """The jobs that are to be done. What the store has of those that failed or are damaged is removed."""
     statuses = store.statuses()
+    # only those that count as done: the others are done again anyway
     damaged = store.find_damage(
         job.identity for job in plan.jobs if statuses.get(job.identity) == "done"
     )
@@ -260,6 +266,7 @@ def _do_jobs(grid: Grid, store: Store, executor: Executor, tally: _Tally) -> Non
     tally.begin()
     if not tally.pending:
         return
+    # closed also after an error, which ends the workers
     with contextlib.closing(executor.run(grid, store, tally.pending, tally.tell)) as outcomes:
         for outcome in outcomes:
             tally.end(outcome)

@@ -39,6 +39,7 @@ def is_intact(content: bytes) -> bool:
 
 def _find(content: bytes) -> int | None:
     """Where the digits of the seal begin. In a Parquet file the metadata come last, in other files first."""
+    # the place is found by the kind of file, since rows may contain the prefix as text
     if content[:4] == b"PAR1":
         prefix_start = content.rfind(_PREFIX)
     else:

@@ -39,6 +39,7 @@ from standfast.files import ReadError, find_room
 from standfast.study.folders import Folder, LocalFolder, open_folder
 from standfast.study.seals import EMPTY_SEAL, fill_seal, is_intact
 
+# stored in every file; readers refuse another number
 SCHEMA = 2
 #: what every row of results and every record of a job begins with
 COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
@@ -58,7 +59,9 @@ _UNKNOWN = {"status": "failed", "artefacts": False, "traceback": ""}
 
 def digest(description: object) -> str:
     """A hash of a description, as 16 hexadecimal digits."""
+    # sorted, so that the order in which a mapping was made does not count
     text = json.dumps(description, sort_keys=True, default=str)
+    # 16 digits are 64 bits: a collision is not to be expected
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -68,6 +71,7 @@ def tensor_digest(tensor: Tensor) -> str:
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.view(torch.int16)
     array = np.ascontiguousarray(tensor.detach().cpu().numpy())
+    # bytes alone would not tell two shapes from each other
     form = str((array.shape, array.dtype.str))
     return hashlib.sha256(array.tobytes() + form.encode()).hexdigest()[:16]
 
@@ -95,6 +99,7 @@ def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]
     """A finished job; `record["job"]` is its identity."""
     arrays = {
         name: np.ascontiguousarray(tensor.detach().cpu().numpy())
+        # safetensors takes only arrays without gaps
         for name, tensor in tensors.items()
     }
     about = {"job": record["job"], "seal": EMPTY_SEAL}
@@ -137,10 +142,12 @@ class Store:
                 failed[name.removesuffix(_FAILED)] = "failed"
             elif name.endswith(_DONE):
                 done[name.removesuffix(_DONE)] = "done"
+        # a job that was done after it had failed is done
         return failed | done
 
     def put(self, packed: JobFiles) -> None:
         """Store a job. Its table is written last, and makes it count as done."""
+        # arrays first: the table makes the job count as done
         if packed.arrays is not None:
             self.folder.write(f"artefacts/{packed.job}.safetensors", packed.arrays, self.lasting)
         ending = _FAILED if packed.failed else _DONE
@@ -158,6 +165,7 @@ class Store:
         found without the manifest, and after the study was another one for a while.
         """
         if any(manifest.get(part) for part in _REMEMBERED):
+            # merged, as the same folder may have had another study in between
             self.write_json(SIZES, self._merge_remembered(manifest))
         self.write_json(MANIFEST, manifest)
 
@@ -201,6 +209,7 @@ class Store:
         with self._name_damage(name, advice):
             text = self.folder.read(name)
             content = _parse(text)
+            # before the seal: a file of another version may have it elsewhere
             if content.get("schema") != SCHEMA:
                 got = f"schema {content.get('schema')} in {self.folder.address}"
                 raise ArgumentError(
@@ -235,6 +244,7 @@ class Store:
             TypeError,
             ValueError,
         ):
+            # it only saves work, so nothing of it is worth an error
             return {part: {} for part in _REMEMBERED}
 
     def read(self, job: str, failed: bool = False) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -248,6 +258,7 @@ class Store:
         name = f"jobs/{job}{ending}"
         with self._name_damage(name):
             record, frame = _read_parquet(self.folder.read(name))
+            # a file may have been copied under another name
             if (record["job"], record["status"]) != (job, status):
                 raise DamagedFileError(
                     f"it is of the job {record['job']}, which is {record['status']}"
@@ -281,6 +292,7 @@ class Store:
 
         Every table is read, and on this computer every file of arrays. Elsewhere it only has to exist.
         """
+        # once for all jobs, because each question to a remote folder takes time
         stored = set(self.folder.names("artefacts"))
 
         def look(job: str) -> str:
@@ -302,6 +314,7 @@ class Store:
             return {job: problem for job, problem in problems if problem}
 
     def _open_pool(self) -> ThreadPoolExecutor:
+        # remote folders wait most of the time, so many questions at once are faster
         return ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16)
 
     def check_files(self) -> dict[str, str]:
@@ -349,6 +362,7 @@ class Store:
                 frames.setdefault(tuple(rows.schema.items()), []).append(rows)
         parts = [samples, *(pl.concat(same) for same in frames.values())]
         parts = [part for part in parts if part.width]
+        # metrics have columns of their own; missing ones are null
         whole = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
         return records + [record for record, _ in fresh], whole
 
@@ -381,6 +395,7 @@ class Store:
     def compact(self, jobs: Sequence[str]) -> None:
         """Copy the rows of `jobs` into one file, which `read_all` then reads; the files of the jobs are kept."""
         records, samples = self.read_all(jobs)
+        # without rows there are no columns, and the reader asks for this one
         samples = samples if samples.width else pl.DataFrame(schema={"job": pl.String})
         self.folder.write(_COMPACT, _write_parquet(samples, {"records": records}))
 
@@ -401,6 +416,7 @@ class ArraysInMemory(Store):
     """The arrays of some jobs, for results that are in no folder: `{job: {name: array}}`."""
 
     def __init__(self, arrays: Mapping[str, Mapping[str, np.ndarray[Any, Any]]]) -> None:
+        # an address that is never read, as `read_artefacts` is replaced
         super().__init__("memory://standfast-no-folder")
         self.arrays = arrays
 
@@ -428,6 +444,7 @@ def _parse(text: str | bytes) -> dict[str, Any]:
     """The object that JSON describes; halves of surrogate pairs, which are no text, are refused, too."""
     try:
         content = json.loads(text)
+        # halves of pairs pass `loads`, and fail when they are written
         json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError, MemoryError) as error:
         raise DamagedFileError("it is no JSON") from error
@@ -462,6 +479,7 @@ def read_rows(content: bytes) -> pl.DataFrame:
     """
     try:
         columns = max(1, len(pl.read_parquet_schema(io.BytesIO(content))))
+        # 8 bytes for a cell at most; one row more than allowed shows that there are more
         rows = find_room(len(content)) // (8 * columns)
         frame = pl.read_parquet(io.BytesIO(content), n_rows=rows + 1)
     except (
@@ -482,6 +500,7 @@ def _read_arrays(content: bytes, job: str) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a job, whose name is in the file."""
     _check_seal(content)
     try:
+        # the header of a safetensors file: its length in 8 bytes, then JSON
         length = int.from_bytes(content[:8], "little")
         about = _parse(content[8 : 8 + length])["__metadata__"]
         if about["job"] != job:

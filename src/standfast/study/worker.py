@@ -18,9 +18,9 @@ from standfast.errors import ModelError
 from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
 from standfast.model import Model
-from standfast.question.grid import Grid, Part, Tried
+from standfast.question.grid import Grid, SamplesPart, Tried
 from standfast.study.guard import Guard
-from standfast.study.identity import Answers, ask_model
+from standfast.study.identity import AnswerNumbers, ask_model
 from standfast.study.jobs import Job, job_seed
 from standfast.study.meeting import inputs_for
 from standfast.study.own_code import read_own_modules
@@ -124,6 +124,7 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
         return torch.cat(list(parts))
     shapes = [part.shape[1:] for part in parts]
     widest = [max(sides) for sides in zip(*shapes, strict=True)]
+    # 0, because whole numbers and flags have no NaN
     fill = torch.nan if parts[0].is_floating_point() else 0
     whole = parts[0].new_full((sum(map(len, parts)), *widest), fill)
     start = 0
@@ -138,9 +139,10 @@ def _join(parts: Sequence[Tensor]) -> Tensor:
 def _join_tensors(results: Sequence[Result]) -> dict[str, Tensor]:
     """The arrays of all parts of a job, by name."""
     tensors_of_parts = [result.tensors() for result in results]
-    return {
-        name: _join([tensors[name] for tensors in tensors_of_parts]) for name in tensors_of_parts[0]
-    }
+    joined: dict[str, Tensor] = {}
+    for name in tensors_of_parts[0]:
+        joined[name] = _join([tensors[name] for tensors in tensors_of_parts])
+    return joined
 
 
 class Worker:
@@ -195,23 +197,25 @@ class Worker:
             record["seconds"] = time.perf_counter() - began
             return pack_failure(record, *describe_failure(error))
         finally:
+            # also after a failure, as it may have changed the model before
             self._is_fresh = False
             if self._ready is not None and not self._ready.guard.clean_up(job.explainer):
                 # it is built again, and has to prove that it is the planned model
                 self._ready = self._passes = None
                 self._suspect = job.explainer
 
-    def _split(self, job: Job, model: Model) -> list[Part]:
+    def _split(self, job: Job, model: Model) -> list[SamplesPart]:
         """The samples of a job that are evaluated together."""
         samples = self.grid.data[job.data]
         rows = slice(job.start, job.stop)
         compares_samples = self.grid.measured[job.label].samples_together is not None
+        # texts of different lengths may be compared where the module runs them together
         if samples.lengths is not None and compares_samples and not model.extras:
-            return [Part(model, rows)]
+            return [SamplesPart(model, rows)]
         return samples.split(model, rows)
 
     def _evaluate(
-        self, job: Job, ready: _Ready, part: Part, tell: Callable[[float], None] | None
+        self, job: Job, ready: _Ready, part: SamplesPart, tell: Callable[[float], None] | None
     ) -> Result:
         """The result of the metric for some samples of the job."""
         rows = part.rows
@@ -246,10 +250,12 @@ class Worker:
             for name in self.grid.explainers_of(self.grid.measured[job.label])
         ]
         shared_pass = self.grid.explainers[job.explainer].shared_pass
+        # alone it would keep passes that nobody asks for
         if shared_pass is None or sum(other.shared_pass == shared_pass for other in same) < 2:
             return None
         coordinates = (job.data, job.model, job.label, job.repeat, job.start, job.stop)
         if self._passes is None or self._passes[0] != coordinates:
+            # memory of other samples is of no use, and would stay
             self._passes = coordinates, PassMemory()
         return self._passes[1]
 
@@ -266,7 +272,9 @@ class Worker:
             tried = self._find_tried(job, model)
             checked = None if tried is None else tried.inputs
             inputs, targets = inputs_for(model, samples, checked)
+            # before the model is asked: other code could do anything
             self._prove_code()
+            # what has answered in this process before any job needs no proof
             if tried is None or not self._is_fresh:
                 self._prove(job, model, inputs)
             first = samples.find_first(model)
@@ -291,7 +299,10 @@ class Worker:
         # to read the modules takes long where there are many
         current_code = read_own_modules() if planned_code else {}
         changed = [
-            name for name, code in planned_code.items() if current_code.get(name, code) != code
+            # a module that is not imported here cannot have been used
+            name
+            for name, code in planned_code.items()
+            if current_code.get(name, code) != code
         ]
         if changed:
             raise ModelError(
@@ -300,12 +311,14 @@ class Worker:
 
     def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
         """Compare the model with that of the plan."""
+        # a grid that was not planned has nothing to compare with
         planned_answers = self.grid.planned if isinstance(self.grid, PlannedGrid) else {}
         planned = planned_answers.get((job.data, job.model))
+        # without answers nothing can be compared, as of a model that fails
         if planned is None or not planned.numbers:
             return
         parts = self.grid.data[job.data].split_answered(model, slice(0, _PROVED))
-        answers = Answers.join([ask_model(part.model, part.take(inputs)) for part in parts])
+        answers = AnswerNumbers.join([ask_model(part.model, part.take(inputs)) for part in parts])
         different = planned.find_difference(answers, model.precision)
         if different:
             raise ModelError(

@@ -266,6 +266,7 @@ class Task(metaclass=ConfigurationType):
         """What is explained of each input, as a whole number `(N,)`: a class, a label, an output."""
         if answer.ndim == 1:
             return answer
+        # answers of several numbers are floats, and so is the class in them
         return answer[:, 0].round().to(torch.int64)
 
 
@@ -292,10 +293,12 @@ def find_log_odds(task: Task, scores: Tensor) -> Tensor:
     """
     information = torch.finfo(scores.dtype)
     if task.chance == "probability":
+        # probabilities of 0 and 1 have infinite logits
         return scores.clamp(information.tiny, 1 - information.eps).logit()
     if task.chance == "log_probability":
         # networks compute in single precision: what is nearer to 0 is no smaller chance of another answer
         below = scores.clamp(max=-torch.finfo(torch.float32).tiny)
+        # log P - log(1 - P), without 1 - P, which is 0 for a sure answer
         return below - torch.log(-torch.expm1(below))
     return scores
 
@@ -344,6 +347,7 @@ def measure_score(task: Task, outputs: Tensor, answer: Tensor, scale: Scale) -> 
     >>> measure_score(Classification(), torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
     tensor([0.5000], dtype=torch.float64)
     """
+    # in single precision the probability of a confident model rounds to 1
     outputs = outputs.double()
     return make_mask(torch.isfinite(outputs.flatten(1)).all(1), task.score(outputs, answer, scale))
 
@@ -356,6 +360,7 @@ def measure_margin(
     In float32 a confident model's probability rounds to 1, and the margin to a plateau at -1.
     """
     find = task.guide if guide else task.margin
+    # logits keep their differences in float32
     return find(outputs if scale == "logit" else outputs.double(), answer, scale)
 
 
@@ -396,6 +401,7 @@ def expand_targets(targets: object, rows: int) -> Tensor:
     expected = f"whole numbers of shape ({rows},) or one number"
     vectors = f"a vector for each of {rows} inputs, or one"
     try:
+        # lists and arrays are taken as well
         values = torch.as_tensor(targets)
     except (TypeError, ValueError, RuntimeError):
         raise ArgumentError("targets", expected, repr(targets)) from None
@@ -403,6 +409,7 @@ def expand_targets(targets: object, rows: int) -> Tensor:
     if values.is_floating_point() and values.ndim in (1, 2):
         check(values.ndim == 1 or len(values) in (1, rows), "targets", vectors, got)
         return values.expand(rows, -1)
+    # one number stands for all inputs
     whole = values.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(values.shape) in (
         (),
         (rows,),

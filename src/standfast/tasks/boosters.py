@@ -46,6 +46,7 @@ def _list_of_lightgbm(booster: Any) -> list[Source]:
     ]
     loss = losses[0] if losses else "custom"
     if loss in _LIGHTGBM_ONE_VERSUS_ALL:
+        # raw scores have an order across classes, unlike sigmoids that do not add up to 1
         return [Source("scores of classes", "predict", {"raw_score": True})]
     if loss in _LIGHTGBM_PROBABILITIES:
         return [Source("probabilities of classes", "predict")]
@@ -70,6 +71,7 @@ def _list_of_xgboost(booster: Any) -> list[Source]:
 
 def _list_of_xgboost_classifier(classifier: Any) -> list[Source]:
     loss = classifier.objective or "binary:logistic"
+    # it has no probabilities, but a margin
     if loss == "binary:hinge":
         return [Source("scores of classes", "predict", {"output_margin": True})]
     _check_loss(classifier, loss, _XGBOOST_CLASSIFIERS)
@@ -116,6 +118,7 @@ _BOOSTERS: Mapping[str, Callable[[Any], list[Source]]] = {
 
 def of_labels(source: Source) -> Source:
     """What tells of classes, of a booster of several labels."""
+    # CatBoost names labels like classes
     kinds: dict[Kind, Kind] = {
         "probabilities of classes": "probabilities of labels",
         "scores of classes": "scores of labels",
@@ -134,6 +137,7 @@ def read_catboost_loss(booster: Any) -> str:
 
 def _check_loss(classifier: Any, loss: Any, probable: Sequence[str]) -> None:
     """Raise `ArgumentError` for a classifier whose loss makes no probabilities."""
+    # a loss may be a function of the user's
     title = "a loss of yours" if callable(loss) else f"the loss {loss}"
     expected = (
         f"a {name_estimator(classifier)} with a loss of probabilities ({', '.join(probable)})"

@@ -60,6 +60,7 @@ class Classification(Task):
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """`f_i - f_y` for all classes i, and minus infinity for y itself."""
         values = outputs if scale == "logit" else outputs.softmax(1)
+        # y itself is no rival
         return values.scatter(1, answer[:, None], -torch.inf) - pick(values, answer)[:, None]
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
@@ -93,6 +94,7 @@ class ZeroShot(Classification):
     vectors: Tensor | TensorOption | str
     temperature: Positive = 100.0
 
+    # the file is read later, where its folder is known
     def __post_init__(self) -> None:
         if isinstance(self.vectors, str):
             check(
@@ -122,6 +124,7 @@ class ZeroShot(Classification):
             "vectors that are not 0",
             "one that is",
         )
+        # of length 1, so that a product is a cosine
         object.__setattr__(
             self, "vectors", TensorOption(vectors / vectors.norm(dim=1, keepdim=True))
         )
@@ -136,12 +139,14 @@ class ZeroShot(Classification):
                 "vectors", "a .npy file of numbers", f"{self.vectors}: {error}"
             ) from error
         numbers = isinstance(vectors, np.ndarray) and vectors.dtype.kind == "f"
+        # floats alone: whole numbers would be counts, not vectors
         check(
             numbers,
             "vectors",
             "a .npy file of floating-point numbers",
             f"{self.vectors} with something else",
         )
+        # models compute in single precision
         return replace(self, vectors=torch.from_numpy(vectors.astype(np.float32)))
 
     def read(self, output: Any, count: int) -> Tensor:

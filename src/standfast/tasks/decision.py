@@ -56,6 +56,7 @@ class _Parts(NamedTuple):
         return self.sign == ">"
 
     @property
+    # below the cut-off, the other side's probability speaks for the decision
     def limit(self) -> float:
         """The cut-off of the probability that speaks for the decision."""
         if self.is_above:
@@ -90,6 +91,7 @@ def _split_names(text: str) -> _NamedRule:
     >>> _split_names("declined, else approved: P(default) > 0.35")
     _NamedRule(rule='P(default) > 0.35', made='declined', otherwise='approved')
     """
+    # a rule alone may contain a colon in the name of a class
     match = None if text.lstrip().startswith("P(") else _SIDES.fullmatch(text)
     if match is None:
         return _NamedRule(text)
@@ -116,6 +118,7 @@ def _hold_rule(rule: object, option: str) -> str:
         raise ArgumentError("decision", _GRAMMAR, repr(rule))
     named = _split_names(rule)
     parts = _parse(named.rule)
+    # the shortest text of a number, so that equal rules have one identity
     spelled = f"P({parts.name}) {parts.sign} {parts.cut_off!r}"
     if not named.made:
         return spelled
@@ -172,6 +175,7 @@ class Decision(Task):
     rule: Annotated[str, _hold_rule]
     of: Annotated[Task | str | None, _hold_below] = None
     number: CountFromZero | None = None
+    # what sides are called moves no number, so stored jobs keep their identity
     made: str = field(default="", metadata=NO_IDENTITY)
     otherwise: str = field(default="", metadata=NO_IDENTITY)
 
@@ -240,8 +244,10 @@ class Decision(Task):
         if not names or self.number is not None:
             return self
         own_name = self._parts.name
+        # a name that is a number is a name first
         if own_name in names:
             return replace(self, number=list(names).index(own_name))
+        # where all names are numbers, a number that is none of them is a mistake
         are_numbers = all(name.strip().isdigit() for name in names)
         by_number = own_name.isdigit() and int(own_name) < len(names) and not are_numbers
         got = f"{self.rule!r}{suggest_name(own_name, names)}"
@@ -259,10 +265,12 @@ class Decision(Task):
         is_one = isinstance(self.below, Binary)
         number = self._find_number(2 if is_one else outputs.shape[1])
         if is_one:
+            # class 0 has the opposite log-odds
             log_odds = outputs * (2 * number - 1)
         elif isinstance(self.below, MultiLabel):
             log_odds = outputs[:, number : number + 1]
         else:
+            # log-odds against all others together: log(P / (1 - P)) of a softmax
             others = torch.cat([outputs[:, :number], outputs[:, number + 1 :]], 1)
             log_odds = outputs[:, number : number + 1] - others.logsumexp(1, keepdim=True)
         if self._parts.is_above:
@@ -280,6 +288,7 @@ class Decision(Task):
             raise ArgumentError(
                 "decision", f"{expected}; the names are not known here", repr(self.rule)
             )
+        # the number may be of another model
         check(number < count, "decision", expected, repr(self.rule))
         return number
 
@@ -295,6 +304,7 @@ class Decision(Task):
     def point_at(self, answer: Tensor, width: int | None) -> tuple[Tensor, Tensor]:
         """The class or label that speaks for each side; of several, the one of the rule, with a sign."""
         is_one = isinstance(self.below, Binary)
+        # of two classes the other one speaks for the other side
         has_two = is_one or (width == 2 and not isinstance(self.below, MultiLabel))
         number = self._find_number(2 if width is None else max(width, 2))
         is_for_class = (answer == 1) == self._parts.is_above

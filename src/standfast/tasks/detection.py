@@ -71,11 +71,13 @@ class Detection(Task):
         if isinstance(output, Tensor):
             return self._read_tensor(output, count)
         entries = list(output) if isinstance(output, list | tuple) else []
+        # the first fault is enough for a message
         problem = next(filter(None, map(_find_problem, entries)), "")
         if len(entries) != count or problem:
             expected = f"a list of dictionaries with {', '.join(_KEYS)}, one for each input"
             got = problem or f"a {type(output).__name__} of {len(entries)} for a batch of {count}"
             raise ModelError(f"module: expected {expected}, got {got}")
+        # a batch of nothing has no boxes to sort
         if not entries:
             return torch.zeros(0, self.most, 6)
         scores = widen_half(torch.cat([entry["scores"].reshape(-1) for entry in entries]))
@@ -92,6 +94,7 @@ class Detection(Task):
                 f"module: expected boxes (N, boxes, 5 + labels), got {describe_rows(output)}"
             )
         objectness = output[:, :, 4:5]
+        # the largest product decides the label of a box
         scores, labels = (objectness * output[:, :, 5:]).max(2)
         rows = torch.cat([output[:, :, :4], labels[..., None].to(output), scores[..., None]], 2)
         return self._sort(rows.flatten(0, 1), [output.shape[1]] * count)
@@ -102,6 +105,7 @@ class Detection(Task):
         owners = torch.arange(len(counts), device=rows.device).repeat_interleave(
             box_counts, output_size=len(rows)
         )
+        # detached, as an order has no gradient; stable, so that equal scores keep their order
         order = rows[:, 5].detach().argsort(descending=True, stable=True)
         order = order[owners[order].argsort(stable=True)]  # by input, and within an input by score
         first_rows = (box_counts.cumsum(0) - box_counts)[owners]
@@ -114,6 +118,7 @@ class Detection(Task):
         """Scores that are no probabilities, and sides in another order; NaN is no fault."""
         scores = outputs[..., 5]
         sides = outputs[..., :4]
+        # rounding may leave [0, 1] a little
         if bool(((scores < -1e-4) | (scores > 1 + 1e-4)).any()):
             return "scores below 0 or above 1"
         if bool((sides[..., :2] > sides[..., 2:]).any()):
@@ -172,6 +177,7 @@ class Detection(Task):
         areas = _find_area(boxes[..., :2], boxes[..., 2:]) + _find_area(
             answer_box[..., :2], answer_box[..., 2:]
         )
+        # boxes without an area have no union
         return intersection / (areas - intersection).clamp(min=1e-12)
 
 

@@ -38,6 +38,7 @@ class Embedding(Task):
 
     name: ClassVar[str] = "embedding"
     usual: ClassVar[str] = "least=0.9"
+    # other numbers than those of the first version
     version: ClassVar[int] = 2
     linear: ClassVar[bool] = False
     peaks: ClassVar[bool] = True
@@ -84,6 +85,7 @@ class Embedding(Task):
         return torch.cat([is_reference, normalize(vectors, dim=1)], 1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
+        # its own cosine would be 1 everywhere near, without a gradient
         is_reference = answer[:, :1].to(outputs) if scale == "logit" else 0.0
         vectors = is_reference * outputs + (1 - is_reference) * normalize(outputs, dim=1)
         return (vectors * answer[:, 1:].to(outputs)).sum(1)

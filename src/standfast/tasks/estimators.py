@@ -133,6 +133,7 @@ class Reading:
     def function(self) -> Callable[[Any], Any]:
         """The method itself, where its answer is read as it is."""
         as_it_is = self.source == Source(self.source.kind, self.source.method)
+        # only then is the method itself what is asked, whose name users know
         if as_it_is and self.meaning in (
             "probabilities of classes",
             "scores of classes",
@@ -164,6 +165,7 @@ class Reading:
         Raises:
             ModelError: the answer has another shape than its meaning.
         """
+        # options are the estimator's own, as for raw scores
         answer = getattr(self.estimator, self.source.method)(rows, **self.source.options)
         if self.source.kind in ("probabilities of classes", "scores of classes"):
             _check_columns(answer, self.source.method)
@@ -186,6 +188,7 @@ class Reading:
         return _find_log_odds(share)
 
     def _change_scores(self, answer: Any) -> Array:
+        # distances become scores by their sign, and a threshold moves to 0
         scores = np.asarray(answer, dtype=np.float64)
         return np.asarray(self.source.sign * scores + self.source.shift)
 
@@ -213,6 +216,7 @@ def choose_reading(estimator: Any, task: Task | None = None, predicted: Any = No
         _ESTIMATOR,
         f"the class {getattr(estimator, '__name__', '')}",
     )
+    # a search predicts by its best estimator
     estimator = getattr(estimator, "best_estimator_", estimator)
     _refuse_classes(estimator)
     sources = list_sources(estimator, predicted)
@@ -223,11 +227,13 @@ def choose_reading(estimator: Any, task: Task | None = None, predicted: Any = No
     if task is None:
         threshold = find_threshold(estimator)
         task = _USUAL_TASKS[sources[0].kind]
+        # a threshold of the estimator's own decides what it predicts
         if threshold is not None:
             check_threshold(threshold)
             task = Binary(threshold=threshold, output="probability")
         elif task is None:
             return Reading(estimator, sources[0], "numbers", None)
+    # classes by the largest probability would contradict that threshold
     _refuse_threshold(estimator, task)
     for source in sources:
         meaning = _find_meaning(source.kind, task)
@@ -243,6 +249,7 @@ def _choose_for_decision(estimator: Any, task: Decision, sources: Sequence[Sourc
     Raises:
         ArgumentError: no method tells any, or there is no such class.
     """
+    # a decision is made by a probability, so a method that tells one comes first
     probabilities_first = sorted(
         sources, key=lambda source: not source.kind.startswith("probabilities")
     )
@@ -302,6 +309,7 @@ def fit_method(
     reads_kinds = isinstance(below, Classification | Binary | MultiLabel) and not isinstance(
         below, ZeroShot
     )
+    # the user has said that they are scores
     are_scores = method == "predict_proba" and output == "logit" and below.classes
     if not is_method or not reads_kinds or are_scores:
         return function
@@ -328,6 +336,7 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
         estimator: fitted.
         predicted: what its `predict` says of some rows, if it is known.
     """
+    # what stands around it passes its answer on
     final = find_final(estimator)
     several = has_labels(estimator, predicted)
     boosted = list_of_booster(final)
@@ -336,11 +345,13 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
             return [of_labels(source) for source in boosted]
         return boosted
     kind = find_type(estimator)
+    # distances: the nearest centre is the answer
     if is_kind(final, _NEAREST_CENTRE):
         return [Source("scores of classes", "transform", sign=-1.0)]
     if kind == "regressor":
         return [Source("numbers", "predict")]
     sources = _list_of_kinds(estimator, kind, several)
+    # whole numbers may be classes of an estimator that does not say what it is
     may_be_numbers = kind not in _TYPES_OF_KINDS and (predicted is None or are_numbers(predicted))
     if may_be_numbers and has_method(estimator, "predict"):
         sources.append(Source("numbers", "predict"))
@@ -361,6 +372,7 @@ def _list_of_kinds(estimator: Any, kind: str, several: bool) -> list[Source]:
     scores = Source(
         "scores of labels" if several else "scores of classes", "decision_function", shift=shift
     )
+    # `predict` follows these, and the answer has to be the estimator's own
     predicts_by_scores = shift != 0.0 or is_kind(find_final(estimator), _BY_DECISION)
     if predicts_by_scores:
         return [scores, *sources]
@@ -374,6 +386,7 @@ def name_classes(estimator: Any) -> tuple[str, ...]:
     >>> name_classes(IsolationForest())
     ('outlier', 'inlier')
     """
+    # scikit-learn says -1 and 1, and has no names for them
     if find_type(estimator) == "outlier_detector":
         return ("outlier", "inlier")
     classes = read_classes(estimator)
@@ -390,6 +403,7 @@ def has_labels(estimator: Any, predicted: Any) -> bool:
     if are_of_labels(read_classes(estimator)) or getattr(final, "multilabel_", False) is True:
         return True
     shape: tuple[int, ...] = () if predicted is None else np.shape(predicted)
+    # classes in several columns are labels
     return find_type(estimator) == "classifier" and len(shape) == 2 and shape[1] > 1
 
 
@@ -398,6 +412,7 @@ def number_predictions(estimator: Any, predicted: Any) -> Array | None:
     answers = np.asarray(predicted)
     if find_type(estimator) == "outlier_detector":
         return np.asarray((answers == 1).astype(np.int64))
+    # some boosters predict a column
     if answers.ndim == 2 and answers.shape[1] == 1:
         answers = answers[:, 0]
     classes = read_classes(estimator)
@@ -517,6 +532,7 @@ def _describe_mismatch(estimator: Any, source: Source, task: Task) -> tuple[str,
 def _find_meaning(kind: Kind, task: Task) -> Meaning | None:
     """What a task gets; one that is not in the table, such as your own, gets what `predict_proba` or `predict` says."""
     form = _name_form(task)
+    # tasks of plug-ins are not in the table
     if form in {name for _, name in READINGS}:
         return READINGS.get((kind, form))
     if kind in ("numbers", "probabilities of classes"):
@@ -535,6 +551,7 @@ def _name_form(task: Task | None) -> str:
 
 def _check_columns(answer: Any, method: str) -> None:
     """Raise `ModelError` for a single column, which is of one class; a score of two classes is `(N,)`."""
+    # rows of scores `(N,)` are those of two classes
     if len(np.shape(answer)) == 2 and np.shape(answer)[1] == 1:
         raise ModelError(f"model: expected two classes or more from {method}, got one")
 
@@ -554,6 +571,7 @@ def _take_class_1(values: Array, method: str, scores: bool = False) -> Array:
 
 def _find_log_odds(shares: Array) -> Array:
     """`log(p / (1 - p))`, with the least probability that has a logit."""
+    # forests return exact zeros, which have no logit
     least = LEAST_PROBABILITY
     return np.asarray(np.log(np.maximum(shares, least)) - np.log(np.maximum(1 - shares, least)))
 
@@ -575,6 +593,7 @@ def _stack_labels(answer: Any, classes: Sequence[Any]) -> Array:
 
 def _number(answers: Array, classes: Sequence[Any]) -> Array | None:
     """The numbers of classes; None if one is not among them. CatBoost writes flags as texts."""
+    # a class may be a number there, and a text here
     by_value: dict[Any, int] = {value: number for number, value in enumerate(classes)}
     by_text = {str(value): number for number, value in enumerate(classes)}
     numbers = [by_value.get(value, by_text.get(str(value))) for value in answers.tolist()]

@@ -67,6 +67,7 @@ class GeneratedAnswer(Task):
     first: Count | None = None
 
     def __post_init__(self) -> None:
+        # two rules could contradict each other
         is_one = self.tolerance is None or self.first is None
         check(
             is_one,
@@ -109,6 +110,7 @@ class GeneratedAnswer(Task):
             "targets",
         )
         means = outputs[:, MEAN].detach()
+        # the 0 stands where other tasks have a number of what is explained
         return torch.stack([torch.zeros_like(means), means], 1)
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:

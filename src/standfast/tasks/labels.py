@@ -54,6 +54,7 @@ class _Thresholds(Task):
     def find_fault(self, outputs: Tensor) -> str:
         """Numbers outside of [0, 1], which `_as_logits` puts beyond the logits of all probabilities."""
         beyond = outputs.abs().nan_to_num().amax() > -math.log(LEAST_PROBABILITY) + 1e-4
+        # a little beyond, by rounding of logarithms
         if self.output != "logit" and beyond:
             return "values below 0 or above 1, where output='probability'"
         return ""
@@ -107,6 +108,7 @@ class Binary(_Thresholds):
 
     def answer(self, outputs: Tensor, targets: Tensor | None = None) -> Tensor:
         if targets is None:
+            # at the threshold itself the label is on, as packages decide
             return (outputs[:, 0] >= self.limit).long()
         return check_range(targets, 2, "sides")
 
@@ -166,6 +168,7 @@ class MultiLabel(_Thresholds):
             label = outputs.argmax(1)
         else:
             label = check_range(targets, outputs.shape[1], "labels")
+        # one tensor for both, as answers have one row for each sample
         return torch.cat([label[:, None].to(outputs), (outputs >= self.limit).to(outputs)], 1)
 
     def exists(self, outputs: Tensor, answer: Tensor) -> Tensor:

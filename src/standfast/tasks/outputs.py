@@ -23,6 +23,7 @@ def check_where(where: Where) -> None:
     fits = (
         where is None
         or callable(where)
+        # True and False are whole numbers in Python
         or (isinstance(where, str | int) and not isinstance(where, bool))
     )
     check(
@@ -53,6 +54,7 @@ def find_output(output: Any, where: Where = None, rows: int = -1) -> Any:
         return where(output)
     if where is not None:
         return _take_part(output, where, rows)
+    # most modules return what the task reads
     if isinstance(output, Tensor) or is_list_of_boxes(output):
         return output
     answer = _find_usual_name(output)
@@ -79,6 +81,7 @@ def _find_usual_name(output: Any) -> Tensor | None:
     """The part that has one of the names that libraries use."""
     for name in _USUAL_NAMES:
         entry = output.get(name) if isinstance(output, Mapping) else None
+        # an output of transformers is both a mapping and an object
         for part in (entry, getattr(output, name, None)):
             if isinstance(part, Tensor):
                 return part
@@ -98,6 +101,7 @@ def _find_only_tensor(output: Any) -> Tensor | None:
 
 def is_list_of_boxes(output: Any) -> bool:
     """Whether it is a list of dictionaries, as detectors of torchvision return it."""
+    # an empty list says nothing of what it would hold
     if not isinstance(output, list) or not output:
         return False
     return all(isinstance(boxes, Mapping) for boxes in output)

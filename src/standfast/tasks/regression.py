@@ -69,6 +69,7 @@ class Regression(Task):
             which = zeros
         else:
             which = check_range(targets, outputs.shape[1], "outputs")
+        # detached, as the clean value is a constant for changed inputs
         return torch.stack([which.to(outputs), pick(outputs, which)], 1).detach()
 
     def score(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
@@ -77,6 +78,7 @@ class Regression(Task):
     def rivals(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         """Too large, and too small: the change less the tolerance, `(N, 2)`."""
         change = self.score(outputs, answer) - answer[:, 1].to(outputs)
+        # both ways, as the number may rise or fall
         return torch.stack([change, -change], 1) - self.tolerance
 
     def measure_drop(self, start: Tensor, scores: Tensor) -> Tensor:

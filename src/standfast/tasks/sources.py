@@ -40,12 +40,14 @@ class Source:
 
 def find_final(estimator: Any) -> Any:
     """The estimator that decides: the last step of a pipeline, the best one of a search; another one itself."""
+    # by what it has and not by its class, so that no package is imported
     steps = getattr(estimator, "steps", None)
     if steps:
         return find_final(steps[-1][1])
     best = getattr(estimator, "best_estimator_", None)
     if best is not None:
         return find_final(best)
+    # it freezes an estimator, and predicts as that does
     if type(estimator).__name__ == "FrozenEstimator":
         return find_final(estimator.estimator)
     return estimator
@@ -68,6 +70,7 @@ def find_type(estimator: Any) -> str:
             kind = getattr(estimator, "_estimator_type", None)
     if kind is None and len(read_classes(estimator)) > 0:
         return "classifier"
+    # scikit-learn has changed the spelling
     return str(kind or "").replace("DensityEstimator", "density_estimator")
 
 

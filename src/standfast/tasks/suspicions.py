@@ -58,6 +58,7 @@ def describe_probabilities(task: Task, outputs: Tensor, differentiable: bool) ->
 
 def may_be_probabilities(task: Task, outputs: Tensor) -> bool:
     """Whether all outputs `(N, ...)` lie in [0, 1], so that the graph has to tell what they are."""
+    # class 1 alone, as -p and p would never lie in [0, 1] together
     values = outputs[:, 1] if task.classes and is_one_number(outputs) else outputs
     return bool(values.min() >= 0) and bool(values.max() <= 1)
 
@@ -107,6 +108,7 @@ def are_probabilities(outputs: Tensor) -> bool:
     if bool((outputs < 0).any()):
         return False
     summed = bool(((outputs.double().sum(1) - 1).abs() < _ROUNDING).all())
+    # outputs of 0 and 1 alone are decisions, which no softmax gives
     return summed and not bool(((outputs == 0) | (outputs == 1)).all())
 
 
@@ -117,6 +119,7 @@ def comes_from_probabilities(node: Any) -> bool:
     while waiting:
         node = waiting.pop()
         name = type(node).__name__.partition("Backward")[0]
+        # steps that only move values lead on to what made them
         if _KEEP_VALUES.fullmatch(name):
             waiting += [
                 source
@@ -143,4 +146,5 @@ def _are_many_shares(outputs: Tensor) -> bool:
     """Whether the numbers of a function lie in [0, 1], and are too many for chance; or are 0 and 1 alone."""
     numbers = torch.unique(outputs)
     inside = bool(numbers.min() >= 0) and bool(numbers.max() <= 1)
+    # exactly 0 and 1 are answers that were made already
     return inside and (len(numbers) >= _FEWEST_NUMBERS or numbers.tolist() == [0.0, 1.0])

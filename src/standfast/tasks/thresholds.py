@@ -17,15 +17,18 @@ def find_threshold(estimator: Any) -> float | None:
     final = find_final(estimator)
     if is_kind(final, _AT_A_THRESHOLD) and _decides_by(final) == "predict_proba":
         threshold, of_class_1 = _read_threshold(final, 0.5)
+        # a threshold of class 0 is the other end for class 1
         threshold = threshold if of_class_1 else 1.0 - threshold
     elif (
         is_of(final, "catboost")
         and has_method(final, "get_probability_threshold")
         and final.is_fitted()
     ):
+        # None stands for one half
         threshold = float(final.get_probability_threshold() or 0.5)
     else:
         return None
+    # one half is what a classifier decides at anyway
     if threshold == 0.5:
         return None
     return threshold

@@ -84,12 +84,14 @@ class Pgd:
         centre = inputs.detach()
         below = lower - centre
         above = upper - centre
+        # a start outside of the bounds would be no perturbed input
         delta = project_offset(self._draw_start(centre, generator), self.ball, below, above)
         with set_mode(module, training=False):
             for _ in range(self.steps):
                 direction = self._choose_direction(
                     compute_loss_gradient(module, centre + delta, labels)
                 )
+                # projected after each step, so that all gradients are those of allowed points
                 delta = project_offset(delta + self.step * direction, self.ball, below, above)
         # centre + (bound - centre) may differ from the bound in the last bit
         return torch.minimum(torch.maximum(centre + delta, lower), upper)
@@ -112,9 +114,11 @@ class Pgd:
         dtype = centre.dtype
         if isinstance(self.ball, LinfBall):
             uniform = torch.rand(centre.shape, generator=generator, device=device, dtype=dtype)
+            # drawn where the generator is, so that its device decides the numbers and not that of the model
             return self.ball.radius * (2 * uniform - 1).to(centre.device)
         normal = torch.randn(centre.shape, generator=generator, device=device, dtype=dtype)
         distance = torch.rand(len(centre), generator=generator, device=device, dtype=dtype)
+        # the root makes points uniform in the volume, not along the radius
         distance = self.ball.radius * distance ** (1 / centre[0].numel())
         return (broadcast_rows(distance, normal) * _normalise(normal)).to(centre.device)
 
@@ -171,6 +175,7 @@ def project_offset(delta: Tensor, ball: Ball, below: Tensor, above: Tensor) -> T
         return torch.minimum(torch.maximum(delta, below), above)
     clipped = torch.minimum(torch.maximum(delta, below), above)
     outside = clipped.flatten(1).norm(dim=1) > ball.radius
+    # most points are inside, and need no search for the scale
     if not bool(outside.any()):
         return clipped
     scale = _find_scale(delta, ball.radius, below, above, outside)
@@ -191,11 +196,13 @@ def _find_scale(
     goal = torch.full((len(delta), 1), radius**2, dtype=delta.dtype, device=delta.device)
     tiny = torch.finfo(delta.dtype).tiny
     t = goal / square.sum(dim=1, keepdim=True)  # the square of s
+    # the squared norm is piecewise linear with one kink for each feature, so that many steps suffice
     for _ in range(square.shape[1] + 1):
         is_free = t * square < limit
         clipped_part = torch.where(is_free, 0.0, limit).sum(1, True)
         slope = torch.where(is_free, square, 0.0).sum(1, True)
         before = t
+        # never below the last one: Newton's method from the left only grows, but for rounding
         t = torch.maximum(t, (goal - clipped_part) / slope.clamp(min=tiny))
         if bool((outside[:, None] <= (t <= before * (1 + 1e-6))).all()):
             break
@@ -206,6 +213,7 @@ def _to_tensor(bound: float | Tensor, inputs: Tensor) -> Tensor:
     """The bound as a tensor with the device and dtype of `inputs`; a number is written there without a copy."""
     if isinstance(bound, Tensor):
         return bound.to(inputs)
+    # a copy from the host would wait for the device
     return torch.full((), bound, dtype=inputs.dtype, device=inputs.device)
 
 

@@ -103,12 +103,14 @@ def compute_loss_path(
     tensor([3.3250], grad_fn=<...>)
     """
     check_integer(points, "points", 2)
+    # the gradient at the inputs is known, so their point is left out
     first = 0 if at_inputs is None else 1
     with torch.enable_grad():
         along = torch.arange(first, points, device=inputs.device, dtype=inputs.dtype) / (points - 1)
         along = along.reshape(1, -1, *[1] * (inputs.ndim - 1))
         # exact at both ends
         rows = torch.lerp(inputs[:, None], perturbed[:, None], along).flatten(0, 1)
+        # a graph is needed also where only the parameters are to be differentiated
         if not rows.requires_grad:
             rows.requires_grad_()
         logits = module(rows)
@@ -119,6 +121,7 @@ def compute_loss_path(
         gradient = gradient.reshape(len(inputs), points - first, *inputs.shape[1:])
         losses = losses.reshape(len(inputs), points - first)
         logits = logits.reshape(len(inputs), points - first, *logits.shape[1:])
+        # the trapezoid rule gives both ends half of the weight
         ends = gradient[:, -1] + (gradient[:, 0] if at_inputs is None else at_inputs)
         between = gradient[:, 1 - first : -1]
         mean = (between.sum(dim=1) + ends / 2) / (points - 1)
@@ -170,8 +173,10 @@ class AttributionAscent:
         uniform = torch.rand(
             centre.shape, generator=generator, device=generator.device, dtype=centre.dtype
         )
+        # between the bounds of the ball within the range: a clipped point would often equal the input
         perturbed = torch.lerp(lower, upper, uniform.to(centre.device))
         with set_mode(module, training=False):
+            # once for all steps, as the input does not move
             at_inputs = (
                 compute_loss_gradient(module, centre, labels) if self.norm_weight > 0 else None
             )

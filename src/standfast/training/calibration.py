@@ -24,7 +24,7 @@ from typing import ClassVar
 from torch.nn import functional as F
 
 from standfast.errors import ModelError, check_number
-from standfast.training.objective import Batch, Part, Scheme
+from standfast.training.objective import Batch, LossPart, Scheme
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,17 @@ class Calibrated(Scheme):
     def __post_init__(self) -> None:
         check_number(self.weight, "weight", least=0)
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         """The loss in one part."""
         logits = batch.logits(batch.inputs)
+        # the target is that of one of two classes, so a third has none
         if logits.shape[1] != 2:
             raise ModelError(
                 f"calibrated: expected a module with two classes, got {logits.shape[1]}"
             )
         target = batch.extra("f_norm").to(logits.dtype)
         distance = F.mse_loss(logits.softmax(dim=1)[:, 1], target)
-        yield Part(F.cross_entropy(logits, batch.labels) + self.weight * distance, logits, 1.0)
+        yield LossPart(F.cross_entropy(logits, batch.labels) + self.weight * distance, logits, 1.0)
 
     def describe(self) -> str:
         distance = "squared distance of the probability of class 1 from f_norm"

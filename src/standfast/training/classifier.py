@@ -47,6 +47,7 @@ def initialize(module: ModuleT, generator: torch.Generator) -> ModuleT:
     with seed_from(generator, get_device(module)):
         for submodule in module.modules():
             reset = getattr(submodule, "reset_parameters", None)
+            # a layer of the user's may have an attribute of this name
             if callable(reset):
                 reset()
     return module
@@ -116,7 +117,11 @@ def random_shift(inputs: Tensor, generator: torch.Generator, *, pixels: int = 2)
     check(pixels >= 0, "pixels", "at least 0", pixels)
     count, _, height, width = inputs.shape
     offsets = torch.randint(
-        2 * pixels + 1, (2, count, 1), generator=generator, device=generator.device
+        # on the generator's device, whose numbers they are
+        2 * pixels + 1,
+        (2, count, 1),
+        generator=generator,
+        device=generator.device,
     )
     down, right = offsets.to(inputs.device)
     rows = down + torch.arange(height, device=inputs.device)  # (N, H)
@@ -181,6 +186,7 @@ def random_noise_blocks(
     device = generator.device
     change, share = torch.rand(2, len(inputs), 1, 1, generator=generator, device=device)
     share = torch.where(change < chance, most * share, 0.0)
+    # a step is covered by any of `block` centres, so each is placed with the root of the probability
     centres = torch.rand(inputs.shape, generator=generator, device=device) < 1 - (1 - share) ** (
         1 / block
     )

@@ -94,6 +94,7 @@ class Training:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # here, because a training can run for hours before it would fail
         check_data(self.inputs, self.labels)
         check_integer(self.epochs, "epochs")
         check_integer(self.batch_size, "batch_size")
@@ -121,6 +122,7 @@ class Training:
         self.batches = math.ceil(len(self.inputs) / self.batch_size)  # in an epoch
         self.epoch = 0  # how many epochs are done
         options: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
+        # gradients of float16 underflow unless the loss is scaled
         is_half = self.precision == torch.float16
         self.descent: torch.optim.Optimizer
         if self.optimizer == "adamw":
@@ -174,10 +176,12 @@ class Training:
             ):
                 while self.epoch < self.epochs:
                     epoch = self._run_epoch(step)
+                    # dropout of the next epoch goes on from here, also in another process
                     self._global = _get_global_state(self.device)
                     if progress is not None:
                         progress(epoch)
         finally:
+            # gradients take as much memory as the weights
             self.descent.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
@@ -198,6 +202,7 @@ class Training:
         """Continue from the epoch at which `state_dict` was called, in a training with the same arguments."""
         self.module.load_state_dict(state["module"])
         self.descent.load_state_dict(state["optimizer"])
+        # a disabled scaler has no state
         if self.scaler.is_enabled():
             self.scaler.load_state_dict(state["scaler"])
         self.generator.set_state(state["generator"])
@@ -214,11 +219,13 @@ class Training:
             torch.split(order, self.batch_size), self.epoch * self.batches
         ):
             batch = self._make_batch(chosen, number)
+            # by hand, as a scheduler would be one more state to store
             for group in self.descent.param_groups:
                 group["lr"] = self.learning_rate * compute_learning_rate_factor(number, steps)
             for index, part in enumerate(self.scheme.parts(batch)):
                 if index == 0:
                     self.descent.zero_grad()
+                # each part frees its graph before the next is made
                 torch.autograd.backward(self.scaler.scale(part.loss))
                 loss_sum += part.loss.detach() * len(batch.labels)
                 correct += part.share * (part.logits.detach().argmax(dim=1) == batch.labels).sum()
@@ -227,6 +234,7 @@ class Training:
             if step is not None:
                 step(number + 1, steps)
         self.epoch += 1
+        # read once an epoch, as reading waits for the device
         mean_loss = float(loss_sum) / len(self.inputs)
         if not math.isfinite(mean_loss):
             raise DivergedError(f"training diverged: the loss of epoch {self.epoch} is {mean_loss}")
@@ -251,6 +259,7 @@ class Training:
     def _restore_random_state(self) -> Iterator[None]:
         """Use the global random state of this training inside (at first seeded from its generator), and restore it."""
         if self._global is None:
+            # initial weights and dropout draw from the global state
             with seed_from(self.generator, self.device):
                 yield
             return
@@ -278,6 +287,7 @@ def compute_learning_rate_factor(step: int, steps: int) -> float:
     warm_up = max(1, steps // 10)
     if step < warm_up:
         return (step + 1) / warm_up
+    # at least 1, where the warm-up takes all steps
     return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up)))
 
 
@@ -329,6 +339,7 @@ def set_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
     try:
         yield
     finally:
+        # each submodule may have had a mode of its own
         for submodule, was_training in before:
             submodule.training = was_training
 

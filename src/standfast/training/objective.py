@@ -17,7 +17,7 @@ from standfast.neighbourhoods import Bounds
 from standfast.records import ConfigurationType
 
 
-class Part(NamedTuple):
+class LossPart(NamedTuple):
     """A term of the loss of a batch; its gradient is computed and its graph freed before the next part begins."""
 
     loss: Tensor  # a scalar with a graph; the sum over parts is minimised
@@ -51,6 +51,7 @@ class Batch:
         """The module's logits (N, classes) for `inputs` (N, ...); mixed precision is converted to float32."""
         with self.autocast():
             logits: Tensor = self.module(inputs)
+        # losses in half precision would lose small differences
         if self.precision == torch.float32:
             return logits
         return logits.float()
@@ -76,7 +77,7 @@ class Scheme(metaclass=ConfigurationType):
     extras: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         """The loss of `batch`, in one or several parts. It must not wait for values from the device."""
 
     @abstractmethod
@@ -94,14 +95,14 @@ class Natural(Scheme):
 
     name: ClassVar[str] = "natural"
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         yield compute_cross_entropy(batch, batch.inputs)
 
     def describe(self) -> str:
         return "natural: cross-entropy"
 
 
-def compute_cross_entropy(batch: Batch, inputs: Tensor, share: float = 1.0) -> Part:
+def compute_cross_entropy(batch: Batch, inputs: Tensor, share: float = 1.0) -> LossPart:
     """The cross-entropy of `inputs` with the labels of the batch, as this share of the loss."""
     logits = batch.logits(inputs)
-    return Part(share * F.cross_entropy(logits, batch.labels), logits, share)
+    return LossPart(share * F.cross_entropy(logits, batch.labels), logits, share)

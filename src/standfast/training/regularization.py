@@ -78,6 +78,7 @@ class InputDerivatives:
             f"one for each of {len(self.inputs)} inputs",
             shape,
         )
+        # the losses of a batch are summed, as no row depends on another
         (gradient,) = torch.autograd.grad(self.losses.sum(), self.inputs, create_graph=True)
         set_fields(self, gradient=gradient)
 
@@ -97,6 +98,7 @@ class InputDerivatives:
         check_integer(probes, "probes")
         # (N, probes, ...)
         products = torch.stack([self._multiply_hessian(generator) for _ in range(probes)], dim=1)
+        # the mean over the probes of the squared norms, of which the root is taken
         norms: Tensor = torch.linalg.vector_norm(products.flatten(1), dim=1) / probes**0.5
         return norms
 

@@ -40,7 +40,7 @@ from standfast.registry import Registry
 from standfast.training.adversarial import Pgd
 from standfast.training.attribution_regularization import AttributionAscent, compute_loss_path
 from standfast.training.calibration import Calibrated
-from standfast.training.objective import Batch, Part, Scheme, compute_cross_entropy
+from standfast.training.objective import Batch, LossPart, Scheme, compute_cross_entropy
 from standfast.training.objective import Natural as Natural
 from standfast.training.regularization import InputDerivatives
 
@@ -78,19 +78,20 @@ class GradientHessian(Scheme):
         check_number(self.hessian_weight, "hessian_weight", least=0)
         check_integer(self.probes, "probes")
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         inputs = batch.inputs.detach().requires_grad_()
         logits = batch.logits(inputs)
         derivatives = InputDerivatives(
             F.cross_entropy(logits, batch.labels, reduction="none"), inputs
         )
+        # a norm of weight 0 costs derivatives for nothing
         penalties = []
         if self.gradient_weight:
             penalties.append(self.gradient_weight * derivatives.compute_gradient_norms())
         if self.hessian_weight:
             norms = derivatives.compute_hessian_norms(self.probes, batch.generator)
             penalties.append(self.hessian_weight * norms)
-        yield Part((derivatives.losses + sum(penalties)).mean(), logits, 1.0)
+        yield LossPart((derivatives.losses + sum(penalties)).mean(), logits, 1.0)
 
     def describe(self) -> str:
         words = ["cross-entropy"]
@@ -141,15 +142,17 @@ class Adversarial(Scheme):
         ball = LinfBall(share * self.radius) if self.norm == "linf" else L2Ball(share * self.radius)
         return Pgd(
             ball,
+            # a smaller ball needs shorter steps
             self.steps,
             share * _choose_step_length(self.radius, self.steps, self.step),
             bounds,
         )
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
             perturbed = attack.ascend(batch.module, batch.inputs, batch.labels, batch.generator)
+        # each part only where it counts, as each is a forward and a backward pass
         if self.clean_share > 0:
             yield compute_cross_entropy(batch, batch.inputs, self.clean_share)
         if self.clean_share < 1:
@@ -199,7 +202,7 @@ class _AttributionScheme(Scheme):
             bounds,
         )
 
-    def parts(self, batch: Batch) -> Iterator[Part]:
+    def parts(self, batch: Batch) -> Iterator[LossPart]:
         """The loss in one part; the accuracy is that of the inputs whose cross-entropy is in the loss."""
         attack = self.attack(batch.bounds, _compute_warm_up(self.warm_up, batch))
         with batch.autocast():
@@ -208,7 +211,7 @@ class _AttributionScheme(Scheme):
             batch.logits, batch.inputs, perturbed, batch.labels, points=self.points
         )
         end = -1 if self.joint else 0
-        yield Part(
+        yield LossPart(
             (path.losses[:, end] + self.weight * path.norms()).mean(), path.logits[:, end], 1.0
         )
 
@@ -283,6 +286,7 @@ def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float)
 
 def _choose_step_length(radius: float, steps: int, step: float | None) -> float:
     """The length of a step; by default all steps together are a bit longer than the diameter of the ball."""
+    # 2.5 times the radius, as of the ball's two sides and a little more
     return 2.5 * radius / steps if step is None else step
 
 

@@ -145,6 +145,7 @@ def load(name: str, pretrained: bool = True) -> nn.Module:
     >>> model(torch.zeros(1, 1, 28, 28)).shape
     torch.Size([1, 10])
     """
+    # a colon alone may be one of a file
     if name.partition(":")[0] in HUBS and ":" in name:
         return from_hub(name, pretrained)
     architecture = models[name]
@@ -152,6 +153,7 @@ def load(name: str, pretrained: bool = True) -> nn.Module:
     # initial weights are drawn from the global random state, and then replaced
     with torch.random.fork_rng(devices=[]):
         if content is None:
+            # the same weights each time, so that costs can be compared
             torch.manual_seed(0)
         module = architecture()
     if content is None:
@@ -176,6 +178,7 @@ def card(name: str) -> dict[str, Any]:
     >>> card("lenet5-mnist")["parameters"]
     61706
     """
+    # raises the error for an unknown name
     models[name]
     try:
         entries: dict[str, Any] = json.loads(_read(name, "json"))

@@ -95,6 +95,7 @@ def from_hub(name: str, pretrained: bool = True) -> nn.Module:
                 torch.manual_seed(0)
             return HUBS[hub](model, pretrained).eval()
     except (OSError, RuntimeError) as error:  # no network, a broken download
+        # our own errors are in words already
         if isinstance(error, StandfastError | ImportError):
             raise
         raise StandfastError(
@@ -120,6 +121,7 @@ def from_timm(model: nn.Module, **options: Any) -> Model:
 
 def _load_timm(name: str, pretrained: bool) -> nn.Module:
     timm: Any = import_package("timm")
+    # timm's own error names no model that is near
     if not timm.is_model(name):
         raise UnknownNameError("timm model", name, timm.list_models(pretrained=True))
     return _normalise_timm(timm, timm.create_model(name, pretrained=pretrained))
@@ -178,6 +180,7 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
         f"{len(std)}",
     )
     if not read_option("do_normalize", True):
+        # a processor may have a mean and not use it
         mean, std = (0.0,) * len(mean), (1.0,) * len(std)
     # the processor expects values in [0, 255], which are 255 times ours
     factor = 255 * (
@@ -185,6 +188,7 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
     )
     mean = tuple(value / factor for value in mean)
     std = tuple(value / factor for value in std)
+    # without a crop the size of the image is that of the module
     height, width = _read_size(
         read_option("crop_size" if read_option("do_center_crop", False) else "size")
     )
@@ -243,6 +247,7 @@ def _load_transformers(name: str, pretrained: bool) -> nn.Module:
         ) from error
     finally:
         if had_progress_bar:
+            # the user's setting is put back
             logging.enable_progress_bar()
 
 
@@ -254,6 +259,7 @@ def _load_torchvision(name: str, pretrained: bool) -> nn.Module:
     scaling = weights.transforms()
     if not hasattr(scaling, "mean"):
         raise ArgumentError("model", "a classifier of images", name)
+    # some crops have one side for both
     height, width = scaling.crop_size * 2 if len(scaling.crop_size) == 1 else scaling.crop_size
     size = (len(scaling.mean), height, width)
     module = models.get_model(name, weights=weights if pretrained else None)

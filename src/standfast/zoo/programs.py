@@ -51,24 +51,29 @@ def check_program(
     Raises:
         ArgumentError: none of them; says what the file looks like. Or it can run code, and is not trusted.
     """
+    # a pickle looks like no archive, so its name has to tell
     if name.endswith(PICKLES):
         expected = (
             f"trust: true beside {name}, because opening a pickle runs the code that it names"
         )
         check(trust, "path", expected, "no trust")
         return "pickle"
+    # a few bytes could claim to become gigabytes
     try:
         check_archive(content)
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.namelist()
     except zipfile.BadZipFile:
+        # no archive: the error below says what it looks like
         members = []
     except ValueError as error:
         raise ArgumentError("path", "a program", f"{name}: {error}") from error
+    # by what is in it, as both kinds may have any ending
     if _has_member(members, "archive_format", "serialized_exported_program.json"):
         expected = f"trust: true beside {name}, because opening a file of torch.export can run code that is in it"
         check(trust, "path", expected, "no trust")
         return "export"
+    # an archive of TorchScript has its code as text, and weights alone have none
     if any("/code/" in member for member in members) and _has_member(members, "/constants.pkl"):
         return "torchscript"
     pickled_module = _describe_pickled_module(content)
@@ -118,6 +123,7 @@ def _load_torchscript(content: bytes) -> nn.Module:
     with warnings.catch_warnings():
         deprecated = r".*torch\.jit\.load.* is deprecated"
         warnings.filterwarnings("ignore", message=deprecated, category=DeprecationWarning)
+        # on the CPU, as it may have been saved on a card that is not here
         module: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
     return module
 
@@ -185,6 +191,7 @@ class Exported(nn.Module):
 
     def train(self, mode: bool = True) -> Exported:
         """Sets the flag alone: an exported program refuses to change its mode."""
+        # `Model` sets the mode of all modules, and would fail here
         self.training = mode
         return self
 
@@ -268,6 +275,7 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
             "weights", "a safetensors file, or one of torch.save", _reason(error)
         ) from error
     if isinstance(stored, Mapping):
+        # many programs store the weights beside other things
         stored = stored.get("state_dict", stored)
     fits = isinstance(stored, Mapping) and all(
         isinstance(value, Tensor) for value in stored.values()
@@ -316,6 +324,7 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     )
     expected = f"weights that fit the {type(module).__name__}"
     check(not differences, "weights", expected, f"some {differences}")
+    # shapes fit already, but a module may have rules of its own
     try:
         module.load_state_dict(dict(weights))
     except RuntimeError as error:

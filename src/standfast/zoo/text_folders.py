@@ -47,6 +47,7 @@ def pack_text_folder(folder: Path, trust: bool = False) -> bytes:
     """
     expected = "a folder with config.json, weights and a tokenizer, as save_pretrained writes it"
     check((folder / "config.json").is_file(), "transformers", expected, repr(str(folder)))
+    # what can run code is packed only if it is trusted
     endings = (*_FILES, *_CODE) if trust else _FILES
     files = sorted(file for file in folder.iterdir() if file.suffix in endings and file.is_file())
     has_pickle = any(file.suffix == ".bin" for file in folder.iterdir())
@@ -98,6 +99,7 @@ def load_text_folder(
     trusted_files = {"local_files_only": True, "trust_remote_code": trust}
     try:
         with _quiet(transformers.utils.logging), tempfile.TemporaryDirectory() as folder:
+            # transformers reads folders only
             zipfile.ZipFile(io.BytesIO(content)).extractall(folder)
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **trusted_files)
             load = getattr(transformers, loader).from_pretrained
@@ -114,6 +116,7 @@ def load_text_folder(
     missing = sorted(map(str, [*about["missing_keys"], *about["mismatched_keys"]]))
     expected = f"weights for {type(model).__name__} (labels: for a language model, word: for one that answers by token)"
     got = f"those of {', '.join(names)}{f', without {missing[0]}' if missing else ''}"
+    # transformers fills in missing weights at random, with a warning alone
     check(not missing and type(model).__name__ in names, "transformers", expected, got)
     model = model.eval()
     if labels is None:

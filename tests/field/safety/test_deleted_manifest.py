@@ -15,7 +15,7 @@ from standfast.metrics import MaxSensitivity
 from standfast.neighbourhoods import LinfBall
 from standfast.question.grid import Grid, LoadedModel, Samples
 from standfast.results import verify_results
-from standfast.study import plan as plans
+from standfast.study.jobs import Pool
 from standfast.study.run import run_grid
 from standfast.study.store import DamagedFileError, Store
 
@@ -39,7 +39,7 @@ def make_grid(radius: float = 0.1) -> Grid:
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Results of jobs of five samples, as a slow computer cuts them; later runs measure a fast one."""
     with monkeypatch.context() as slow:
-        slow.setattr(plans._Pool, "choose_size", lambda pool, seconds: 5)
+        slow.setattr(Pool, "choose_size", lambda pool, seconds: 5)
         run_grid(make_grid(), Store(tmp_path))
     return tmp_path
 

@@ -76,6 +76,7 @@ class PeerMetric(Metric):
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        # the class is made at run time, so pickle cannot find it by its name
         return _restore, (self.name,), {"given": options}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -130,6 +131,7 @@ class PeerMetric(Metric):
         check(task.classes, "model", f"a classification for {self.name}", f"the task {task.name}")
         probe = Probe(call)
         inputs = call.inputs
+        # from the content of each sample, so that no result depends on the batch
         seeds = content_keys(inputs, call.seed).tolist()
         score = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
         failure: list[str | None] = [None] * len(inputs)
@@ -164,6 +166,7 @@ class PeerMetric(Metric):
                 f"{self.name} of {self.package} does not run: {_describe_error(error)}"
             ) from error
         except Exception as error:
+            # an error of the user's explainer or model is no matter of the peer
             if sample.error is not None:
                 raise sample.error from error
             return math.nan, _describe_error(error)

@@ -68,6 +68,7 @@ class Infidelity(_CaptumMetric):
 
     def score_one(self, sample: Sample) -> object:
         options = {"perturb_func": self._perturb, **self.list_options()}
+        # an option of ours, which Captum does not know
         del options["noise"]
         explained = {"inputs": sample.inputs, "attributions": sample.maps, "target": sample.targets}
         with torch.no_grad():

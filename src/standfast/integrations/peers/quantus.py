@@ -58,6 +58,7 @@ def version() -> str:
 def _import_quantus() -> Any:
     try:
         with warnings.catch_warnings():
+            # it warns of its own optional packages
             warnings.simplefilter("ignore")
             return import_module("quantus")
     except ImportError as error:
@@ -198,6 +199,7 @@ class Base(PeerMetric):
             try:
                 return metrics()[self.title](**options, **quiet)
             except Exception as error:
+                # whatever its constructor raises, as it checks little itself
                 got = f"{type(error).__name__}: {error}".rstrip(": ")
                 raise ArgumentError("options", f"options that {self.name} accepts", got) from error
 

@@ -56,6 +56,7 @@ class Sample:
             with torch.inference_mode(False):
                 return self._explain(x.detach().to(self.inputs), targets, module)
         except Exception as error:
+            # kept, as the peer may catch it
             self.error = error
             raise
         finally:

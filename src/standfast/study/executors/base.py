@@ -129,7 +129,7 @@ Said = float | JobFiles | Lost | None
 
 
 @dataclass(eq=False)
-class Member(ABC):
+class CrewMember(ABC):
     """A worker of a crew, in a process of its own somewhere, and its current job.
 
     Attributes:
@@ -165,7 +165,7 @@ class Member(ABC):
 
 
 #: the kind of worker of a crew
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=CrewMember)
 
 
 class Crew(ABC, Generic[M]):
@@ -186,6 +186,7 @@ class Crew(ABC, Generic[M]):
         self.store = store
         self.size = size
         self.limits = limits
+        # the first try is one life, each retry another
         self.lives = lives if limits.retries is None else limits.retries + 1
         self.members: list[M] = []
         self.queue = JobQueue(grid.isolated)
@@ -203,6 +204,7 @@ class Crew(ABC, Generic[M]):
 
     def serve(self, jobs: Sequence[Job], tell: Tell | None = None) -> Outcomes:
         """Have the jobs done, and yield their outcomes."""
+        # after an error or Ctrl-C, workers get no time to end by themselves
         patience = 0.0
         self.queue.add(jobs)
         try:
@@ -236,6 +238,7 @@ class Crew(ABC, Generic[M]):
         """End idle workers that may do none of the jobs that wait, so that new ones start in their places."""
         starting = sum(not member.ready for member in self.members)
         working = Counter(member.owner for member in self.members if member.job is not None)
+        # those that are starting will take some of the jobs
         needed = self.queue.count_beyond(working) - starting
         if self.queue and not working:
             # those that are starting may wait for the place of a spent one, as on a cluster without another free one
@@ -247,6 +250,7 @@ class Crew(ABC, Generic[M]):
     def _start_workers(self, most: int) -> None:
         while self.queue and len(self.members) < most:
             numbers = {member.number for member in self.members}
+            # a number that is free again, so that a new worker takes the card of the lost one
             self.start(next(number for number in count() if number not in numbers))
 
     def _hear_workers(self, tell: Tell | None) -> Iterator[JobOutcome]:
@@ -261,6 +265,7 @@ class Crew(ABC, Generic[M]):
             return self.poll(_SECONDS_OF_SILENCE)
         heard = self.poll(SECONDS_BETWEEN_LOOKS)
         speakers = [id(member) for member, _ in heard]
+        # who has just said something may have finished its job
         for member in self.members:
             is_silent = member.job is not None and id(member) not in speakers
             excess = member.exceeds(self.limits) if is_silent else ""
@@ -286,6 +291,7 @@ class Crew(ABC, Generic[M]):
         """The failure of a job whose worker was lost; nothing if the job is tried again."""
         self.losses[job.identity] += 1
         if said.final:
+            # a limit that was exceeded would be exceeded again
             yield store_failure(self.store, self.grid, job, said.words)
         elif self.losses[job.identity] < self.lives:
             self.queue.put_back(job)
@@ -347,11 +353,9 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         beneath = Path(*name.split("."))
-        possible_files = [
-            Path(folder, end)
-            for folder in folders
-            for end in (f"{beneath}.py", beneath / "__init__.py")
-        ]
+        possible_files: list[Path] = []
+        for folder in folders:
+            possible_files += [Path(folder, f"{beneath}.py"), Path(folder, beneath, "__init__.py")]
         if isinstance(file, str) and Path(file) in possible_files:
             modules.append(module)
     return modules

@@ -64,9 +64,11 @@ class JobQueue:
         offered = [name for name in allowed if self.waiting[name]]
         if not offered:
             return None
+        # without another worker of that explainer, so that each stays with one as long as there is enough to do
         alone = [name for name in offered if name is None or name not in busy]
         if alone:
             chosen = alone[0]
         else:
+            # the longest queue needs help most
             chosen = max(offered, key=lambda name: len(self.waiting[name]))
         return self.waiting[chosen].popleft()

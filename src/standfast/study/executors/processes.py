@@ -25,10 +25,10 @@ from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
+    CrewMember,
     Executor,
     Limits,
     Lost,
-    Member,
     Outcomes,
     Said,
     Tell,
@@ -92,6 +92,7 @@ class Processes(Executor):
         check_integer(workers, "workers")
         check_integer(threads, "threads", also=(None,))
         self.workers = workers
+        # cores are divided, because threads of several workers on one core wait for each other
         self.threads = threads or max(1, thread_budget() // workers)
         readable = limits.memory_gb is None or memory_of(os.getpid()) is not None
         check(readable, "memory_gb", "None on a system without /proc", limits.memory_gb)
@@ -111,7 +112,7 @@ class Processes(Executor):
 
 
 @dataclass(eq=False)
-class _Process(Member):
+class _Process(CrewMember):
     """A worker process, the connection to it, and the pickled grid until it was sent."""
 
     process: BaseProcess
@@ -165,9 +166,11 @@ class _Process(Member):
         return memory_of(self.process.pid or 0) or 0
 
     def stop(self, patience: float = 0.0) -> None:
+        # whoever waits for a job reads the end of the connection, and ends by itself
         self.connection.close()
         if self.process.pid is None:  # it was not started
             return
+        # before it is killed: then its children would belong to the system, and could not be found
         started = _descendants(self.process.pid)
         self.process.join(patience)  # a thread that a job has left behind keeps it longer
         self.process.kill()
@@ -193,6 +196,7 @@ class _ProcessCrew(Crew[_Process]):
             ) from error
 
     def start(self, number: int) -> None:
+        # no fork: a card or threads that are in use do not survive it
         context: Any = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         arguments = (theirs, self.threads, _device(self.grid.device, number))
@@ -202,6 +206,7 @@ class _ProcessCrew(Crew[_Process]):
             # if it is interrupted, a process that has started all the same finds the connection closed, and ends
             self.members.append(_Process(number, process, ours, self.packed))
             process.start()
+        # ours would never see the end of a connection of which this process holds both sides
         theirs.close()
 
     def poll(self, seconds: float | None) -> list[tuple[_Process, Said]]:
@@ -209,6 +214,7 @@ class _ProcessCrew(Crew[_Process]):
         heard = [
             (member, member.hear()) for member in self.members if not ready.isdisjoint(member.ends)
         ]
+        # before its first job only memory can be exceeded: the clock of a job has not begun
         memory = Limits(memory_gb=self.limits.memory_gb)
         for member, said in heard:
             if said is None and (why := member.exceeds(memory)):
@@ -224,6 +230,7 @@ def _run_worker(connection: Connection, threads: int, device: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # a group of its own, so that what the jobs start can be ended with it
+    # also a parent that is killed leaves no worker behind
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     try:
@@ -252,6 +259,7 @@ def _end_with_parent() -> None:
 
 def _end_all(leader: int, others: Sequence[int]) -> None:
     """End processes, and then the group of a process, if it leads one."""
+    # Windows has no groups of processes
     if hasattr(os, "killpg"):
         for process in others:
             with suppress(OSError):  # it has ended
@@ -276,6 +284,7 @@ def memory_of(process: int) -> int | None:
     >>> memory_of(os.getpid()) is None or memory_of(os.getpid()) > 10**7
     True
     """
+    # only Linux has /proc
     with suppress(OSError, IndexError, AttributeError, ValueError):
         pages = Path(f"/proc/{process}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
@@ -294,6 +303,7 @@ def _device(device: str, number: int) -> str:
 def _starting(threads: int) -> Iterator[None]:
     """Processes that are started inside find the number of their threads in the environment, and never get Ctrl-C."""
     before = {name: os.environ.get(name) for name in _THREADS}
+    # a library reads the variables when it is loaded, which is before our code runs in the worker
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     mask: Any = None
     if hasattr(signal, "pthread_sigmask"):
@@ -315,6 +325,7 @@ def _starting(threads: int) -> Iterator[None]:
         for name, value in before.items():
             del os.environ[name]
             os.environ.update({} if value is None else {name: value})
+    # Ctrl-C that came meanwhile is handled now, when the start is complete
     if came and callable(handler):
         handler(signal.SIGINT, None)
 

@@ -13,10 +13,10 @@ from standfast.question.grid import Grid
 from standfast.study.executors.base import (
     UNLIMITED,
     Crew,
+    CrewMember,
     Executor,
     Limits,
     Lost,
-    Member,
     Outcomes,
     Said,
     Tell,
@@ -86,6 +86,7 @@ class Ray(Executor):
     ) -> Outcomes:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
         ray = import_package("ray", "ray")
+        # a connection of the user's is left as it is
         ours = not ray.is_initialized()
         try:
             if ours:
@@ -118,7 +119,7 @@ class Ray(Executor):
 
 
 @dataclass(eq=False)
-class _Actor(Member):
+class _Actor(CrewMember):
     """A worker of the cluster, and what will have the files of its job; None while it has no job."""
 
     ray: Any
@@ -178,6 +179,7 @@ class _RayCrew(Crew[_Actor]):
         patience = _SECONDS_OF_SILENCE if seconds is None else seconds
         done, _ = self.ray.wait(list(awaited), num_returns=1, timeout=patience)
         working = any(member.job for member in self.members)
+        # silence means that no worker starts; while one works, it may be silent
         if done or working:
             self.last_words = time.monotonic()
         elif time.monotonic() - self.last_words >= _SECONDS_OF_SILENCE:
@@ -195,9 +197,11 @@ class _RayCrew(Crew[_Actor]):
         try:
             said: Said = self.ray.get(sent)
         except self.ray.exceptions.RayTaskError:
+            # an error of the task is one of our code, which another worker would repeat
             raise
         except self.ray.exceptions.RayError as error:
             # the worker is lost, or the node that had its result
+            # Ray says only in words that it was the worker's start that failed
             if "creation task" in str(error):
                 raise StandfastError(f"ray: a worker could not start: {error}") from error
             return Lost("the Ray worker was lost", str(error))

@@ -82,6 +82,7 @@ class Slurm(Executor):
     ) -> Outcomes:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
         submitit = import_package("submitit", "slurm")
+        # files in memory are seen by one process only
         if store.folder.address.startswith("memory://"):
             raise ArgumentError("out", "a place that all machines reach", store.folder.address)
         tasks = min(
@@ -105,6 +106,7 @@ class Slurm(Executor):
         try:
             yield from self._collect(submitted, parts)
         except BaseException:
+            # also after Ctrl-C: nobody would collect what the tasks store
             for task in submitted:
                 task.cancel()
             raise
@@ -115,6 +117,7 @@ class Slurm(Executor):
         jobs_left = {job.identity: job for part in parts for job in part.jobs}
         ended = False
         while jobs_left and not ended:
+            # before the store is read, so that nothing that ends in between is missed
             ended = all(task.done() for task in submitted)
             for identity, status in store.statuses().items():
                 if identity in jobs_left:
@@ -123,6 +126,7 @@ class Slurm(Executor):
                 time.sleep(_SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1)
         for task, part in zip(submitted, parts, strict=True):
             error = task.exception()
+            # a task that has ended without storing a job will not store it any more
             for job in part.jobs:
                 if job.identity in jobs_left:
                     text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
@@ -147,6 +151,7 @@ class SlurmTask:
         executor: Executor = InProcess()
         if self.limits != UNLIMITED or self.grid.isolated:
             executor = Processes(1, limits=self.limits)
+            # functions of a notebook or a script can be pickled by value only
             executor.dumps = import_package("cloudpickle", "slurm").dumps
         return sum(1 for _ in executor.run(self.grid, self.store, jobs_left))
 

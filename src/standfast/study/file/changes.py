@@ -25,6 +25,7 @@ def apply_changes(document: Document, changes: Sequence[str]) -> Document:
     Raises:
         ArgumentError: a change has another form.
     """
+    # what is no mapping is refused later, with the words for a study
     if not isinstance(document.content, Mapping):
         return document
     content = dict(document.content)

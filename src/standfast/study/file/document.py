@@ -43,7 +43,9 @@ class StudyError(StandfastError):
         wrapper = textwrap.TextWrapper(
             _WIDTH, initial_indent="  ", subsequent_indent="      ", placeholder=" ..."
         )
+        # names and paths with a hyphen stay whole, so that they can be copied
         wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
+        # the end of a path tells more than its beginning
         name = file if len(file) <= 150 else f"... {file[-146:]}"
         lines = [f"{name}: {'1 problem' if count == 1 else f'{count} problems'}"]
         for problem in problems[:_PROBLEMS]:
@@ -88,6 +90,7 @@ class Document:
             path = (*path, key)
             if isinstance(node, dict) and key not in node:
                 break
+            # what is missing has no line; the line of what should contain it is shown
             node = node[key]  # type: ignore[index]
         return replace(problem, path=path, line=self._find_line(path))
 
@@ -100,6 +103,7 @@ class Document:
 
     def error(self, problems: Iterable[Problem]) -> StudyError:
         """What to raise for these problems, without those that are there twice."""
+        # several checks may find the same problem
         located = dict.fromkeys(map(self.locate, problems))
         return StudyError(self.name, sorted(located, key=lambda problem: problem.line or 0))
 
@@ -114,6 +118,7 @@ def read_document(path: str | Path) -> Document:
     path = Path(path)
     lines: dict[Keys, int] = {}
     try:
+        # with the mark that some editors on Windows write at the beginning
         text = read_content(path, largest=_LARGEST).decode("utf-8-sig")
         content = parse(text, lines)
         if content is None:
@@ -196,6 +201,7 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
         return
     for key, value in node.value:
         if isinstance(key, ScalarNode) and str(key.tag).endswith((":str", ":merge")):
+            # `<<` stands for the keys of another mapping, which belong to the mapping around it
             inner = path if str(key.tag).endswith(":merge") else (*path, key.value)
             lines.setdefault(inner, key.start_mark.line + 1)
             _number(value, inner, lines)

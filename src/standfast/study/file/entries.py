@@ -73,6 +73,7 @@ class SlurmEntry(Entry):
         >>> SlurmEntry(partition="gpu", extra={"account": "me"}).parameters()["slurm_additional_parameters"]
         {'account': 'me'}
         """
+        # what is not set is left to Slurm's own defaults
         return {key: value for key, value in self.model_dump(by_alias=True).items() if value}
 
 
@@ -255,6 +256,7 @@ class RequirementEntry(Entry):
     @model_validator(mode="after")
     def _check_kind(self) -> RequirementEntry:
         """One limit, and only the keys that belong to it."""
+        # in the class and not in the fields, because what is allowed depends on the other keys
         limits = [key for key in LIMITS if getattr(self, key) is not None]
         if len(limits) != 1:
             raise reject(f"exactly one of {', '.join(LIMITS)}", " and ".join(limits) or "none")

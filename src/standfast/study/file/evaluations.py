@@ -69,6 +69,7 @@ class UnplacedMetric:
         neighbourhood: Neighbourhood | None = None
         with contextlib.suppress(Exception):  # a class of the user's may have no example
             neighbourhood = kind.example().neighbourhood_in_use
+        # it is replaced before anything is evaluated, so any neighbourhood shows whether the other options fit
         stand_in = {find_neighbourhood_option(kind): neighbourhood or LinfBall(0.1)}
         alone: Metric | None = None
         if not has_neighbourhood(kind, required=True):
@@ -94,6 +95,7 @@ class UnplacedMetric:
     def write_plain(self) -> dict[str, Any]:
         """The options as a file has them: those that it sets, as the kind of inputs decides on others."""
         options = plain_options(self.stand_in)
+        # the neighbourhood is that of the kind of inputs, which the file does not name
         return {name: value for name, value in options.items() if name in self.given}
 
 
@@ -138,6 +140,7 @@ class MetricFunction(Entry):
         with errors_at("options"):
             option = find_neighbourhood_option(kind)
             has_several = isinstance(defaults.get(option), tuple)
+            # one metric has one neighbourhood; only registered metrics are made once for each
             if has_several and option not in self.options:
                 raise reject("a neighbourhood, as the study has several", "nothing")
             options = {**defaults, **self.options}
@@ -261,6 +264,7 @@ def _labels_of_explainers(entries: Sequence[Explained]) -> list[str]:
     names = [entry.name for entry in entries]
     labels: list[str] = []
     for entry in entries:
+        # one of a kind needs no options in its label
         words = _describe_options(entry) if names.count(entry.name) > 1 else ""
         labels.append(f"{entry.name}: {words}" if words else entry.name)
     return labels
@@ -275,6 +279,7 @@ def _describe_options(entry: Explained) -> str:
         options = entry.plain[entry.name]
         with contextlib.suppress(TypeError):  # it has options without a default
             defaults = plain_options(type(entry.value)())
+    # `...` is no value of any option, so an option without a default always counts
     changed = {key: value for key, value in options.items() if defaults.get(key, ...) != value}
     return ", ".join(f"{key}={value}" for key, value in changed.items())
 

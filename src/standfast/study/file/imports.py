@@ -69,6 +69,8 @@ def call_function(
         with importing_from(paths), seed_generators(0, torch.device("cpu")):
             return function(**options)
     except (Exception, SystemExit) as error:
+        # what the user's function raises is the user's to read, so it may be anything; `SystemExit` would end us
+        # without a word
         raise reject(
             f"{what} from {reference}", describe_error(error, find_line(error, paths))
         ) from error
@@ -76,12 +78,14 @@ def call_function(
 
 def find_line(error: BaseException, paths: Sequence[str]) -> str:
     """The last line in the user's files that an exception passed through; else empty."""
+    # the file that does not parse is in no traceback
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
     roots = [Path(path).resolve() for path in paths]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         is_beneath = any(file.resolve().is_relative_to(root) for root in roots)
+        # an environment may lie beneath the folder of the study
         if is_beneath and "site-packages" not in file.parts:
             return f"{file.name}, line {frame.lineno}"
     return ""
@@ -90,6 +94,7 @@ def find_line(error: BaseException, paths: Sequence[str]) -> str:
 def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> ModuleType:
     top = name.partition(".")[0]
     lies_beside = PathFinder.find_spec(top, list(paths)) is not None
+    # a module that is found nowhere is let through, for the clearer error of the import
     if not (lies_beside or trust) and (top in sys.modules or find_spec(top) is not None):
         raise reject(
             f"trust: true beside it, because {name} lies outside of the study's folder", "no trust"
@@ -98,7 +103,9 @@ def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> Mod
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:
+        # the code of a module may raise anything; `SystemExit` would end us without a word
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        # the module itself is missing, and not one that it imports
         if missing and (name == missing or name.startswith(f"{missing}.")):
             beside = [p.stem for path in paths for p in sorted(Path(path).glob("*.py"))]
             words = "a module that is installed or lies beside the study file"
@@ -111,6 +118,7 @@ def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> Mod
 def _forget_namesake(top: str, paths: Sequence[str]) -> None:
     """Another study's module of the same name, still in memory, gives way to the one beside this study."""
     loaded = sys.modules.get(top)
+    # a file beside the study never replaces a module of Python
     if loaded is None or top in sys.stdlib_module_names:
         return
     files_beside = _list_files_beside(top, paths)
@@ -119,6 +127,7 @@ def _forget_namesake(top: str, paths: Sequence[str]) -> None:
         return
     if Path(loaded_file).resolve() in files_beside:
         return
+    # its parts as well, or the new package would be mixed with the old one
     for name in list(sys.modules):
         if name == top or name.startswith(f"{top}."):
             del sys.modules[name]

@@ -169,6 +169,7 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
 
 def _read_text(text: str, names: Names) -> NamedEntry:
     if names.in_text:
+        # an option must follow the colon, as names of packages and archives have colons, too
         match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL)
     else:
         match = None
@@ -223,10 +224,12 @@ def read_section(
     errors: list[StudyFieldError] = []
     checked_entries: list[CheckedEntry[T]] = []
     for label, entry, path in _list_items(raw, names):
+        # errors are collected, so that a file shows all of its problems at once
         with errors_at(*path, into=errors):
             if label is not None and (not isinstance(label, str) or not label):
                 raise reject("a label as text", show(label))
             named = read_entry(entry, names)
+            # errors within the options need the place of the options
             path = (*path, *named.path)
             with errors_at(*named.path):
                 for words, (value, plain) in build(named).items():
@@ -258,6 +261,7 @@ def _split_label(item: object, index: int, names: Names) -> tuple[Any, object, K
     """An item of a list, which may be `{label: entry}`."""
     if isinstance(item, Mapping) and len(item) == 1:
         ((key, entry),) = item.items()
+        # a known name with options beneath it looks the same as a label, and is taken for the name
         if key not in names.forms and not names.knows(key) and names.describes(entry):
             return key, entry, (index, key)
     return None, item, (index,)

@@ -66,7 +66,7 @@ T = TypeVar("T")
 Kinds = tuple[Any, ...]
 
 
-class Options(Entry):
+class OptionsEntry(Entry):
     """The options of a class, each under its name as an alias: any word may be the name of an option."""
 
     def given(self) -> dict[str, Any]:
@@ -80,12 +80,13 @@ class Options(Entry):
 
 
 @cache
-def options_model(kind: type[Any], name: str) -> type[Options]:
+def options_model(kind: type[Any], name: str) -> type[OptionsEntry]:
     """The pydantic model of the options of the dataclass `kind`, which the file calls `name`."""
     notes = describe_options(kind)
     fields = {}
     annotations = annotations_of(kind)
     options = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    # numbered, as pydantic forbids some words as names of fields; the alias has the true name
     for number, field in enumerate(option for option in options if option.init):
         default: dict[str, Any] = {}
         if field.default is not dataclasses.MISSING:
@@ -98,7 +99,7 @@ def options_model(kind: type[Any], name: str) -> type[Options]:
             Field(alias=field.name, description=notes.get(field.name), **default),
         )
     about = (kind.__doc__ or "").strip().partition("\n")[0]
-    return create_model(name, __base__=Options, __doc__=about, **fields)  # type: ignore[call-overload, no-any-return]
+    return create_model(name, __base__=OptionsEntry, __doc__=about, **fields)  # type: ignore[call-overload, no-any-return]
 
 
 def annotations_of(kind: Any) -> dict[str, Any]:
@@ -160,6 +161,7 @@ def _type_of_option(annotation: Any, default: object = None) -> Any:
     special = _find_special(kinds)
     null = [{"type": "null"}] * (type(None) in kinds)
     if special is not None:
+        # a metric's word for its own search, such as "sample", is no registered search
         own_words = [{"const": word} for word in _own_words(default) if special.kind is Search]
         schema = {
             "title": special.title,
@@ -167,6 +169,7 @@ def _type_of_option(annotation: Any, default: object = None) -> Any:
         }
 
         def read(raw: object) -> Any:
+            # a neighbourhood has to be of a kind that the option takes, which `read` checks
             ready = isinstance(raw, special.kind) and special.kind is not Neighbourhood
             if ready or (raw is None and null):
                 return raw
@@ -202,6 +205,7 @@ class _Schemas(GenerateJsonSchema):
 def _adapt(annotation: Any) -> TypeAdapter[Any] | None:
     """What checks values of an annotation; None for classes that pydantic knows nothing of."""
     try:
+        # strict, so that a text never becomes a number
         return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, strict=True))
     except (PydanticUserError, NameError):  # no schema, or a class that sees to itself
         return None
@@ -291,6 +295,7 @@ def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
 def search_from(raw: object, default: object = None, kinds: Kinds = ()) -> Search | str:
     """A search's name, as it is, or a configured search from `{block: {starts: 100}}`."""
     own_words = _own_words(default)
+    # words stay texts, since the metric knows what they mean for it
     if isinstance(raw, str) and raw in [*own_words, *searches]:
         return raw
     search: Search = read_configured(raw, dataclasses.replace(SEARCHES, also=tuple(own_words)))
@@ -371,7 +376,9 @@ def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
     'take absolute values'
     """
     texts: dict[str, str] = {}
+    # from the base on, so that a class can describe an option of its base in its own words
     for base in reversed(getattr(kind, "__mro__", (kind,))):
+        # pages of our docstrings are indented by four, so options stand at eight and their second lines deeper
         text = f"{base.__doc__ or ''}\n"
         section = re.search(r"^ *Args:\n((?:(?: {8,}.*)?\n)*)", text, re.MULTILINE)
         entries = re.findall(

@@ -145,9 +145,11 @@ def _from_pydantic(error: ValidationError, keys: Collection[str]) -> list[Proble
         for details in every
         if details["type"] not in ("needs_python_object", "dataclass_type")
     ]
+    # where nothing else is left, they are shown all the same
     for details in of_files or every:
         for problem in _from_details(details, keys):
             earlier = problems.setdefault(problem.path, problem)
+            # alternatives of one option fail one by one, and are one problem for the reader
             if problem.expected not in earlier.expected:
                 longer = max(earlier.got, problem.got, key=len)  # the one with a hint
                 both = f"{earlier.expected} or {problem.expected}"
@@ -186,6 +188,7 @@ class Entry(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
+    # around all other checks, so that each error has the keys of this section to compare with
     def _translate_errors(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         with errors_at(keys=cls.known()):
             return handler(raw)
@@ -203,6 +206,7 @@ def in_words(words: str) -> WrapValidator:
         try:
             return handler(raw)
         except ValueError as error:
+            # pydantic takes only `ValueError` for a value that does not fit; ours is one as well
             raise reject(words, show(raw)) from error
 
     return WrapValidator(read)

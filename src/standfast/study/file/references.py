@@ -62,6 +62,7 @@ class BackgroundEntry(Entry):
             if self.path is None:
                 got = show(self.model_dump(exclude_none=True))
             raise reject("a background with exactly one of path, data", got)
+        # a data set of the zoo may have thousands of samples, and each costs a pass
         if self.data is not None and self.samples is None:
             raise reject("a value beside data", "nothing", "samples")
         return self
@@ -133,12 +134,14 @@ class ReferenceReader:
 
     def _read_in(self, value: Any) -> Any:
         if isinstance(value, StoredBackground):
+            # noted before it is read, so that what cannot be read is said once
             if value not in self._known:
                 self._known[value] = value
                 self._known[value] = value.read(self.base)
             return self._known[value]
         if isinstance(value, tuple):
             parts = tuple(self.read_in(part, index) for index, part in enumerate(value))
+            # the same object where nothing has changed, so that nothing is made twice
             if all(one is other for one, other in zip(parts, value, strict=True)):
                 return value
             return parts
@@ -152,6 +155,7 @@ class ReferenceReader:
             read_value = self.read_in(stored_value, option.name)
             if read_value is not stored_value:
                 changed[option.name] = read_value
+        # the class checks again, and may refuse what was read
         with errors_at(keys=list(changed)):
             if changed:
                 return dataclasses.replace(value, **changed)

@@ -82,6 +82,7 @@ def _define_kinds(definitions: Schema, names: Names, forms: Iterable[Schema] = (
         first = names.scalar(names.registry[name]) if names.scalar else None
         value = [options["properties"][first]] if first else []
         by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), *value]}
+    # aliases stand for entries of other packages, whose options are not known here
     by_name |= {alias: {"type": "object"} for alias in names.registry.aliases}
     _define_entry(definitions, what, names, by_name, forms)
 
@@ -99,6 +100,7 @@ def _define_entry(
         forms: of entries without a name.
     """
 
+    # a name alone is allowed only where no option is required
     def must_have_options(options: Schema) -> bool:
         model = definitions.get(
             str(options.get("anyOf", [{}])[0].get("$ref")).rpartition("/")[2], {}
@@ -136,6 +138,7 @@ def _refer(definition: str) -> Schema:
 
 def _beginning_with(names: Iterable[str]) -> Schema:
     """Texts that begin with one of the names and a colon."""
+    # `(?!)` matches nothing, where there are no names
     return {"type": "string", "pattern": rf"^({'|'.join(map(re.escape, names)) or '(?!)'}):.+$"}
 
 

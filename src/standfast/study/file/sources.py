@@ -288,8 +288,10 @@ class DataFunction(DataEntry):
             returned = call_function(self.function, self.options, [str(base)], self.trust, "data")
         if isinstance(returned, Samples):
             return self._choose_targets(returned)
+        # a function may return a data set of its own, which knows more than a pair does
         if isinstance(returned, Dataset):
             return self._from_dataset(returned)
+        # kinds of plug-ins are asked before texts and arrays, as their data may look like these
         kind = find_given_kind(returned)
         if kind is not None:
             self._check_decided(kind.words, count)
@@ -313,6 +315,7 @@ class DataFunction(DataEntry):
 
     def _choose_targets(self, samples: Samples) -> Samples:
         """Samples of the user's with the targets that the entry asks for."""
+        # what the file does not say leaves the targets of the samples as they are
         if self.targets == "predicted" and "targets" in self.model_fields_set:
             return replace(samples, targets=None)
         check(
@@ -344,6 +347,7 @@ def _take_first(samples: Samples, count: int | None) -> Samples:
         return samples
     return replace(
         samples,
+        # a copy, because a part of a tensor keeps all of it in memory
         inputs=samples.inputs[:count].clone(),
         targets=None if samples.targets is None else samples.targets[:count].clone(),
         extras={name: values[:count].clone() for name, values in samples.extras.items()},
@@ -383,7 +387,7 @@ class Scaling(Entry):
     std: Annotated[float | PerChannel, AfterValidator(_check_positive)]
 
 
-class Scale(nn.Module):
+class ScalingModule(nn.Module):
     """`(x - mean) / std`, one number or one for each channel."""
 
     def __init__(self, mean: Tensor, std: Tensor) -> None:
@@ -453,9 +457,12 @@ class ModelEntry(Entry):
         """
         named = {"name": self._name} if isinstance(self, NamedModel) else {}
         about = named | self.model_dump(
-            include={self.form, "options", "weights"}, exclude_none=True
+            # what tells one model of a study from another: it is a part of the identity of stored jobs
+            include={self.form, "options", "weights"},
+            exclude_none=True,
         )
         about |= self.model_dump(include=_OF_TEXTS, exclude_defaults=True)
+        # only where it is not the default, so that stored jobs keep their identities
         if not getattr(self, "pretrained", True):
             about["pretrained"] = False
         file = getattr(self, self.file, None)
@@ -463,10 +470,15 @@ class ModelEntry(Entry):
             return StudyModel(self, base, about=about)
         content = self.read(base / file)
         if isinstance(self, ModelProgram):
+            # before anything is unpickled
             with errors_at(key=self.form):
                 check_program(content, self.path, self.trust)
         return StudyModel(
-            self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()}
+            # the bytes count, and not the path, so that a file may be moved
+            self,
+            base,
+            content,
+            about | {"sha256": hashlib.sha256(content).hexdigest()},
         )
 
     def read(self, path: Path) -> bytes:
@@ -504,6 +516,7 @@ class NamedModel(ModelEntry):
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The model of the zoo; a folder of transformers may be beside the study file."""
         hub, _, folder = self._name.partition(":")
+        # a folder beside the study file wins over a name of the hub
         local = hub == "transformers" and (base / folder).is_dir()
         return zoo.load(f"{hub}:{base / folder}" if local else self._name, self.pretrained)
 
@@ -523,6 +536,7 @@ class ModelProgram(ModelEntry):
     def load(self, base: Path, content: bytes) -> Any:
         if check_program(content, self.path, self.trust) != "pickle":
             return None
+        # pickles may name classes of modules that lie beside the study file
         with importing_from([str(base)]):
             return load_estimator(content, self.path)
 
@@ -575,7 +589,9 @@ class ModelFunction(ModelEntry):
     def load(self, base: Path, content: bytes) -> Any:
         with errors_at("function"):
             named = resolve(self.function, [str(base)], self.trust)
+            # what is a model already is not called, although modules can be
             if isinstance(named, nn.Module | Model | TextModel) or is_estimator(named):
+                # a copy, as jobs may change the model, and others take the same one
                 loaded = copy.deepcopy(named)
             else:
                 loaded = call_function(
@@ -663,6 +679,7 @@ class ModelArchitecture(ModelEntry):
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The architecture with these weights."""
         try:
+            # weights are read afterwards, so the random ones must not move the generator of the process
             with torch.random.fork_rng(devices=[]):
                 module = architectures[self.architecture](**self.options)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -704,6 +721,7 @@ class StudyModel(ModelSource):
 
     def _make(self, samples: Samples, device: str) -> Model:
         """The model, before the names of the classes of the samples are known to its task."""
+        # frames and texts: rows of numbers are made by their reader, which knows how to make models of them
         if samples.reader is not None:
             return self._make_for(samples.reader, device)
         entry = self.entry
@@ -715,7 +733,9 @@ class StudyModel(ModelSource):
             elif entry.preprocess is not None:
                 with errors_at(keys=("mean", "std")):
                     mean = per_channel(entry.preprocess.mean, samples.inputs, "mean")
-                    prepare = Scale(mean, per_channel(entry.preprocess.std, samples.inputs, "std"))
+                    prepare = ScalingModule(
+                        mean, per_channel(entry.preprocess.std, samples.inputs, "std")
+                    )
         with errors_at("forward"):
             if entry.forward is not None:
                 what = "a function (module, inputs) -> logits"
@@ -729,6 +749,7 @@ class StudyModel(ModelSource):
                 task = entry.task.load_files(self.base)
             more: dict[str, Any] = {"task": task, "output": entry.output, "extras": entry.extras}
             return Model(module, samples.bounds, prepare, device, size, forward, mixed, **more)
+        # such a model has all of this already, and nobody would know which one counts
         for key in entry.given:
             raise reject("no such key beside a function that returns a standfast.Model", key, key)
         return module.to(device)  # with its bounds; the device is the study's
@@ -769,6 +790,7 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     Raises:
         StudyFieldError: the model cannot be built, or does not take these samples.
     """
+    # only a `StudyModel` has folders to import from
     paths = getattr(source, "paths", ())
     try:
         with importing_from(paths):
@@ -778,6 +800,7 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
     except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything
+        # our own errors are in plain words already
         is_ours = isinstance(error, StandfastError)
         if is_ours:
             got = _shorten_script_error(str(error))

@@ -116,6 +116,7 @@ def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | N
     """As the file says; None where it says nothing."""
     if isinstance(raw, list | tuple):
         return tuple(neighbourhoods_from(raw).values())
+    # None is no missing value here: it asks for the default neighbourhood of the data
     if raw is None:
         return None
     return neighbourhood_from(raw)
@@ -232,6 +233,7 @@ class Study(Entry):
         with file_places.at("data"):
             changes = [metric for metric in loaded_metrics.values() if isinstance(metric, Metric)]
             inputs = read_given(Given(data, models, self._pairs(), changes, places=file_places))
+        # errors of the data are all that can be said; without data nothing else can be checked
         if inputs is None:
             file_places.raise_errors()
         assert inputs is not None
@@ -301,6 +303,7 @@ class Study(Entry):
 
     def _list_ladders(self, metrics: Mapping[str, Metric]) -> dict[str, Ladder]:
         """Cheaper settings of the metrics whose options the file leaves open, by label."""
+        # who names a preset has decided on the settings
         if "preset" in self.model_fields_set:
             return {}
         ladders: dict[str, Ladder] = {}
@@ -339,6 +342,7 @@ class Study(Entry):
         for entry_name, model in self.models.items():
             if name in model.value.spread(entry_name):
                 return model
+        # pairs are made of these entries alone
         raise AssertionError(f"no model is called {name!r}")
 
     @model_validator(mode="after")
@@ -430,11 +434,13 @@ class Study(Entry):
             extras: metrics that were added, by label.
         """
         content = self.plain()
+        # the choice stands for the limit; with both, another run would choose again
         content.pop("minutes", None)
         for label, metric in extras.items():
             content["metrics"][label] = to_plain({metric.name: plain_options(metric)})
         for label, options in settings.items():
             entry = self.metrics.get(label)
+            # an extra has no entry in the file, and its options are complete already
             if entry is not None:
                 ((name, file_options),) = content["metrics"][label].items()
                 content["metrics"][label] = {name: {**file_options, **options}}
@@ -516,6 +522,7 @@ def _list_extras(
     about: Mapping[str, Any],
 ) -> dict[str, Extra]:
     """The metrics that got a default neighbourhood in the further ones, by label."""
+    # if one could not be placed, errors say so, and nothing further is evaluated
     if DEFAULT_NEIGHBOURHOOD not in about or len(placed) < len(metrics):
         return {}
 
@@ -548,6 +555,7 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
     try:
         metric.bind(extras=samples.extras, inputs=samples.inputs, rows=slice(0, len(samples)))
     except ArgumentError as error:
+        # the quotation marks around a name in the message
         got = f"{error.got}{suggest_name(str(error.got).strip(chr(39)), samples.extras)}"
         raise reject(error.expected, got, error.argument, note=f"on data {name!r}") from error
 
@@ -568,6 +576,7 @@ def load_study(path: str | Path, preset: str | None = None, changes: Sequence[st
         ArgumentError: a change has another form.
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
+    # before the checks, so that what a change breaks is shown like any other mistake
     return _check(apply_changes(read_document(path), changes), preset)
 
 
@@ -593,6 +602,7 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
 
 
 def _check(document: Document, preset: str | None = None) -> Study:
+    # what is no mapping is refused by the check below
     if preset is not None and isinstance(document.content, Mapping):
         document = replace(document, content={**document.content, "preset": preset})
     try:
@@ -600,5 +610,6 @@ def _check(document: Document, preset: str | None = None) -> Study:
             study = Study.model_validate(document.content)
     except StudyFieldError as error:
         raise document.error(error.problems) from error
+    # a private attribute, since the document is no key of the file
     study._document = document
     return study

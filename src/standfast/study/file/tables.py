@@ -55,9 +55,11 @@ class DataTable(DataEntry):
         label = self._find_label(list(map(str, whole.columns)))
         unused = list(self.drop) if label is None else [label, *self.drop]
         extras: dict[str, Tensor] = {}
+        # a cell without a value is no class, and the accuracy needs all of them
         if label is not None and not whole[label].isna().any():
             labels, classes = number_classes(pl.Series(whole[label].tolist()))
             extras["labels"] = labels[:count]
+            # regression has no classes
             if classes:
                 about["classes"] = classes
         types = {name: how for name, how in self.types.items() if name not in unused}

@@ -50,12 +50,15 @@ def find_texts(returned: Any, count: int | None, about: Mapping[str, Any]) -> Te
 
 def _are_strings(values: Any) -> bool:
     """Whether there are strings: a list, an array or a column of a frame; some may be missing."""
+    # these have a length, and are no lists of texts
     if (
         isinstance(values, str | bytes | Tensor | Mapping)
         or not hasattr(values, "__len__")
         or len(values) == 0
     ):
         return False
+    # U and O: texts, and any objects
     if isinstance(values, np.ndarray) and values.dtype.kind not in "UO":
         return False
+    # the first one tells; others may be missing
     return isinstance(next(iter(values)), str)

@@ -87,6 +87,7 @@ class Choice:
             metrics[label] = grid.free.extras[label].metric
         dropped = [name for name in grid.free.controls if name not in self.controls]
         sanity = grid.sanity
+        # 0 stands for no checks at all
         if self.checked is not None:
             sanity = make_checks(self.checked or False, metrics)
         elif sanity is not None:
@@ -125,6 +126,7 @@ class Choice:
             "checked without limit": count_checked(grid),
             "extras": list(self.extras),
             "forecast": {"samples": dict(self.samples), "seconds": self.seconds},
+            # NaN is no JSON
             "seconds of all": None if math.isnan(self.whole) else self.whole,
             "unknown": list(self.unknown),
         }
@@ -134,6 +136,7 @@ class Choice:
         has_more_controls = bool(set(self.controls) - set(earlier.get("controls") or ()))
         has_further_metrics = bool(set(self.extras) - set(earlier.get("extras") or ()))
         earlier_checked = earlier.get("checked")
+        # None stands for all samples, so nothing can be more
         has_more_checks = earlier_checked is not None and (
             self.checked is None or self.checked > earlier_checked
         )
@@ -179,10 +182,12 @@ def choose(
     """
     costs = Costs(grid, estimate, workers)
     start = _Start.find(costs, earlier, seconds, must_add)
+    # then single pairs may be left out, as their time is known and no longer a guess
     has_learned = earlier is not None and MEASURED in earlier
     part = _choose_part(start, may_leave_out_pairs=has_learned)
     if part is None and must_add:
         return None
+    # the least is tried all the same, as a forecast may be wrong
     if part is None:
         part = _find_least(start, minutes, seconds)
     levels = start.levels
@@ -195,6 +200,7 @@ def choose(
         part.controls,
         part.checked,
         {name: min(len(samples), part.samples) for name, samples in grid.data.items()},
+        # what is done counts, but takes no time any more
         max(part.sum_seconds(levels, extras) - done_seconds, 0.0),
         estimate.seconds / workers,
         tuple(estimate.unknown),
@@ -248,12 +254,15 @@ class _Start:
             levels = others.raise_levels(levels, checked, costs.grid.free.controls, planned)
         done_seconds = 0.0
         fewest = 1
+        # higher settings are new work, so nothing that is done helps
         if levels == earlier_levels:
             # what is done with these settings takes no time any more, and stays
             done_seconds = max(others.sum_done(levels, earlier), earlier.get(MEASURED, 0.0))
             fewest = max(count_done(earlier), 1)
+        # all pairs fit now, which the earlier choice has left out
         if must_add and pairs and _sum_pairs(costs, pairs, levels) <= planned:
             others = costs
+            # the pairs are new, so of them nothing is done
             fewest = 1
         return cls(
             others, earlier_levels, levels, checked, planned + done_seconds, done_seconds, fewest
@@ -308,6 +317,7 @@ def _choose_part(start: _Start, may_leave_out_pairs: bool) -> _Part | None:
     costs = _leave_out_pairs(start) if may_leave_out_pairs else start.costs
     controls = costs.grid.free.controls
     fitting = costs.leave_out(start.levels, start.checked, controls, start.planned, start.fewest)
+    # the first jobs are done, so there is something to show
     if fitting is None and may_leave_out_pairs:
         return _Part(costs, costs.leave_out_checks(start.checked), (), start.fewest)
     if fitting is None:
@@ -330,6 +340,7 @@ def _leave_out_pairs(start: _Start) -> Costs:
     if costs.count_samples(levels, fewer_checked, controls, planned) < start.fewest:
         costs = costs.without(_find_dear(costs, levels, planned))
     while costs.leave_out(levels, start.checked, controls, planned, start.fewest) is None:
+        # the last pair stays, or nothing would be evaluated
         pairs = costs.rank_pairs(levels)
         if len(pairs) < 2:
             break
@@ -347,6 +358,7 @@ def _find_dear(costs: Costs, levels: Levels, limit: float) -> list[Pair]:
     """The pairs of which one sample takes a large part of the time; never all of them."""
     dear = [pair for spent, pair in costs.rank_pairs(levels) if spent > _DEAR * limit]
     is_all = len(dear) == len(costs.rank_pairs(levels))
+    # the cheapest stays, or nothing would be evaluated
     return dear[:-1] if is_all else dear
 
 
@@ -358,6 +370,7 @@ def _find_least(start: _Start, minutes: float, seconds: float) -> _Part:
     """
     costs = start.costs
     least_checked = costs.leave_out_checks(start.checked)
+    # what follows from the model alone may be overestimated by `_DOUBT`
     least = costs.sum_seconds(start.levels, least_checked, (), 1, at_least=True)
     needed = max((least - seconds) / 60 + minutes, 0.01)
     expected = f"at least about {needed:.2g} for one sample of this question"
@@ -408,6 +421,7 @@ def explain_nothing(
     if higher is None:
         return f"{reason}; give more minutes for what is left out"
     labels, needed_seconds = higher
+    # the plan uses only a part of the time
     needed = describe_seconds(needed_seconds / _PLANNED)
     return f"{reason}: higher settings of {', '.join(labels)} are new work, and need about {needed}; give more minutes"
 

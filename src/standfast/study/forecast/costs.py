@@ -35,6 +35,7 @@ def count_checked(grid: Grid) -> int:
 
 def count_done(earlier: Mapping[str, Any]) -> int:
     """How many samples of each data set an earlier choice has evaluated, by what the manifest says."""
+    # pairs that are not begun are not in the counts, so not one sample is complete
     if earlier.get(NOT_BEGUN):
         return 0
     counts = [done for done, _ in (earlier.get("samples") or {}).values()]
@@ -67,6 +68,7 @@ class Costs:
         self.ladders: Mapping[str, Ladder] = grid.free.ladders
         checks = None if grid.sanity is None else grid.sanity.name
         self.check_lines = [line for line in estimate.lines if line.label == checks]
+        # the checks have samples of their own, and are left out in another way
         evaluated = [line for line in estimate.lines if line.label != checks]
         self.lines = [
             line for line in evaluated if (line.label, line.explainer) not in self.left_out
@@ -84,6 +86,7 @@ class Costs:
         levels: dict[str, int] = {}
         for label, ladder in self.ladders.items():
             chosen = settings.get(label)
+            # after the last rung stand the metric's own settings
             levels[label] = len(ladder)
             if chosen in ladder:
                 levels[label] = ladder.index(chosen)
@@ -118,12 +121,14 @@ class Costs:
     def _rescale(self, line: Line, levels: Levels) -> float:
         """The seconds of a line with other settings of its metric."""
         level = levels.get(line.label)
+        # its own settings: the estimate is of these
         if level is None or level == len(self.ladders[line.label]):
             return line.seconds
         metric = self.grid.metrics[line.label]
         cheaper = replace(metric, **self.ladders[line.label][level])
         inputs = self.grid.data[line.data].inputs
         share = _count_beyond(cheaper, inputs) / max(_count_beyond(metric, inputs), 1)
+        # the start is paid whatever the settings are
         return line.start + share * (line.seconds - line.start)
 
     def is_whole(
@@ -155,6 +160,7 @@ class Costs:
     ) -> int:
         """How many samples of each data set fit into so many seconds."""
         few = 0
+        # more samples never take less time, so the largest number is found by halving
         many = self.longest
         while few < many:
             middle = (few + many + 1) // 2
@@ -178,6 +184,7 @@ class Costs:
         """
         fewer_checked = self.reduce_checks(checked)
         without_checks = self.leave_out_checks(checked)
+        # from what hurts least to what hurts most
         ways = [
             (checked, controls),
             (fewer_checked, controls),
@@ -193,8 +200,10 @@ class Costs:
 
     def choose_checked(self, seconds: float, earlier: Mapping[str, Any] | None) -> int | None:
         """How many samples are checked; None for as many as without a limit."""
+        # None also where there are no checks
         if not self.may_leave_out_checks:
             return None
+        # an earlier choice stays, or its checks would be done again
         if earlier is not None and earlier.get("checked") != 0:
             checked: int | None = earlier.get("checked")
             return checked
@@ -261,6 +270,7 @@ class Costs:
                 rises.append((self.sum_seconds(higher, checked, controls, enough), group))
         if not rises:
             return None
+        # of equals, the first by name, so that the choice is the same every time
         seconds, labels = min(rises)
         return labels, seconds
 
@@ -302,6 +312,7 @@ def _share_of(checked: int | None, all_checked: int) -> float:
 
 def _count_beyond(metric: Metric, inputs: Tensor) -> int:
     """The evaluations of one of these inputs `(N, ...)` beyond the explanation of itself."""
+    # the explanation of the input itself is in the start already
     return max(metric.bind(inputs=inputs).cost(None).evaluations - 1, 0)
 
 

@@ -125,8 +125,10 @@ def describe_seconds(seconds: float) -> str:
     """
     if math.isnan(seconds):
         return "an unknown time"
+    # from two units on, so that "1.5 hours" stands as minutes
     for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
+            # two digits: more would claim what a forecast does not know
             return f"{float(f'{seconds / size:.2g}'):g} {unit}"
     return f"{float(f'{seconds:.2g}'):g} s"
 
@@ -148,6 +150,7 @@ def list_marks(estimate: Estimate) -> list[str]:
 def mark_seconds(words: str, lines: Sequence[Line]) -> str:
     """The time of some lines together, with the mark of the one that is known worst."""
     bases = {line.basis for line in lines}
+    # the worst is the last, as the marks are in this order
     marks = [mark for basis, mark in _MARKS.items() if basis in bases]
     if marks:
         return words + marks[-1]

@@ -44,6 +44,7 @@ def sort_jobs(
     models = list(dict.fromkeys((job.data, job.model) for job in jobs))
 
     def find_place(job: Job) -> tuple[int, int, int, bool, int, bool]:
+        # 0, 1, 2 to 3, 4 to 7 and so on: each turn has as many samples as all before
         turn = job.start.bit_length()
         model = models.index((job.data, job.model))
         comes_late = is_long is not None and is_long(job)
@@ -96,6 +97,7 @@ def _compare(
     for job in jobs:
         forecast = forecast_job(job)
         seconds = spent.get(job.identity, 0.0)
+        # what has no forecast, or was not run, has no quotient
         if forecast > 0 and seconds > 0:
             cell = _Place(job.data, job.model, job.label, job.explainer)
             spent_at[cell] = spent_at.get(cell, 0.0) + seconds
@@ -107,10 +109,12 @@ def _guess_quotient(cell: _Place, quotients: Mapping[_Place, float]) -> float:
     """The root of the geometric mean of other explainers' quotients by the same metric; 1 where there are none."""
     logarithms: list[float] = []
     for other, quotient in quotients.items():
+        # all but the explainer
         if other[:3] == cell[:3]:
             logarithms.append(math.log(quotient))
     if not logarithms:
         return 1.0
+    # half of the logarithm is the root
     return math.exp(statistics.fmean(logarithms) / 2)
 
 

@@ -25,7 +25,7 @@ from standfast.study.forecast.trials import estimate_plan, try_unknown
 from standfast.study.jobs import Job
 from standfast.study.plan import Plan, make_plan
 from standfast.study.progress import Progress
-from standfast.study.run import Origin, RunSummary, run_grid
+from standfast.study.run import GridOrigin, RunSummary, run_grid
 from standfast.study.store import Store
 
 #: how long the costs are measured at most, and which share of the time
@@ -61,7 +61,7 @@ class TimeLimit:
 #: nothing is added when all of the last one is done
 TellChoice = Callable[[Grid, Estimate, Choice | str], None]
 #: from a choice to where its grid comes from, with the options that were chosen
-FindOrigin = Callable[[Choice], Origin]
+FindOrigin = Callable[[Choice], GridOrigin]
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,19 @@ class LimitedRun:
             ArgumentError: the time is too short for one sample.
         """
         estimate = self._estimate(plan)
+        # settings of an earlier run stay, so that what is done counts
         choice = self._choose(estimate, self.store.earlier_manifest().get(KEY))
         assert choice is not None
         summary: RunSummary | None = None
         if is_rough(estimate):
             summary, estimate = self._do_first_jobs(choice, estimate)
+            # no time is left for anything else
             if summary is not None and summary.stopped:
                 return summary
             measured = 0.0 if summary is None else summary.seconds
             earlier = self.store.earlier_manifest().get(KEY)
             if earlier is not None:
+                # the first jobs may show that a pair takes far too long
                 choice = self._choose(estimate, {**earlier, MEASURED: measured})
         return self._run_choices(choice, estimate, summary)
 
@@ -125,10 +128,13 @@ class LimitedRun:
             part = self._run_choice(choice, estimate)
             summary = part if summary is None else _add(summary, part)
             manifest = self.store.manifest()
+            # results with higher settings and a few samples say less than those before
             if kept and _is_poorer(manifest[KEY]["samples"], kept[KEY]["samples"]):
+                # the earlier manifest names the earlier jobs, which are still there
                 self.store.write_manifest(kept)
                 return summary
             kept = manifest
+            # a rest this short is not worth new work
             if part.stopped or self.limit.left < _WORTH_IT * 60 * self.limit.minutes:
                 return summary
             if part.done and not part.earlier:  # else the forecast is of more than was done now
@@ -158,6 +164,7 @@ class LimitedRun:
             self._job_seconds, self.store.earlier_manifest(), self.executor.at_once
         )
         seconds = min(MOST_SECONDS, _MOST_SHARE * self.limit.left)
+        # a trial needs some time, also when the limit is nearly over
         estimate = estimate_plan(plan, set(), seconds=max(seconds, 0.1))
         if estimate.unknown:
             estimate = try_unknown(plan, estimate, _PILOTS * self.limit.left)
@@ -187,6 +194,7 @@ class LimitedRun:
         first_jobs = find_first_jobs(plan.jobs, self._is_long(choice, estimate))
         statuses = self.store.statuses()
         summary: RunSummary | None = None
+        # what an earlier run has done tells its time without being done again
         if any(job.identity not in statuses for job in first_jobs):
             self._tell(estimate, choice)
             summary = self._run_jobs(choice, plan, first_jobs)
@@ -211,6 +219,7 @@ class LimitedRun:
     def _run_jobs(self, choice: Choice, plan: Plan, jobs: Sequence[Job]) -> RunSummary:
         """Do jobs of a plan until the time is up, and note how many samples of all jobs of the plan are done."""
         manifest = {
+            # the manifest lists what is run now; `run_grid` shortens it again if the time ends
             **plan.manifest,
             KEY: choice.describe(self.grid),
             "jobs": [job.identity for job in jobs],
@@ -224,6 +233,7 @@ class LimitedRun:
             progress=self.progress,
             seconds=max(self.limit.left, 0.0),
         )
+        # of all jobs of the plan, not only those that were run now
         counts, pairs = _count_complete(plan, self.store)
         written = self.store.manifest()
         ended = {"samples": counts, NOT_BEGUN: [list(pair) for pair in pairs]}
@@ -237,6 +247,7 @@ class LimitedRun:
 
     def _plan(self, choice: Choice, estimate: Estimate) -> Plan:
         """The jobs of a choice, in the order in which they are done."""
+        # all that jobs depend on; pairs that are left out do not change them
         what = repr((choice.settings, choice.controls, choice.checked, choice.extras))
         if what not in self._plans:  # models are asked for each
             self._plans[what] = make_plan(
@@ -297,6 +308,7 @@ def _is_poorer(counts: Mapping[str, Sequence[int]], before: Mapping[str, Sequenc
 
 def _correct(estimate: Estimate, spent: float, forecast: float) -> Estimate:
     """The estimate, scaled to what a part of it took."""
+    # nothing was foretold, as of metrics with a random cost
     factor = spent / forecast if forecast > 0 else 1.0
     lines = [
         replace(line, seconds=factor * line.seconds, start=factor * line.start)
@@ -307,6 +319,7 @@ def _correct(estimate: Estimate, spent: float, forecast: float) -> Estimate:
 
 def _add(first: RunSummary, second: RunSummary) -> RunSummary:
     """Two runs as one."""
+    # what failed first and then worked is no failure of the run
     tried_again = {job.identity for job in second.failed}
     return RunSummary(
         second.planned,

@@ -27,7 +27,7 @@ from standfast.metrics import Metric
 from standfast.metrics.base import remove_limit
 from standfast.metrics.probe import Call, Probe
 from standfast.model import ROW_ALIGNMENT
-from standfast.question.grid import Grid, Part
+from standfast.question.grid import Grid, SamplesPart
 from standfast.study.deadline import run_within
 from standfast.study.forecast.estimate import Basis, Estimate, Line
 from standfast.study.jobs import Job, count_passes, job_seed
@@ -69,12 +69,12 @@ def estimate_plan(
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in plan.jobs:
         groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
-    jobs_left = {
-        job_names: [job for job in jobs if job.identity not in done]
-        for job_names, jobs in groups.items()
-    }
+    jobs_left: dict[tuple[str, str, str, str], list[Job]] = {}
+    for job_names, jobs in groups.items():
+        jobs_left[job_names] = [job for job in jobs if job.identity not in done]
     ends = time.perf_counter() + seconds
     lines: dict[tuple[str, str, str, str], Line] = {}
+    # a data set and a model: what is measured of them serves all metrics
     pairs = list(dict.fromkeys(job_names[:2] for job_names, jobs in jobs_left.items() if jobs))
     for number, pair in enumerate(pairs):
         jobs_of_pair = {
@@ -82,6 +82,7 @@ def estimate_plan(
             for job_names, jobs in jobs_left.items()
             if jobs and job_names[:2] == pair
         }
+        # what one pair does not use is left to the others
         share = (ends - time.perf_counter()) / (len(pairs) - number)
         lines.update(_estimate_pair(plan.grid, pair, jobs_of_pair, share, progress))
     for job_names, jobs in groups.items():
@@ -103,8 +104,10 @@ def try_unknown(plan: Plan, estimate: Estimate, seconds: float) -> Estimate:
     trials: _Trials | None = None
     ends = time.perf_counter() + seconds
     for number, line in enumerate(unknown):
+        # the model is built once for neighbouring lines
         if trials is None or trials.pair != (line.data, line.model):
             trials = _Trials(plan.grid, line.data, line.model)
+            # no time for explanations: only the trial of the metric is asked for
             trials.measure_speeds([line.explainer for line in unknown], 0.0)
         job_names = (line.data, line.model, line.explainer, line.label)
         jobs = [
@@ -132,12 +135,14 @@ def _estimate_pair(
         list(dict.fromkeys(job_names[2] for job_names in jobs_left)), _SPEEDS * seconds
     )
     lines: dict[tuple[str, str, str, str], Line] = {}
+    # cheap ones first, so that the time that they save is left for the others
     by_work = sorted(jobs_left, key=lambda job_names: jobs_left[job_names][0].work)
     for number, job_names in enumerate(by_work):
         _, _, explainer, label = job_names
         if progress:
             progress(f"trying {label} with {explainer}, {model} on {data}")
         share = (ends - time.perf_counter()) / (len(by_work) - number)
+        # 0 where the time is up: then the speed of explanations tells
         line = Line(*job_names, 0, 0, samples=0, evaluations=0, seconds=0.0)
         lines[job_names] = trials.fill_in(line, jobs_left[job_names], max(share, 0.0))
     return lines
@@ -187,6 +192,7 @@ class _Trial:
 
     def scaled_to(self, evaluations: float) -> float:
         """Seconds for so many evaluations: what the start takes is paid once."""
+        # at least one, since a run may end with the start
         rate = (self.seconds - self.start) / max(self.evaluations - self.started, 1)
         return self.start + rate * max(evaluations - self.started, 0)
 
@@ -197,6 +203,7 @@ class _Trials:
     def __init__(self, grid: Grid, data: str, model: str) -> None:
         self.grid, self.samples, self.pair = grid, grid.data[data], (data, model)
         loaded = grid.models[model].model(self.samples, grid.device)
+        # as jobs prepare it, so that a trial does the same work
         self.inputs, self.targets = inputs_for(loaded, self.samples)
         self.model = loaded.with_reference(self.inputs)
         #: seconds of a prediction, by the pace of as many rows as a single one is filled up to
@@ -221,6 +228,7 @@ class _Trials:
         )
         for name in order:
             seconds_left = ends - time.perf_counter()
+            # half of what is left, so that a slow explainer leaves some to the next
             self.speeds[name] = self._time_explanations(
                 self.grid.explainers[name], seconds_left / 2
             )
@@ -229,6 +237,7 @@ class _Trials:
         """Seconds of a prediction. It also finds the batch sizes, so that no trial has to."""
         part = self.samples.find_first(self.model, _ROWS)
         rows = part.take(self.inputs)
+        # inference tensors could not be differentiated later
         with (
             torch.inference_mode(False),
             part.model.session(),
@@ -237,6 +246,7 @@ class _Trials:
         ):
             for kind in ("forward", "backward"):
                 with contextlib.suppress(Exception):  # a model may have no gradients
+                    # it finds how many rows fit, which takes longer than a single pass
                     part.model.row_budget(rows[:1], 1, kind, 1 << 20)
             # finding a batch size has run some of the rows
             with part.model.forgetting():
@@ -273,6 +283,7 @@ class _Trials:
             return by_rows
         inputs = part.take(self.inputs)
         targets = None if self.targets is None else self.targets[part.rows]
+        # its caches must not be warm when the metric is tried
         model = copy.copy(part.model)
 
         def explain() -> None:
@@ -287,6 +298,7 @@ class _Trials:
         began = time.perf_counter()
         try:
             if not run_within(_PATIENCE * limit, explain):
+                # the explainer takes at least that long
                 return _Speed(max(by_rows.seconds, _PATIENCE * limit / count), measured=False)
         except (
             Exception,
@@ -362,7 +374,7 @@ class _Trials:
             start=min(scale * found.start, scale * found.seconds),
         )
 
-    def _choose(self, job: Job) -> Part:
+    def _choose(self, job: Job) -> SamplesPart:
         """The model with those samples of a job that are tried."""
         return self.samples.split_answered(self.model, slice(job.start, job.stop))[0]
 
@@ -395,7 +407,9 @@ class _Trials:
         else:
             evaluations = expected_evaluations
         if isinstance(most_evaluations, int):
+            # no metric makes more than its limit
             evaluations = min(evaluations, most_evaluations * count)
+        # what was seen was done
         evaluations = max(evaluations, own_trial.evaluations)
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
@@ -431,6 +445,7 @@ class _Trials:
             count += inputs_seen
             now = time.perf_counter() - began, count
             seen_until = now[0]
+            # what the samples themselves take is paid once, and is no part of the pace
             if not start[1]:
                 start = now if count >= len(inputs) else start
             elif not half[1]:
@@ -456,6 +471,7 @@ class _Trials:
             # within a single explanation nothing is seen
             run_within(_PATIENCE * limit, evaluate)
         seconds = time.perf_counter() - began
+        # the number of classes is known only after a pass, and costs depend on it
         self.model.classes = self.model.classes or model.classes
         if result is not None:
             count = int(result.model_evaluations.sum())
@@ -481,6 +497,7 @@ def measure_peak(device: torch.device) -> Iterator[list[float]]:
         yield peak_bytes
         peak_bytes[0] = float(torch.cuda.max_memory_allocated(device))
         return
+    # not on other systems, and not in some containers
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # on Linux, this resets the peak
     yield peak_bytes

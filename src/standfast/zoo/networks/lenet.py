@@ -65,6 +65,7 @@ class LeNet5(nn.Module):
         activate = find_activation(activation)
         check(pooling in get_args(Pooling), "pooling", "'max' or 'average'", repr(pooling))
         check(side in get_args(Side), "side", "28 or 32", side)
+        # an image of 28 pixels gets a border, so both sides have the same layers behind
         pool = nn.MaxPool2d if pooling == "max" else nn.AvgPool2d
         self.features = nn.Sequential(
             OrderedDict(

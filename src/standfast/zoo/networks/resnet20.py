@@ -81,6 +81,7 @@ def _make_shortcut(new_channels: int, stride: int) -> nn.Sequential:
     """Take every `stride`-th pixel and append `new_channels` of zeros; by modules, which hooks can see."""
     return nn.Sequential(
         OrderedDict(
+            # a pooling of single pixels, as a slice of a tensor is no module
             subsample=nn.AvgPool2d(kernel_size=1, stride=stride),
             pad=nn.ZeroPad3d((0, 0, 0, 0, 0, new_channels)),  # columns, rows, channels
         )

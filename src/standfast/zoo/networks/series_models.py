@@ -33,6 +33,6 @@ SERIES_MODELS: dict[str, Callable[[], nn.Module]] = {
 VARIANTS = ("", "-calibrated", "20db", "15db", "10db")
 
 #: all models of series that the zoo has weights of
-BUNDLED: dict[str, Callable[[], nn.Module]] = {
-    f"{name}{end}": architecture for name, architecture in SERIES_MODELS.items() for end in VARIANTS
-}
+BUNDLED: dict[str, Callable[[], nn.Module]] = {}
+for _name, _architecture in SERIES_MODELS.items():
+    BUNDLED.update({f"{_name}{end}": _architecture for end in VARIANTS})

@@ -67,6 +67,7 @@ class SeriesTransformer(nn.Module):
             check(value >= 1, option, "at least 1", value)
         check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
         width = stem[-1]
+        # a longer kernel for a longer stride, so that each step is read about four times
         kernels = [4 * stride - 1 for stride in strides]
         self.features = make_series_convolutions(
             in_channels, stem, kernels, strides, dropout=dropout
@@ -78,6 +79,7 @@ class SeriesTransformer(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits (N, num_classes) of series (N, in_channels, steps)."""
         tokens = self.features(inputs).transpose(1, 2)
+        # a transformer does not see the order of its tokens
         tokens = tokens + encode_positions(tokens)
         logits: Tensor = self.classifier(self.norm(self.layers(tokens)).mean(1))
         return logits

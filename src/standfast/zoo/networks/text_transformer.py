@@ -53,6 +53,7 @@ class TextTransformer(nn.Module):
         for block in self.blocks:
             tokens = block(tokens, present)
         there = present[..., None].to(tokens)
+        # a text without any word has a mean of 0
         mean = (self.norm(tokens) * there).sum(1) / there.sum(1).clamp(min=1)
         logits: Tensor = self.head(mean)
         return logits

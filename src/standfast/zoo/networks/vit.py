@@ -85,6 +85,7 @@ class VisionTransformer(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw the class token and the positions; other layers draw their own."""
+        # layers of torch draw their own weights
         for parameter in (self.cls_token, self.pos_embed):
             nn.init.normal_(parameter, std=0.02)
 
@@ -105,6 +106,7 @@ def _make_patch_embedding(in_channels: int, width: int, stem: Sequence[int]) -> 
     patch = _PATCH
     for number, channels in enumerate(stem, 1):
         parts[f"stem{number}"] = make_conv_block(in_channels, channels, stride=2)
+        # each convolution halves the image, so the patch has half of the pixels
         in_channels, patch = channels, patch // 2
     parts["proj"] = nn.Conv2d(in_channels, width, kernel_size=patch, stride=patch)
     return nn.Sequential(parts)
