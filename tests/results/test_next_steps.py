@@ -54,7 +54,7 @@ def make_row(
         references=REFERENCES if label == "worst" else None,
         quality=quality,
         failure_p=0.001 if quality == "bad" else 1.0,
-        needed=needed,
+        more_samples_needed=needed,
     )
 
 

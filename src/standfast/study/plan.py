@@ -62,16 +62,16 @@ class PlannedGrid(Grid):
     """A grid with what workers need to prove that they do the jobs that were planned.
 
     Attributes:
-        planned: what each model answered when the jobs were planned, by `(data, model)`.
+        planned_answers: what each model answered when the jobs were planned, by `(data, model)`.
         code: the digests of the user's modules then.
     """
 
-    planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
+    planned_answers: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def extend(cls, grid: Grid, **learned: Any) -> PlannedGrid:
-        """The grid with what planning learned: `planned`, `code` and `isolated`."""
+        """The grid with what planning learned: `planned_answers`, `code` and `isolated`."""
         parts = {part.name: getattr(grid, part.name) for part in fields(Grid)}
         # outputs may be as large as images, and nobody needs them any more
         tried = {pair: trial._replace(outputs=None) for pair, trial in grid.tried.items()}
@@ -178,7 +178,9 @@ def make_plan(
     whole_pools = [pool.cut(pool.count)[0].identity for pool in pools]
     question = digest([grid.samples_per_job, whole_pools])
     isolated = configurations.isolated
-    planned_grid = PlannedGrid.extend(grid, planned=planned_answers, code=code, isolated=isolated)
+    planned_grid = PlannedGrid.extend(
+        grid, planned_answers=planned_answers, code=code, isolated=isolated
+    )
     return Plan(planned_grid, jobs, manifest, question, pools)
 
 
@@ -195,6 +197,7 @@ class _Configurations:
 
     def __init__(self, grid: Grid) -> None:
         explainers = {name: Description(explainer) for name, explainer in grid.explainers.items()}
+        # the metrics and the sanity checks
         metrics = {label: Description(metric) for label, metric in grid.measured.items()}
         self.explainers = {name: content.digest for name, content in explainers.items()}
         self.metrics = {label: content.digest for label, content in metrics.items()}

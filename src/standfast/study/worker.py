@@ -300,7 +300,7 @@ class Worker:
 
     def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
         """Compare the model with that of the plan."""
-        planned_answers = self.grid.planned if isinstance(self.grid, PlannedGrid) else {}
+        planned_answers = self.grid.planned_answers if isinstance(self.grid, PlannedGrid) else {}
         planned = planned_answers.get((job.data, job.model))
         if planned is None or not planned.numbers:
             return
