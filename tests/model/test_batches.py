@@ -24,14 +24,14 @@ def test_padded_chunks_are_the_smallest_whose_rows_have_the_same_bits(rows_per_i
         slow = next(
             padded for padded in range(count, 400) if padded >= least and padded % multiple == 0
         )
-        padded = count + chunks.count_padding(count, CPU)
+        padded = count + chunks.count_copies(count, CPU)
         assert padded == slow
         assert padded * rows_per_input >= 2 * ROW_ALIGNMENT
 
 
 def test_without_bits_only_a_single_row_gets_a_copy() -> None:
     chunks = Chunks.plan(400, 1, batches=1, needs_bits=False)
-    assert [chunks.count_padding(count, CPU) for count in (1, 2, 3, 17)] == [1, 0, 0, 0]
+    assert [chunks.count_copies(count, CPU) for count in (1, 2, 3, 17)] == [1, 0, 0, 0]
 
 
 def test_halving_ends_at_one_row_without_padding() -> None:
@@ -43,7 +43,7 @@ def test_halving_ends_at_one_row_without_padding() -> None:
         assert chunks.batches == 1
         assert chunks.rows >= chunks.least
     assert sizes == [16, 8, 4, 2, 1]  # the first halves one of two batches of 32 rows
-    assert chunks.count_padding(1, CPU) == 0
+    assert chunks.count_copies(1, CPU) == 0
 
 
 def test_rows_that_fit_are_a_power_of_two_between_two_ends() -> None:

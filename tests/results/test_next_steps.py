@@ -54,7 +54,7 @@ def make_row(
         references=REFERENCES if label == "worst" else None,
         quality=quality,
         failure_p=0.001 if quality == "bad" else 1.0,
-        needed=needed,
+        more_samples_needed=needed,
     )
 
 
@@ -294,8 +294,8 @@ def test_further_samples_count_as_those_that_there_are() -> None:
     (whole,) = judge_rows([row], {})
     (half,) = judge_rows([dataclasses.replace(row, counts=Counts(16, 16, 8))], {})
     # half of the width is 0.13, and the middle is 0.1 away: 1.69 times as many
-    assert whole.needed == 14 - 8
-    assert half.needed == 2 * (14 - 8)
+    assert whole.more_samples_needed == 14 - 8
+    assert half.more_samples_needed == 2 * (14 - 8)
 
 
 def test_a_race_is_proposed_where_none_of_several_may_be_shown() -> None:

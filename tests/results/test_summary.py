@@ -39,7 +39,7 @@ def test_a_row_has_the_median_with_its_binomial_interval(builder: Builder) -> No
         None,
         None,
     )
-    assert (row.sanity, row.quality, row.needed) == (None, None, None)
+    assert (row.sanity, row.quality, row.more_samples_needed) == (None, None, None)
 
 
 def test_the_value_of_a_sample_is_the_median_over_its_repeats(builder: Builder) -> None:
@@ -83,7 +83,7 @@ def test_why_nothing_is_decided(
     for name, own in zip("ab", values, strict=False):
         builder.worst(name, own)
     found = only(builder.results()).decision
-    assert (found.state, found.reason, found.needed) == (state, reason, needed)
+    assert (found.state, found.reason, found.samples_needed) == (state, reason, needed)
 
 
 def test_differences_that_no_test_shows_are_open(builder: Builder) -> None:

@@ -246,7 +246,7 @@ def test_what_no_foreseeable_number_of_samples_decides_has_no_number(
 ) -> None:
     """Twelve samples: from 16 times as many on, not even the side of the margin is in sight."""
     metric = ConfiguredMetric("worst", "worst", {}, "higher", False, SPEC, {})
-    row = row_of("gradcam", "worst", "undecided", 0.5, sanity="passed", needed=needed)
+    row = row_of("gradcam", "worst", "undecided", 0.5, sanity="passed", more_samples_needed=needed)
     measured = MetricSummary("d", "m", metric, (row,), None, Decision("none", "one explainer"))
     verdict = reach_verdict(summary_of(measured, {"gradcam": PASSED}), "d", "m")
     (ground,) = verdict.undecided
@@ -455,7 +455,7 @@ def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Re
     ]
     rows[0] = dataclasses.replace(rows[0], quality="good")
     rows[1] = dataclasses.replace(rows[1], quality="bad", failure_p=0.001)
-    rows[2] = dataclasses.replace(rows[2], quality="undecided", needed=40)
+    rows[2] = dataclasses.replace(rows[2], quality="undecided", more_samples_needed=40)
     assert rows[3].estimate is not None
     best = dataclasses.replace(rows[3].estimate, value=1.0)
     rows[3] = dataclasses.replace(rows[3], quality="control", estimate=best)

@@ -1,4 +1,9 @@
-"""How rows go through a module: how many at once, how a batch is filled up, and what happens when memory runs out."""
+"""How rows go through a module: how many at once, how a batch is filled up, and what happens when memory runs out.
+
+An input row becomes `rows_per_input` forwarded rows, such as the steps of an explainer. A chunk is what one call of the
+function of `Model.map_rows` gets, in input rows. The function may cut it into several batches, and a batch is what the
+module gets.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +39,13 @@ class Chunks:
     """How rows are cut into chunks, and how a chunk is padded.
 
     Attributes:
-        rows: of a chunk at most.
+        rows: input rows of a chunk at most.
         rows_per_input: how many rows the module forwards for each of them.
-        batches: how many batches the caller cuts a chunk into.
-        multiple: a chunk is padded to a multiple of it,
-        least: and to at least so many rows.
-        needs_bits: whether the last bits of what is computed matter.
+        batches: how many batches the function cuts a chunk into.
+        multiple: the input rows of a chunk are padded to a multiple of it,
+        least: and to at least so many.
+        needs_bits: whether results must have the same bits for all batch sizes; False where shapes alone are wanted, or
+            where the module needs no padding for that.
     """
 
     rows: int
@@ -66,9 +72,10 @@ class Chunks:
         least = divide_up(2 * ROW_ALIGNMENT, rows_per_input)
         return cls(rows, rows_per_input, batches, multiple, least, needs_bits=True)
 
-    def count_padding(self, count: int, device: torch.device) -> int:
+    def count_copies(self, count: int, device: torch.device) -> int:
         """How many copies of its last row a chunk of so many rows gets."""
         padding = max(-count % self.multiple, self.least - count)
+        # a card also gets one of the few sizes of a batch for which it chooses kernels (`count_padding`)
         if not self.needs_bits or self.batches > 1 or is_on_host(device):
             return padding
         forwarded = count_padding(
@@ -98,7 +105,7 @@ def count_padding(count: int, most: int, device: torch.device | None = None) -> 
     """How many rows to add to a batch of `count` rows before it is forwarded, if at most `most` rows fit.
 
     A card chooses its kernels anew for each size of a batch, which takes as long as hundreds of rows. So it gets eight
-    sizes between a number and its double, and at most an eighth of a batch is padding.
+    sizes between a number and its double. From 64 rows on, less than an eighth of a batch is padding.
 
     >>> count_padding(3, 100), count_padding(17, 100), count_padding(24, 100), count_padding(3, 4)
     (13, 7, 0, 1)

@@ -71,13 +71,14 @@ class BlackBox(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        estimator = (
-            "; an estimator has one, such as predict_proba" if hasattr(function, "predict") else ""
-        )
+        if hasattr(function, "predict"):
+            hint = "; an estimator has one, such as predict_proba"
+        else:
+            hint = ""
         check(
             callable(function),
             "function",
-            f"a function of arrays{estimator}",
+            f"a function of arrays{hint}",
             type(function).__name__,
         )
         check(
@@ -134,6 +135,8 @@ class BlackBox(nn.Module):
             return Composition(parts=(self.function,))
         return stated
 
+    # What boxes of texts override
+
     def find_widths(self, x: Tensor) -> Tensor | None:
         """Where each of the inputs `(N, W)` ends, `(N,)`; None where all have the same width, as tables do."""
         return None
@@ -157,6 +160,8 @@ class BlackBox(nn.Module):
     def bind(self, extras: Mapping[str, Tensor]) -> BlackBox | None:
         """The box for one sample that has further inputs `(1, ...)`, by name; None where it takes them as arguments."""
         return None
+
+    # How the function is called, and what it returns is read
 
     def refuse_gradients(self, x: Tensor) -> None:
         """Raise `NoGradientsError` if gradients by the inputs are asked for."""

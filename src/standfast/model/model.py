@@ -208,7 +208,10 @@ class Model:
         forward: Callable[..., Tensor] | None,
         mixed_precision: Literal["bfloat16"] | None,
     ) -> Callable[..., Tensor] | None:
-        """A function as `forward` that also changes the type of numbers, where the module computes in another one."""
+        """A function as `forward` that also changes the type of numbers, where the module computes in another one.
+
+        It sets `mixed_precision`, and with it `precision`.
+        """
         has_weights = find_black_box(module) is None
         if self.dtype != self.precision and has_weights:
             forward = run_in_type(self.precision, forward)
@@ -246,8 +249,8 @@ class Model:
         self.is_watched = False
         #: the shape of the user's inputs, which errors name
         self._named_shape: tuple[int, ...] | None = None
-        #: whether outputs were looked at: are they logits, and can the task mean these values?
-        self._seen_outputs = self._values_seen = False
+        #: whether outputs were checked: are they logits, and can the task mean these values?
+        self._logits_checked = self._values_checked = False
         #: whether the module or the preprocessing writes into its input, once it has been run; None before
         self.overwrites: bool | None = None
         #: inputs with outputs that may be probabilities of several labels, and these
@@ -260,9 +263,9 @@ class Model:
         self.returns_parts = False
         self._warned: set[str] = set()
         #: the module that has given the same logits again
-        self._repeatable: nn.Module | None = None
+        self._repeatable_module: nn.Module | None = None
         #: the module whose graph was looked at in this session
-        self._differentiated: nn.Module | None = None
+        self._differentiated_module: nn.Module | None = None
         #: what of options was found to fit the bounds, so that it is not checked again for each chunk
         self.fitting: set[Hashable] = set()
 
@@ -311,7 +314,8 @@ class Model:
                 [1.0000e-12, 1.0000e+00]])
         """
         task = get_task(task)
-        # a zero-shot task reads vectors as they are
+        # `below` is the task that reads the module: itself, or the one on whose outputs a `Decision` is based. A
+        # zero-shot task reads vectors as they are
         reads_scores = task.below.classes and not isinstance(task.below, ZeroShot)
         scores = output if reads_scores else "value"
         module = BlackBox(fit_method(function, task, output), scores, dtype)
@@ -399,6 +403,7 @@ class Model:
             output=self.output,
             extras=self.extras,
         )
+        # as it is, also if other rows of it were drawn; what reads it sends it to the device of its inputs
         moved.reference = self.reference
         return moved
 
@@ -463,11 +468,13 @@ class Model:
             return torch.stack([score, -score], 1)
 
         wrapped = ForwardWrapper(self.module, run)
-        return self._replace(task=Classification(), output=None, module=wrapped, _seen_outputs=True)
+        return self._replace(
+            task=Classification(), output=None, module=wrapped, _logits_checked=True
+        )
 
     def with_task(self, task: Task) -> Model:
         """This model with another task, such as a decision by its answers."""
-        return self._replace(task=task, classes=None, _seen_outputs=False, _values_seen=False)
+        return self._replace(task=task, classes=None, _logits_checked=False, _values_checked=False)
 
     def with_class_names(self, names: Sequence[str]) -> Model:
         """This model with a task that knows the classes of the data by name; itself where its task needs none.
@@ -485,7 +492,7 @@ class Model:
             return self
         # this model has a look at the outputs
         return self._replace(
-            task=self.task.below, classes=None, _seen_outputs=True, _values_seen=True
+            task=self.task.below, classes=None, _logits_checked=True, _values_checked=True
         )
 
     @property
@@ -534,7 +541,7 @@ class Model:
         Raises:
             ModelError: it does not; the message names the cause where it is known.
         """
-        if self._repeatable is self.module and not in_batches:
+        if self._repeatable_module is self.module and not in_batches:
             return
         first_inputs = inputs[:MOST_TRIED].to(self.device)
         repetition = Repetition(
@@ -549,7 +556,7 @@ class Model:
             except (Exception, SystemExit):  # whatever the module raises: the caller meets it again
                 return
             differences.refuse(self.module)
-        self._repeatable = self.module
+        self._repeatable_module = self.module
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -619,7 +626,7 @@ class Model:
                 self._depth -= 1
             return
         self._depth = 1
-        self._differentiated = None
+        self._differentiated_module = None
         try:
             with evaluation_mode(self.module), limited_threads():
                 yield
@@ -637,10 +644,10 @@ class Model:
         Raises:
             NoGradientsError: gradients by `x` say nothing of the scores.
         """
-        if self._depth and self._differentiated is self.module:
+        if self._depth and self._differentiated_module is self.module:
             return
         check_has_gradients(scores, x)
-        self._differentiated = self.module
+        self._differentiated_module = self.module
 
     @contextlib.contextmanager
     def watch(
@@ -692,10 +699,11 @@ class Model:
         if not isinstance(prepared, Tensor):
             raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
         outputs = self._read_outputs(prepared)
-        counts_writes = not unprepared.is_inference()  # else it stays a copy
+        # inference tensors do not count writes, so copying goes on
+        counts_writes = not unprepared.is_inference()
         if self.overwrites is None and counts_writes:
             self.overwrites = unprepared._version > 0
-        if not self._seen_outputs and self.task.reads_logits:
+        if not self._logits_checked and self.task.reads_logits:
             # within vmap no value is known; a later batch is looked at
             with contextlib.suppress(RuntimeError):
                 self._look_at_outputs(x, outputs.detach())
@@ -724,7 +732,7 @@ class Model:
         if self._on_rows is not None:
             self._on_rows(len(x))
         outputs, self.returns_parts = self._read_returned(returned, x)
-        if not self._values_seen:
+        if not self._values_checked:
             self._check_values(outputs)
         if (
             self.task.below.may_be_empty
@@ -765,13 +773,13 @@ class Model:
             raise ModelError(
                 f"module: expected outputs of the task {self.task.below.name}, got {fault}"
             )
-        self._values_seen = True
+        self._values_checked = True
 
     def _look_at_outputs(self, x: Tensor, outputs: Tensor) -> None:
         """Warn of outputs `(N, ...)` that the task reads as logits, and that are none."""
         said = describe_probabilities(self.task.below, outputs, self.differentiable)
         is_doubtful = self.differentiable and may_be_probabilities(self.task.below, outputs)
-        self._seen_outputs = True
+        self._logits_checked = True
         if said:
             self.warn_once(f"module: {said}")
         elif is_doubtful:
@@ -824,7 +832,13 @@ class Model:
         return self.task.answer(self.logits(inputs))
 
     def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
-        """`inputs` on the model's device; raises `ArgumentError` for a wrong type, dtype, shape or range."""
+        """`inputs` on the model's device, in the model's dtype, and clamped to the bounds.
+
+        Of a module with weights of several types, the first inputs may change the model's dtype to theirs.
+
+        Raises:
+            ArgumentError: a wrong type, dtype, shape or range.
+        """
         check(isinstance(inputs, Tensor), name, "a torch.Tensor", describe_no_tensor(inputs))
         dense = inputs.layout == torch.strided and not inputs.is_meta and not inputs.is_nested
         check(dense, name, "a dense tensor with values", describe_tensor_kind(inputs))
@@ -977,7 +991,7 @@ class Model:
         try:
             chunk = [tensor[part].to(self.device) for tensor in tensors]
             count = len(chunk[0])
-            padding = chunks.count_padding(count, self.device)
+            padding = chunks.count_copies(count, self.device)
             padded = [pad_rows(tensor, padding) for tensor in chunk]
             return tuple(output[:count] for output in function(*padded))
         finally:

@@ -283,13 +283,18 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
     judged = []
     for row in rows:
         quality_of_value = _judge_value(row, random)
-        needed = _count_more(row, tested) if quality_of_value == "undecided" else None
+        is_open = quality_of_value == "undecided"
+        more_samples_needed = _count_more(row, tested) if is_open else None
         quality = _hold_to_sanity(row, quality_of_value)
         if row.explainer in sanity and _is_near_chance(sanity[row.explainer]):
             # of a model that has learned nothing, no map is good or bad
             quality = None
         failure_p = None if quality is None else row.failure_p
-        judged.append(replace(row, quality=quality, failure_p=failure_p, needed=needed))
+        judged.append(
+            replace(
+                row, quality=quality, failure_p=failure_p, more_samples_needed=more_samples_needed
+            )
+        )
     return judged
 
 
@@ -372,14 +377,14 @@ def _decide_by_tests(comparison: Comparison) -> Decision:
     names = comparison.names
     decision = Decision("unable", "tied", len(names), comparison.count, level=comparison.level)
     if not comparison.conclusive_possible:
-        needed = count_needed(len(names), comparison.level)
-        reason: Reason = "few samples" if comparison.count < needed else "tied"
-        return replace(decision, reason=reason, needed=needed)
+        samples_needed = count_needed(len(names), comparison.level)
+        reason: Reason = "few samples" if comparison.count < samples_needed else "tied"
+        return replace(decision, reason=reason, samples_needed=samples_needed)
     first = tuple(names[index] for index in comparison.winner_set)
     decision = replace(decision, state="open", best=first)
     differ = comparison.significant
     if not differ.any():
-        return replace(decision, reason="no difference", needed=estimate_needed(comparison))
+        return replace(decision, reason="no difference", samples_needed=estimate_needed(comparison))
     best = comparison.order[0]
     # a difference from the best can be that another one is better, though its mean rank is not
     worse = tuple(

@@ -37,19 +37,33 @@ Star = Literal["alone", "tied"]
 #: see `Decision.state` and `Decision.reason`
 State = Literal["decided", "open", "unable", "none"]
 Reason = Literal[
+    # the metric does not rank explainers
     "unranked",
+    # no job has a result
     "no result",
+    # there are results, but none with a value that counts
     "no value",
+    # no value counts, as for some there was nothing to vary
     "nothing varied",
+    # there is one explainer alone
     "one explainer",
+    # some explainers do not pass the sanity checks, and fewer than two are left
     "unfit",
+    # fewer than two explainers have values to compare
     "few explainers",
+    # no test can show a difference with so few samples
     "few samples",
+    # no map of any explainer changed
     "unchanged",
+    # no test can show a difference, as there are too many ties
     "tied",
+    # no two explainers are shown to differ
     "no difference",
+    # some are shown to differ, but none to be worse than the best
     "no best",
+    # some are shown to be worse than the best
     "some worse",
+    # all others are shown to be worse than the best
     "all worse",
 ]
 
@@ -104,7 +118,9 @@ class SummaryRow:
     """The numbers of one explainer by one configured metric, for one data set and model.
 
     Attributes:
-        data, model, explainer, label, metric: names.
+        data, model, explainer: names.
+        label: the name of the configured metric.
+        metric: the name of its kind.
         spec: how the values are read.
         estimate: the median over samples with its interval, the side on which it is only a bound, and the number of
             samples; None where no sample counts.
@@ -112,18 +128,20 @@ class SummaryRow:
             rank explainers, or there is no such sample.
         standing: `"best"` by mean rank; `"tied"` if the tests do not show that it is worse than the best; `"worse"`;
             `"undecided"` if they show of no explainer that it is worse than the best; None without a mean rank.
-        control: whether it is only a reference.
+        control: whether it is a control: an explainer that says nothing of the model, on purpose. Others must beat it.
         control_test: against the control that is hardest to beat; None where the metric asks for no controls.
         counts: the rows behind the numbers.
         error: of the first part of the work that failed, as stored; None if none failed.
         sanity: whether the explainer passes the sanity checks; None for a control, and without checks. Only one that
             passes is ranked.
-        references: what the metric gives for identical and for unrelated maps; None where it measures no stability.
+        references: the ends of a scale of stability, and no controls: what the metric gives for identical and for
+            unrelated maps. None where it measures no stability.
         quality: how good the value is; None where there is nothing to judge it by. A value of an explainer that fails
             the sanity checks is at most `"control"`, and of one that is undecided at most `"undecided"`.
         failure_p: the p-value of the claim that the value is bad, or worse than a control, corrected for the number of
             explainers by Holm's method; None where there is nothing to judge it by.
-        needed: about how many samples more would decide on the quality, if it is undecided; None if that is not known.
+        more_samples_needed: about how many samples more would decide on the quality, if it is undecided; None if that
+            is not known.
         weak_classes: the classes in which most samples are shown to have a value that is not good, of a measure of
             stability.
     """
@@ -145,7 +163,7 @@ class SummaryRow:
     references: References | None = None
     quality: Quality | None = None
     failure_p: float | None = None
-    needed: int | None = None
+    more_samples_needed: int | None = None
     weak_classes: tuple[int, ...] = ()
 
     @property
@@ -173,12 +191,12 @@ class Decision:
     Attributes:
         state: `"decided"`; `"open"`, if no difference is shown from the best; `"unable"`, if no test could show one; or
             `"none"`, where there is nothing to decide.
-        reason: why. `"unchanged"` says that no map of any explainer did. `"all worse"` and `"some worse"` are decided,
-            `"no difference"` and `"no best"` are open.
+        reason: why. `"unchanged"` says that no map of any explainer changed. `"all worse"` and `"some worse"` are
+            decided, `"no difference"` and `"no best"` are open.
         explainers: how many were compared.
         samples: on how many samples, which have a value for all of them.
-        needed: the fewest samples with which a test can decide, where there are fewer; or about how many would show the
-            largest difference, if it stays as it is. None if unknown.
+        samples_needed: the fewest samples in all with which a test can decide, where no test can yet; or about how many
+            in all would show the largest difference, if it stays as it is. None if unknown.
         best: the explainer with the best mean rank and all that are not shown to be worse, in the order of their ranks.
         worse: those that are shown to be worse than the first of `best`.
         level: significance level of the tests.
@@ -188,7 +206,7 @@ class Decision:
     reason: Reason
     explainers: int = 0
     samples: int = 0
-    needed: int | None = None
+    samples_needed: int | None = None
     best: tuple[str, ...] = ()
     worse: tuple[str, ...] = ()
     level: float = 0.05
@@ -300,7 +318,7 @@ class Summary:
     def sort_explainers(self, data: str, model: str) -> list[str]:
         """The explainers in the order of tables: those that pass the sanity checks, undecided, failed, and controls.
 
-        Among equals, those with more good values and then those with the better mean ranks come first.
+        Among equals: those with values, more good ones, fewer bad ones, better mean ranks.
         """
         rows_of: dict[str, list[SummaryRow]] = {}
         for metric in self.select(data, model):

@@ -234,8 +234,28 @@ def digest_state(module: nn.Module) -> str:
     return digest(Description({**module.state_dict(), **dict(module.named_buffers())}).content)
 
 
-def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
-    """What a model consists of but for its answers; the last entry are the versions that compute with it.
+@dataclass(frozen=True)
+class ModelContent:
+    """What a model consists of but for its answers, as plain values.
+
+    Attributes:
+        without_versions: what stays the same after an upgrade of standfast or torch; the user's modules are in it, too.
+        versions: of the packages that compute with it.
+        user_modules: the digests of the user's modules; empty where no code of the user's is a part.
+    """
+
+    without_versions: list[Any]
+    versions: list[str]
+    user_modules: Mapping[str, str]
+
+    @property
+    def whole(self) -> list[Any]:
+        """All of it, as the identity of a job counts it."""
+        return [*self.without_versions, self.versions]
+
+
+def describe_model(model: Model, about: Mapping[str, Any]) -> ModelContent:
+    """What a model consists of but for its answers.
 
     Args:
         model: to describe.
@@ -256,17 +276,19 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         consists_of = [content.content, content.reach.content, reach.content]
         later |= content.reach.modules | reach.modules
         has_own_code = has_own_code or content.own or reach.own or "function" in about
-    return [
+    user_modules = read_own_modules(later) if has_own_code else {}
+    # in this order, which is a part of the identity of stored jobs
+    without_versions = [
         digest_state(model.module),
         [tensor_digest(bound) for bound in model.bounds],
         str(model.precision),
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
-        read_own_modules(later) if has_own_code else {},
+        user_modules,
         task.content,
         *task_reach,
         *consists_of,
-        [find_version(), torch.__version__],
     ]
+    return ModelContent(without_versions, [find_version(), torch.__version__], user_modules)
 
 
 def find_composition(model: Model) -> Composition | None:

@@ -134,19 +134,20 @@ class ModelOnData:
 class Pool:
     """The samples of a data set, for one model, explainer, metric and repeat, which are cut into jobs.
 
-    The identity of a job is made of the samples and the metric, and of `pair.digest`, `explained_by` and `seed`.
+    `_make_job` says what the identity of a job is made of.
 
     Attributes:
         pair: the data set and the model.
         explainer, label: names, the second one of the metric.
         repeat: its number.
-        explained_by: the digests of the explainer, with what the metric does otherwise for it.
+        explanation_digests: of the explainer, and where they count, of its maps, of the model's answers to copies in
+            the metric's neighbourhood, and of what the metric does otherwise for this explainer.
         seed: of the grid.
         movable: which samples have anything else in the metric's neighbourhood, bool `(N,)`; None where it has none.
         metric: as it was configured.
         count: the number of samples.
-        filling: how many samples fill a batch of the smallest size, if the metric takes turns; else 1. A job of fewer
-            would take about as long.
+        filling: a metric that takes turns has about one map per sample to make at a time. With fewer samples than this,
+            most rows of the smallest padded batch are copies, and a job takes about as long. 1 for other metrics.
         work: about what the model does for a sample, in forward passes of one row.
         seconds: about how long that takes.
         samples_per_job: how many a job has, if that is not to be chosen.
@@ -156,7 +157,7 @@ class Pool:
     explainer: str
     label: str
     repeat: int
-    explained_by: list[str]
+    explanation_digests: list[str]
     seed: int
     movable: Tensor | None
     metric: Metric
@@ -175,7 +176,7 @@ class Pool:
     def key(self) -> str:
         """A hash of all that its jobs have in common, but for the repeat and the seed."""
         metric_digest = self.pair.metric_digests[self.label]
-        return digest([*self.names, self.pair.digest, self.explained_by, metric_digest])
+        return digest([*self.names, self.pair.digest, self.explanation_digests, metric_digest])
 
     def choose_size(self, seconds: float) -> int:
         """How many samples a job gets that takes so many seconds."""
@@ -214,7 +215,7 @@ class Pool:
             self.label,
             self.pair.digest_metric(self.label, start, stop),
             self.explainer,
-            self.explained_by,
+            self.explanation_digests,
         ]
         still_samples = self._list_still_samples(start, stop)
         if still_samples:  # which earlier versions called stable, so that their jobs are others
@@ -240,7 +241,8 @@ def choose_sizes(
         pools: which are cut.
         earlier_sizes: those of earlier results, by key.
         workers: how many share the jobs.
-        limit: how many seconds a job may take, about.
+        limit: how many seconds a job may take, about; at most `SECONDS`. With several workers it is at least
+            `_LEAST_SECONDS`, even if this is more than `limit`.
     """
     total = sum(pool.seconds * pool.count for pool in pools)
     limit = min(limit, SECONDS)
@@ -249,7 +251,7 @@ def choose_sizes(
         limit = max(_LEAST_SECONDS, min(limit, total / (workers * _JOBS_PER_WORKER)))
     sizes: dict[str, int] = {}
     for pool in pools:
-        # a metric that needs its samples together has one job
+        # a metric that needs its samples together has one job: its pool holds no others
         if pool.metric.samples_together is None:
             key = pool.key
             # earlier sizes win, because jobs are found again only if samples are cut in the same way

@@ -15,6 +15,7 @@ from standfast.segments import check_one_for_all
 from standfast.study.identity import (
     AnswerNumbers,
     Description,
+    ModelContent,
     answer_rows,
     ask_inputs,
     ask_model,
@@ -57,8 +58,10 @@ class Meeting:
         samples: the data set.
         model: built, and checked with the data.
         inputs, targets: of the samples, as the model takes them.
-        content: what the model consists of; the last entry are versions.
-        parts: the first samples, as the model runs them together.
+        content: what the model consists of but for its answers.
+        parts: the first samples in groups that can share a batch: all of them for tables and images, one group for each
+            length of texts, and each sample alone if the model has further inputs. Each part has its own model, which
+            is bound to what its samples have in common, its rows, and `take(inputs)`.
         outputs: for the first of the parts, where they are known already.
     """
 
@@ -69,7 +72,7 @@ class Meeting:
     model: Model
     inputs: Tensor
     targets: Tensor | None
-    content: Sequence[Any]
+    content: ModelContent
     parts: Sequence[SamplesPart]
     outputs: Tensor | None
 
@@ -98,15 +101,9 @@ class Meeting:
         )
 
     @property
-    def network(self) -> Sequence[Any]:
-        """What the model consists of, without versions: the same after an upgrade."""
-        return self.content[:-1]
-
-    @property
-    def has_own_code(self) -> bool:
+    def has_user_code(self) -> bool:
         """Whether code of the user's is a part of the model."""
-        # the fifth entry of `describe_model` has the user's modules
-        return bool(self.content[4])
+        return bool(self.content.user_modules)
 
     @property
     def first_inputs(self) -> Tensor:
@@ -137,7 +134,7 @@ class Meeting:
         answers += [ask_inputs(part.model, part.take(self.inputs)) for part in self.parts[1:]]
         return AnswerNumbers.join(answers)
 
-    def describe(self, answers: str) -> dict[str, Any]:
+    def describe(self, answers_digest: str) -> dict[str, Any]:
         """What the manifest says of the model, of whose answers there is a hash."""
         module = self.model.module
         task = self.model.task
@@ -150,9 +147,9 @@ class Meeting:
             "words": vars(task.words),
             "same within": task.same_within if math.isfinite(task.same_within) else None,
             # versions count here: the same weights may answer differently after an upgrade
-            "digest": digest([self.content, answers]),
+            "digest": digest([self.content.whole, answers_digest]),
             # versions do not count here, so that a board can compare networks
-            "network": digest([self.network, answers]),
+            "network": digest([self.content.without_versions, answers_digest]),
             **self.source.about,
         }
 
@@ -169,7 +166,7 @@ class Meeting:
 
 
 class AnswerMemory:
-    """The answers of this plan, for the manifest; in the place of those that differ from earlier ones by rounding only.
+    """The answers of this plan. Where they differ from earlier answers only by rounding, the earlier ones are kept.
 
     So the identities of jobs stay, although another processor rounds otherwise.
 
@@ -185,9 +182,10 @@ class AnswerMemory:
         self.answers: dict[str, dict[str, str]] = {}
 
     def remember(self, answers: AnswerNumbers, data: str, model: str, what: str) -> str:
-        """A hash of the answers, or of the earlier ones of the same thing (`what`, a hash) if they are the same.
+        """Keep the answers of a thing (`what`, a hash), or earlier ones that are the same; returns their identity.
 
-        A study that has grown has more inputs: then those that both know are compared.
+        The identity is a hash of the answers as they were when they were first remembered. A study that has grown has
+        more inputs: then those that both know are compared.
         """
         # of a hash and not of names alone: a changed network has no earlier answers
         key = digest([data, model, what])

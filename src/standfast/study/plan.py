@@ -62,16 +62,18 @@ class PlannedGrid(Grid):
     """A grid with what workers need to prove that they do the jobs that were planned.
 
     Attributes:
-        planned: what each model answered when the jobs were planned, by `(data, model)`.
+        planned_answers: what each model answered when the jobs were planned, by `(data, model)`.
         code: the digests of the user's modules then.
     """
 
-    planned: Mapping[tuple[str, str], AnswerNumbers] = field(default_factory=dict, repr=False)
+    planned_answers: Mapping[tuple[str, str], AnswerNumbers] = field(
+        default_factory=dict, repr=False
+    )
     code: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def extend(cls, grid: Grid, **learned: Any) -> PlannedGrid:
-        """The grid with what planning learned: `planned`, `code` and `isolated`."""
+        """The grid with what planning learned: `planned_answers`, `code` and `isolated`."""
         # all fields, so that a new one of `Grid` is not forgotten
         parts = {part.name: getattr(grid, part.name) for part in fields(Grid)}
         # outputs may be as large as images, and nobody needs them any more
@@ -95,7 +97,11 @@ class Plan:
     _pools: Sequence[Pool] = field(default=(), repr=False)
 
     def continue_from(self, earlier: Mapping[str, Any]) -> Plan:
-        """The plan with jobs of the same sizes as in the manifest of earlier results that answer the same question."""
+        """The plan with jobs of the same sizes as in the manifest of earlier results that answer the same question.
+
+        It is for a folder that is found by the question, so once the plan is made. `make_plan(earlier=...)` is for one
+        that is known before, whose answers it keeps, too.
+        """
         return self._cut_anew({**self.manifest["sizes"], **earlier.get("sizes", {})})
 
     def with_shorter_jobs(
@@ -140,9 +146,9 @@ def make_plan(
     earlier = earlier or {}
     configurations = _Configurations(grid)
     memory = AnswerMemory(earlier.get("answers", {}))
-    has_own_code = configurations.has_own_code
+    has_user_code = configurations.has_user_code
     about_models: dict[str, dict[str, Any]] = {}
-    planned: dict[tuple[str, str], AnswerNumbers] = {}
+    planned_answers: dict[tuple[str, str], AnswerNumbers] = {}
     pools: list[Pool] = []
     # one model after the other, as they may be large
     combinations = list(grid.combinations())
@@ -150,11 +156,12 @@ def make_plan(
         if len(combinations) > 1:
             say_step(f"{model_name} on {data}, {number} of {len(combinations)}")
         meeting = Meeting.begin(grid, data, model_name)
-        has_own_code = has_own_code or meeting.has_own_code
+        has_user_code = has_user_code or meeting.has_user_code
         answers = meeting.ask()
-        planned[data, model_name] = answers
-        # by the network without versions, so that an upgrade finds the earlier answers
-        answers_digest = memory.remember(answers, data, model_name, digest(meeting.network))
+        planned_answers[data, model_name] = answers
+        # without versions, so that after an upgrade the earlier answers of the same model are there to compare
+        network_digest = digest(meeting.content.without_versions)
+        answers_digest = memory.remember(answers, data, model_name, network_digest)
         about_models[model_name] = meeting.describe(answers_digest)
         pair = _make_pair(grid, configurations, meeting, answers_digest)
         explanations = _ask_explainers(grid, configurations, meeting, memory)
@@ -163,20 +170,22 @@ def make_plan(
         pools += _make_pools(grid, meeting, pair, explanations, copies_digests, pace)
     sizes = choose_sizes(pools, earlier.get("sizes", {}), workers, seconds)
     jobs = cut_pools(pools, sizes)
-    code = read_own_modules() if has_own_code else {}
-    learned = {
+    code = read_own_modules() if has_user_code else {}
+    jobs_and_answers = {
         "sizes": sizes,
         "code": dict(code),
         "answers": memory.answers,
         "jobs": [job.identity for job in jobs],
     }
-    manifest = describe_grid(grid, about_models, about) | learned
+    manifest = describe_grid(grid, about_models, about) | jobs_and_answers
     # as if each pool were one job, so that the question does not depend on the cut
     whole_pools = [pool.cut(pool.count)[0].identity for pool in pools]
     # the user's own number of samples is asked for, and so a part of the question
     question = digest([grid.samples_per_job, whole_pools])
     isolated = configurations.isolated
-    planned_grid = PlannedGrid.extend(grid, planned=planned, code=code, isolated=isolated)
+    planned_grid = PlannedGrid.extend(
+        grid, planned_answers=planned_answers, code=code, isolated=isolated
+    )
     return Plan(planned_grid, jobs, manifest, question, pools)
 
 
@@ -185,20 +194,22 @@ class _Configurations:
 
     Attributes:
         explainers, metrics: the digest of each, by name and by label.
-        own_explainers: the names of explainers of the user's.
-        isolated: the names of explainers with code that is not ours.
-        has_own_code: whether any of them is code of the user's.
+        user_explainers: the names of explainers with code of the user's.
+        isolated: the names of explainers that are not bundled, which run in workers of their own. Bundled is what has
+            no code but that of standfast, and of packages that it needs or has an adapter for.
+        has_user_code: whether code of the user's is a part of any explainer or metric.
     """
 
     def __init__(self, grid: Grid) -> None:
         explainers = {name: Description(explainer) for name, explainer in grid.explainers.items()}
+        # the metrics and the sanity checks
         metrics = {label: Description(metric) for label, metric in grid.measured.items()}
         self.explainers = {name: content.digest for name, content in explainers.items()}
         self.metrics = {label: content.digest for label, content in metrics.items()}
-        self.own_explainers = {name for name, content in explainers.items() if content.own}
+        self.user_explainers = {name for name, content in explainers.items() if content.own}
         self.isolated = tuple(name for name, content in explainers.items() if not content.bundled)
-        has_own_metrics = any(content.own for content in metrics.values())
-        self.has_own_code = bool(self.own_explainers) or has_own_metrics
+        has_user_metrics = any(content.own for content in metrics.values())
+        self.has_user_code = bool(self.user_explainers) or has_user_metrics
 
 
 def _make_pair(
@@ -212,7 +223,8 @@ def _make_pair(
     return ModelOnData(
         data=meeting.data,
         model=meeting.name,
-        digest=digest([meeting.content, answers_digest, device, *reference]),
+        # with versions, as another version of standfast or torch may give other results
+        digest=digest([meeting.content.whole, answers_digest, device, *reference]),
         samples=meeting.samples,
         inputs=meeting.inputs,
         metrics={label: metric.bind(extras=extras) for label, metric in grid.measured.items()},
@@ -225,7 +237,7 @@ class _Explanations:
     """What is known of the explanations of one explainer for one model.
 
     Attributes:
-        digests: of the explainer, and of its maps where it is compared by them.
+        digests: of the explainer, and of its maps where it is identified by them.
         seconds: that a slow explanation takes beside the passes of the model.
     """
 
@@ -238,7 +250,8 @@ def _ask_explainers(
 ) -> dict[str, _Explanations]:
     """What is known of each explainer, by its name.
 
-    Some are compared by their maps, too: those of the user's, and those that read the inside of a black box.
+    Some are identified by the maps that they make, and not only by their code: those of the user's, and those that read
+    the inside of a black box.
     """
     first_samples = meeting.parts[0].model, meeting.first_inputs, meeting.first_targets
     is_composed = find_composition(meeting.model) is not None
@@ -247,7 +260,7 @@ def _ask_explainers(
         digests = [configurations.explainers[name]]
         seconds = 0.0
         maps: AnswerNumbers | None = None
-        if name in configurations.own_explainers:
+        if name in configurations.user_explainers:
             began = time.perf_counter()
             maps = ask_explainer(explainer, *first_samples)
             took = time.perf_counter() - began
@@ -262,7 +275,7 @@ def _ask_explainers(
 
 
 def _ask_copies(grid: Grid, meeting: Meeting, memory: AnswerMemory) -> dict[str, list[str]]:
-    """What a black box that says what it consists of answers to copies of the inputs, as metrics make them.
+    """What a black box answers to some copies of the inputs, as metrics make them: its own code does not tell.
 
     Returns:
         By the label of each metric with a neighbourhood a hash of the answers to some of its copies.
@@ -281,7 +294,7 @@ def _ask_copies(grid: Grid, meeting: Meeting, memory: AnswerMemory) -> dict[str,
             # of texts the first length alone: with a hundred of them it would take minutes
             first = meeting.parts[0].model
             answers_in[around] = ask_nearby(first, neighbourhood, meeting.first_inputs)
-        what = digest([around, meeting.network])
+        what = digest([around, meeting.content.without_versions])
         remembered = memory.remember(answers_in[around], meeting.data, meeting.name, what)
         copies_digests[label] = [remembered]
     return copies_digests
@@ -310,7 +323,7 @@ def _make_pools(
     Args:
         grid: whose parts they are.
         meeting: of the model and the data.
-        pair: the same without the model, as pools keep it.
+        pair: the data and the digests that their jobs share, without the model, as pools keep it.
         explanations: by the names of the explainers.
         copies_digests: of the answers to copies of the inputs, by label.
         pace: seconds that the model takes for a row.
@@ -321,10 +334,12 @@ def _make_pools(
     for repeat, label, metric in _list_evaluations(grid):
         count = len(meeting.samples)
         samples_per_job = grid.samples_per_job
+        # a metric that compares samples takes so many of the first ones, in one job, and does not evaluate the others
         if metric.samples_together is not None:
             # checks compare samples with each other, so they are one job
             count = samples_per_job = min(count, metric.samples_together)
-        # some costs depend on the number of features
+        # `bind` returns the metric with what it takes from the data, or for an explainer; `Pool.metric` stays as it was
+        # configured, since each job binds it to its own samples
         costed = metric.bind(inputs=meeting.inputs)
         maps_per_sample = costed.cost(classes).explanations
         for name in grid.explainers_of(metric):
@@ -336,7 +351,7 @@ def _make_pools(
                 label=label,
                 repeat=repeat,
                 # in this order, as it is a part of the identity of stored jobs
-                explained_by=[
+                explanation_digests=[
                     *explanations[name].digests,
                     *copies_digests.get(label, []),
                     *_describe_bound(metric, explainer),
@@ -376,7 +391,7 @@ def _find_movable(metric: Metric, meeting: Meeting) -> Tensor | None:
 
 
 def _count_filling(metric: Metric, explainer: Explainer) -> int:
-    """How many samples of a metric that takes turns fill the rows that a model runs at least; 1 for other metrics."""
+    """How many samples of a metric that takes turns fill half of the smallest padded batch; 1 for other metrics."""
     if not metric.takes_turns:
         return 1
     return math.ceil(ROW_ALIGNMENT / explainer.rows_per_input)

@@ -312,7 +312,7 @@ class Worker:
     def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
         """Compare the model with that of the plan."""
         # a grid that was not planned has nothing to compare with
-        planned_answers = self.grid.planned if isinstance(self.grid, PlannedGrid) else {}
+        planned_answers = self.grid.planned_answers if isinstance(self.grid, PlannedGrid) else {}
         planned = planned_answers.get((job.data, job.model))
         # without answers nothing can be compared, as of a model that fails
         if planned is None or not planned.numbers:

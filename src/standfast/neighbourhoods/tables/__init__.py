@@ -12,8 +12,9 @@ A row x has F columns. Some of them change, each by its own parameter; the other
 Two priors say how the changes are distributed:
 
 - `independent`: each parameter by itself, uniform on its range (or truncated normal around the clean row).
-- `copula`: a move in the space of a Gaussian copula that is fitted to training data; `copula.py` has the formula. The
-  parameters are the differences of uniform numbers from those that leave the row as it is. Categories are independent.
+- `copula`: a move in the space of a Gaussian copula that is fitted to training data; `../copula.py` has the formula.
+  The parameters are the differences of uniform numbers from those that leave the row as it is. Categories are
+  independent.
 
 With a copula, ranges are limits: a row outside them is not possible, as if it broke a rule.
 
@@ -22,10 +23,16 @@ keep them. A search may try such parameters. Then the row is moved back towards 
 changes that keeps the rules, rounded to steps, with the new categories if they are possible, else with the clean ones.
 The clean row keeps the rules; else it is refused.
 
+How far something may go has three words in the code:
+
+- **bounds** are of the model's inputs, in their units: `lower` and `upper`.
+- **ranges** are of changes, in the data's units: `low` and `high`. `Ends` and `Feature.limits` are what a user says.
+- **limits** are of parameters, each in its own unit.
+
 A configuration becomes changed rows in this order: `features.py` is how one column may change, `options.py` what a user
-says of a table, `plan.py` what that means for its columns (`categories.py` and `layout.py`), `row_changes.py` what
-becomes of rows, `repair.py` how they keep the rules, `candidates.py` what a search can try, and `changes.py` is the
-neighbourhood.
+says of a table, `layout.py` which columns these are, `categories.py` which categories they have, `plan.py` what all of
+it means for the columns, `row_changes.py` what becomes of rows, `repair.py` how they keep the rules, `candidates.py`
+what a search can try, and `changes.py` is the neighbourhood.
 """
 
 from standfast.neighbourhoods.tables.changes import TableChanges

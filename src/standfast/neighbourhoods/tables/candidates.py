@@ -16,7 +16,7 @@ def list_candidates(rows: RowChanges) -> Choices:
         _list_category(rows, category, clean)
         for category, clean in zip(rows.plan.categories, rows.clean_categories, strict=True)
     ]
-    return Choices.join([_list_steps(rows), *categories, _list_losses(rows)])
+    return Choices.join([_list_steps(rows), *categories, _list_missing(rows)])
 
 
 def _list_steps(rows: RowChanges) -> Choices:
@@ -30,7 +30,11 @@ def _list_steps(rows: RowChanges) -> Choices:
     clean = torch.where(counts > 0, (-low / step).round().long(), 0)
     ordered = torch.ones(len(rows.columns), dtype=torch.bool, device=low.device)
     return Choices(
-        counts, clean, ordered, lambda numbers: low[:, None] + step * numbers, _all_rows(rows)
+        counts,
+        clean,
+        ordered,
+        lambda candidate_index: low[:, None] + step * candidate_index,
+        _all_rows(rows),
     )
 
 
@@ -40,24 +44,24 @@ def _list_category(rows: RowChanges, category: Category, clean: Tensor) -> Choic
     counts = torch.where(clean < 0, 1, counts)[:, None]
     ordered = torch.zeros(1, dtype=torch.bool, device=clean.device)
 
-    def find_points(numbers: Tensor) -> Tensor:
-        return points.gather(1, numbers[..., 0])[..., None]
+    def find_points(candidate_index: Tensor) -> Tensor:
+        return points.gather(1, candidate_index[..., 0])[..., None]
 
     return Choices(counts, torch.zeros_like(counts), ordered, find_points, _all_rows(rows))
 
 
-def _list_losses(rows: RowChanges) -> Choices:
-    """Whether each cell that may become missing is lost, if it is there."""
-    losing = list(rows.plan.losing)
-    counts = torch.where(rows.empty[:, losing], 1, 2)
-    ordered = torch.zeros(len(losing), dtype=torch.bool, device=counts.device)
-    # the middle of the uniform numbers with which a cell is lost
+def _list_missing(rows: RowChanges) -> Choices:
+    """Whether each cell that can become missing does so; a cell that is missing already has one candidate."""
+    columns = list(rows.plan.can_become_missing)
+    counts = torch.where(rows.is_missing[:, columns], 1, 2)
+    ordered = torch.zeros(len(columns), dtype=torch.bool, device=counts.device)
+    # the middle of the uniform numbers that make a cell missing; 0 keeps it
     lost = 1 - rows.options.may_become_missing / 2
     return Choices(
         counts,
         torch.zeros_like(counts),
         ordered,
-        lambda numbers: lost * numbers.double(),
+        lambda candidate_index: lost * candidate_index.double(),
         _all_rows(rows),
     )
 

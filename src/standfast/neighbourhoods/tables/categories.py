@@ -13,7 +13,7 @@ from standfast.neighbourhoods.tables.features import Feature, is_finite
 from standfast.neighbourhoods.tables.options import TableOptions
 
 #: two codes are the same category within this share of the largest code: rounding in float32
-SAME = 2e-6
+CODE_TOLERANCE = 2e-6
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Category:
     rate: float | None
 
     def find(self, rows: Tensor) -> Tensor:
-        """The number of the category of each row, `(M,)`; -1 for one that is not known."""
+        """The index of the category of each row, `(M,)`; -1 for one that is not known."""
         # codes that are all 0 have no size to compare with
         scale = self.codes.abs().amax(0).clamp(min=1e-6)
         codes = self.codes.to(rows.device)
@@ -35,10 +35,10 @@ class Category:
             ((rows[:, None, list(self.columns)] - codes) / scale.to(rows.device)).abs().amax(2)
         )
         least, nearest = distance.min(1)
-        return torch.where(least <= SAME, nearest, -1)
+        return torch.where(least <= CODE_TOLERANCE, nearest, -1)
 
     def choose(self, clean: Tensor, uniform: Tensor) -> Tensor:
-        """The number of the category for uniform numbers `(M,)`, where `clean` `(M,)` is the clean row's."""
+        """The index of the category for uniform numbers `(M,)`, where `clean` `(M,)` is the clean row's."""
         order, shares, ladder = self._divide_unit(clean)
         step = (uniform.double()[:, None] >= ladder).sum(1)
         last = (shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
@@ -105,7 +105,7 @@ def make_category(
     """
     cells = _find_cells(options, columns)
     mean, std = (part[list(columns)] for part in units)
-    count = 0 if options.codes is None else options.codes[columns[0]]
+    category_count = 0 if options.codes is None else options.codes[columns[0]]
     if isinstance(feature.categories, tuple):
         is_plain = name not in options.one_hot
         check(
@@ -122,10 +122,10 @@ def make_category(
             repr(feature.categories),
         )
         codes = (torch.tensor(feature.categories, dtype=torch.float64)[:, None] - mean) / std
-        codes, shares = _count_listed(options, name, codes, cells, count, feature)
-    elif cells is not None and count:
+        codes, shares = _count_listed(options, name, codes, cells, category_count, feature)
+    elif cells is not None and category_count:
         # a row may have a category that the data does not have: it stays, and no other row moves to it
-        codes = torch.arange(count, dtype=torch.float64)[:, None]
+        codes = torch.arange(category_count, dtype=torch.float64)[:, None]
         shares = (cells == codes.T).double().sum(0)
     elif cells is not None:
         codes, counts = torch.unique(cells, dim=0, return_counts=True)
@@ -143,9 +143,9 @@ def make_category(
     return Category(name, columns, codes, shares / shares.sum(), feature.rate)
 
 
-def leave_missing(cells: Tensor, code: float | None) -> Tensor:
+def drop_missing(cells: Tensor, missing_code: float | None) -> Tensor:
     """The cells `(n,)` that are not missing; all of them if none is there."""
-    present = cells if code is None else cells[cells > code]
+    present = cells if missing_code is None else cells[cells > missing_code]
     return present if len(present) else cells
 
 
@@ -156,7 +156,7 @@ def _find_cells(options: TableOptions, columns: Sequence[int]) -> Tensor | None:
     cells = options.table.inputs.double()[:, list(columns)]
     if options.missing is None or len(columns) > 1:
         return cells
-    return leave_missing(cells[:, 0], options.missing[columns[0]])[:, None]
+    return drop_missing(cells[:, 0], options.missing[columns[0]])[:, None]
 
 
 def _count_listed(
@@ -164,28 +164,28 @@ def _count_listed(
     name: str,
     codes: Tensor,
     cells: Tensor | None,
-    count: int,
+    category_count: int,
     feature: Feature,
 ) -> tuple[Tensor, Tensor]:
     """Codes `(K, 1)` that a user lists, and how often the data has each, `(K,)`; without data all equally often.
 
-    Of a data frame, whose columns have so many categories, the others follow with a share of 0: a row may have another
-    category, to which no row moves.
+    Of a data frame, the others follow with a share of 0: a row may have another category, to which no row moves. They
+    are all `category_count` of the column, or where this is 0, those of the data.
     """
     if cells is None:
         return codes, torch.ones(len(codes), dtype=torch.float64)
     scale = codes.abs().amax(0).clamp(min=1e-6)
-    shares = (((cells[:, None] - codes) / scale).abs().amax(2) <= SAME).double().sum(0)
+    shares = (((cells[:, None] - codes) / scale).abs().amax(2) <= CODE_TOLERANCE).double().sum(0)
     check(
         bool(shares.sum() > 0),
         "categories",
         f"codes of {name!r} that the data has",
         repr(feature.categories),
     )
-    if options.missing is None:
+    if not options.comes_from_frame:
         return codes, shares
-    if count:
-        others = torch.arange(count).to(cells)[:, None]
+    if category_count:
+        others = torch.arange(category_count).to(cells)[:, None]
     else:
         others = torch.unique(cells, dim=0)
     others = others[~torch.isin(others[:, 0], codes[:, 0])]

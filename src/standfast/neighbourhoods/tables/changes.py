@@ -15,12 +15,12 @@ from standfast.neighbourhoods.plausibility import measure_plausibility
 from standfast.neighbourhoods.tables.candidates import list_candidates
 from standfast.neighbourhoods.tables.features import Feature as Feature
 from standfast.neighbourhoods.tables.options import TableOptions
-from standfast.neighbourhoods.tables.plan import Plan, make_plan
+from standfast.neighbourhoods.tables.plan import ColumnPlan, plan_columns
 from standfast.neighbourhoods.tables.repair import settle
 from standfast.neighbourhoods.tables.row_changes import RowChanges
 from standfast.neighbourhoods.transformations import Limits, Transformation, find_scale
 
-#: of the uniform numbers of a copula on each side, so that normal ones stay finite
+#: the part of the unit interval at each end that uniform numbers of a copula do not reach: normal scores stay finite
 _TAIL = 1e-6
 #: of the unit interval, in which float32 still has several numbers
 _SMALLEST_SHARE = 2.0**-20
@@ -51,11 +51,11 @@ class TableChanges(TableOptions):
         missing: the number that stands for a missing cell of each column, below all others, as all numbers below it do;
             None where it has none. A missing cell stays missing, no cell moves towards that number, and a rule with a
             missing cell does not hold the row back. Data frames bring it along.
+        may_become_missing: the probability with which a cell of each column that changes becomes missing.
         lowest: the smallest number of each column that is no missing cell. None: that of the data. Data frames bring
             it along.
         codes: how many categories without an order the numbers of each column stand for, from 0; 0 for a column of
             other numbers. Categories have no distance, also where they do not change. Data frames bring it along.
-        may_become_missing: the probability with which a cell of each column that changes becomes missing.
         highest: the largest number of each column. With it, a change reaches numbers from `lowest` to `highest`, and
             the row's own. None: all numbers within the bounds. Data frames bring along what the reference has, so that
             rows to explain do not matter to each other.
@@ -77,7 +77,7 @@ class TableChanges(TableOptions):
         super().__post_init__()
         count = self.count_columns()
         if count is not None and (self.data is None or self.table.digest):
-            make_plan(self, count)  # says what does not fit
+            plan_columns(self, count)  # says what does not fit
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
@@ -123,9 +123,9 @@ class TableChanges(TableOptions):
         return text + (f", such that {' and '.join(self.rules)}" if self.rules else "")
 
     def count_parameters(self, shape: Sequence[int]) -> int:
-        """One for each column or group that changes."""
+        """One for each column or group that changes, and one more for each cell that may become missing."""
         plan = self._plan_for(shape)
-        return len(plan.numbers) + len(plan.categories) + len(plan.losing)
+        return len(plan.numbers) + len(plan.categories) + len(plan.can_become_missing)
 
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
         """The names of the columns and groups."""
@@ -140,7 +140,7 @@ class TableChanges(TableOptions):
             ]
         names += [f"{category.name} [uniform number]" for category in plan.categories]
         columns = self.columns or tuple(f"x{column}" for column in range(shape[0]))
-        names += [f"{columns[column]} [lost, uniform number]" for column in plan.losing]
+        names += [f"{columns[column]} [lost, uniform number]" for column in plan.can_become_missing]
         return dict(enumerate(names))
 
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
@@ -153,14 +153,14 @@ class TableChanges(TableOptions):
         rows = RowChanges(self, plan, inputs, bounds)
         rows.check_rows()
         if self.prior == "copula":
-            copula = rows.copula
-            still = torch.special.ndtr(copula.locate(rows.clean[:, list(plan.continuous)]).still)
-            # a copula's parameters are shifts of Phi(xi), so their limits are those of a uniform number
-            lower = still.clamp(max=_TAIL) - still
-            upper = still.clamp(min=1 - _TAIL) - still
+            # parameters are shifts from the uniform numbers Phi(xi) that leave the row as it is (`copula.py`)
+            normal_if_still = rows.copula.locate(rows.clean[:, list(plan.continuous)]).still
+            uniform_if_still = torch.special.ndtr(normal_if_still)
+            lower = uniform_if_still.clamp(max=_TAIL) - uniform_if_still
+            upper = uniform_if_still.clamp(min=1 - _TAIL) - uniform_if_still
         else:
             lower, upper = rows.limit_numbers()
-        zeros = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.losing))
+        zeros = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.can_become_missing))
         # float32 cannot tell very rare categories apart
         if self._find_smallest_share(plan) < _SMALLEST_SHARE:
             dtype = torch.float64
@@ -188,12 +188,12 @@ class TableChanges(TableOptions):
         count = self.count_columns()
         if count is None or self.data is None or self.table.inputs.dtype != torch.float32:
             return super().revision
-        has_rare_ones = self._find_smallest_share(make_plan(self, count)) < _SMALLEST_SHARE
+        has_rare_ones = self._find_smallest_share(plan_columns(self, count)) < _SMALLEST_SHARE
         return 2 if has_rare_ones else super().revision
 
-    def _find_smallest_share(self, plan: Plan) -> float:
+    def _find_smallest_share(self, plan: ColumnPlan) -> float:
         """The smallest probability of a category, or of a cell to be lost."""
-        shares = [1.0] if not plan.losing else [self.may_become_missing]
+        shares = [1.0] if not plan.can_become_missing else [self.may_become_missing]
         for category in plan.categories:
             rate = 1.0 if category.rate is None else category.rate
             shares.append(rate * float(category.shares[category.shares > 0].min()))
@@ -206,7 +206,7 @@ class TableChanges(TableOptions):
         rows = RowChanges(self, self._plan(inputs), inputs, bounds)
         change, chosen, _ = rows.propose(parameters)
         change, chosen = settle(rows, change, chosen)
-        return rows.lose(rows.apply(change, chosen), parameters)
+        return rows.make_missing(rows.apply(change, chosen), parameters)
 
     def effective_points(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
@@ -229,8 +229,8 @@ class TableChanges(TableOptions):
         end = m + len(chosen)
         uniform = parameters[:, m:end].unbind(1)
         categories = [
-            torch.where(settled == asked_for, number, 0.0)[:, None]
-            for settled, asked_for, number in zip(chosen, proposed, uniform, strict=True)
+            torch.where(settled == asked_for, uniform_number, 0.0)[:, None]
+            for settled, asked_for, uniform_number in zip(chosen, proposed, uniform, strict=True)
         ]
         return torch.cat([change.to(parameters.dtype), *categories, parameters[:, end:]], 1)
 
@@ -243,7 +243,10 @@ class TableChanges(TableOptions):
         return rows.find_kept(rows.apply(change, chosen), change) & possible
 
     def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
-        """The share of the training rows that are at least as far from their nearest row; None without data."""
+        """The share of training rows that are at least as far from their nearest row as the perturbed one from its own.
+
+        None without data.
+        """
         if self.data is None:
             return None
         return measure_plausibility(perturbed, self.table, self._plan(inputs).groups, self.edges)
@@ -251,7 +254,7 @@ class TableChanges(TableOptions):
     def find_movable(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Which rows `(N, F)` can change at all, bool `(N,)`; not one whose numbers are 0, or too small for a step."""
         plan = self._plan(inputs)
-        if plan.categories or plan.losing:
+        if plan.categories or plan.can_become_missing:
             return torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
         low, high = RowChanges(self, plan, inputs, bounds).find_ranges()
         return (high > low).any(1)
@@ -268,10 +271,10 @@ class TableChanges(TableOptions):
     def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
         self._plan_for(inputs.shape[1:])
 
-    def _plan(self, inputs: Tensor) -> Plan:
+    def _plan(self, inputs: Tensor) -> ColumnPlan:
         return self._plan_for(inputs.shape[1:])
 
-    def _plan_for(self, shape: Sequence[int]) -> Plan:
+    def _plan_for(self, shape: Sequence[int]) -> ColumnPlan:
         check(
             len(shape) == 1,
             "inputs",
@@ -282,4 +285,4 @@ class TableChanges(TableOptions):
         check(
             count in (None, shape[0]), "inputs", f"rows of {count} columns", f"rows of {shape[0]}"
         )
-        return make_plan(self, shape[0])
+        return plan_columns(self, shape[0])

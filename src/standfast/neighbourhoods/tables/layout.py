@@ -40,11 +40,11 @@ class Layout:
         return frozenset(rule.defines for rule in self.definitions if rule.defines is not None)
 
     def find(self, name: str, option: str) -> int:
-        """The number of a column; `ArgumentError` about the option that names one which is not there."""
-        return _find_column(name, self._numbers, option)
+        """The index of a column; `ArgumentError` about the option that names one which is not there."""
+        return _find_column(name, self._column_of, option)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
+    def _column_of(self) -> dict[str, int]:
         return {name: column for column, name in enumerate(self.names)}
 
 
@@ -56,9 +56,9 @@ def read_layout(options: TableOptions, count: int) -> Layout:
     """
     names = options.columns or tuple(f"x{column}" for column in range(count))
     check(len(set(names)) == len(names), "columns", "names that differ", "a name twice")
-    numbers = {name: column for column, name in enumerate(names)}
-    groups = _read_groups(options, numbers)
-    fixed = frozenset(_find_column(name, numbers, "fixed") for name in options.fixed)
+    column_of = {name: column for column, name in enumerate(names)}
+    groups = _read_groups(options, column_of)
+    fixed = frozenset(_find_column(name, column_of, "fixed") for name in options.fixed)
     stated = [rule for text in options.rules for rule in read_rules(text, names)]
     rules = tuple(rule for rule in stated if rule.defines is None)
     definitions = tuple(rule for rule in stated if rule.defines is not None)
@@ -69,17 +69,17 @@ def read_layout(options: TableOptions, count: int) -> Layout:
     return layout
 
 
-def _find_column(name: str, numbers: Mapping[str, int], option: str) -> int:
-    if name not in numbers:
-        raise ArgumentError(option, *describe_unknown_column(name, list(numbers)))
-    return numbers[name]
+def _find_column(name: str, column_of: Mapping[str, int], option: str) -> int:
+    if name not in column_of:
+        raise ArgumentError(option, *describe_unknown_column(name, list(column_of)))
+    return column_of[name]
 
 
-def _read_groups(options: TableOptions, numbers: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """The columns of each one-hot code, from the numbers of columns by name."""
+def _read_groups(options: TableOptions, column_of: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The columns of each one-hot code, from the indices of columns by name."""
     groups: dict[str, tuple[int, ...]] = {}
     for group, members in options.one_hot.items():
-        groups[group] = tuple(_find_column(name, numbers, "one_hot") for name in members)
+        groups[group] = tuple(_find_column(name, column_of, "one_hot") for name in members)
     grouped = [column for columns in groups.values() for column in columns]
     check(
         len(set(grouped)) == len(grouped),
@@ -87,7 +87,7 @@ def _read_groups(options: TableOptions, numbers: Mapping[str, int]) -> dict[str,
         "each column in one group only",
         "a column twice",
     )
-    clash = sorted(groups.keys() & numbers.keys())
+    clash = sorted(groups.keys() & column_of.keys())
     check(not clash, "one_hot", "names of groups that are no names of columns", clash)
     return groups
 

@@ -25,23 +25,37 @@ TablePrior = Literal["independent", "copula"]
 
 @dataclass(frozen=True)
 class TableOptions(Transformation):
-    """The options of a table, which `TableChanges` describes; reading them needs no rows."""
+    """The options of a table, which `TableChanges` describes in full; reading them needs no rows."""
 
     takes: ClassVar = "any"
 
+    #: what changes, and how far: one change for all columns, or a mapping from names to changes
     changes: Change
+    #: the names of all F columns
     columns: tuple[str, ...] | None = None
+    #: columns that stay as they are, where `changes` is for all
     fixed: tuple[str, ...] = ()
+    #: the columns of each one-hot code, by a name for the code
     one_hot: Mapping[str, tuple[str, ...]] = FrozenMapping({})
+    #: linear rules that every row keeps, as text
     rules: tuple[str, ...] = ()
+    #: training rows `(n, F)`, in the inputs' units
     data: Background | Tensor | None = None
+    #: mean and standard deviation of each column: the data's units are `input * std + mean`
     units: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    #: how the changes are distributed
     prior: TablePrior = "independent"
+    #: of a copula alone: how far rows move
     size: float = 0.25
+    #: the number that stands for a missing cell of each column, in the inputs' units; None for a column without one
     missing: tuple[float | None, ...] | None = None
+    #: the probability that a cell becomes missing
     may_become_missing: float = 0.0
+    #: the smallest number of each column that is no missing cell, in the inputs' units
     lowest: tuple[float, ...] | None = None
+    #: how many categories each column has, whose cells are then 0, 1 and so on; 0 for a column of other numbers
     codes: tuple[int, ...] | None = None
+    #: the largest number of each column, in the inputs' units
     highest: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -127,7 +141,7 @@ class TableOptions(Transformation):
         return not is_one_change or bool(keys & set(self.columns or ()))
 
     def _check_prior(self) -> None:
-        # a frame brings them
+        # a data frame brings columns, units and data later; then `plan_columns` checks again
         has_no_columns_yet = self.columns is None and self.units is None and self.data is None
         fits = self.prior == "independent" or self.data is not None or has_no_columns_yet
         check(fits, "data", "training rows, for prior 'copula'", None)
@@ -169,6 +183,11 @@ class TableOptions(Transformation):
         """The training rows, where there are some."""
         assert isinstance(self.data, Background)
         return self.data
+
+    @property
+    def comes_from_frame(self) -> bool:
+        """Whether missing cells have numbers, as a data frame brings them along."""
+        return self.missing is not None
 
     @property
     def edges(self) -> tuple[float, ...] | None:

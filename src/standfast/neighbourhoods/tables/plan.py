@@ -13,7 +13,7 @@ from standfast.errors import check
 from standfast.neighbourhoods.copula import Copula, fit_copula
 from standfast.neighbourhoods.plausibility import check_table
 from standfast.neighbourhoods.rules import Rule
-from standfast.neighbourhoods.tables.categories import Category, leave_missing, make_category
+from standfast.neighbourhoods.tables.categories import Category, drop_missing, make_category
 from standfast.neighbourhoods.tables.features import Feature
 from standfast.neighbourhoods.tables.layout import Layout, read_layout
 from standfast.neighbourhoods.tables.options import TableOptions
@@ -35,7 +35,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Ends:
-    """How far numbers may change, `(m,)` each.
+    """How far numbers may change, as a user says it and as the data allow, `(m,)` each.
 
     Attributes:
         lowest_change, highest_change: in the data's units or in percent; 0 for numbers that are free.
@@ -57,7 +57,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ColumnPlan:
     """What changes and which rules hold, for rows of F columns.
 
     Attributes:
@@ -67,7 +67,7 @@ class Plan:
         continuous: the columns of a copula.
         mean, std: of the units of the data, `(F,)`.
         ends: of the numbers.
-        losing: columns whose cells may become missing; their parameters come last.
+        can_become_missing: columns whose cells may become missing; their parameters come last.
     """
 
     numbers: tuple[Number, ...]
@@ -79,11 +79,11 @@ class Plan:
     mean: Tensor
     std: Tensor
     ends: Ends
-    losing: tuple[int, ...]
+    can_become_missing: tuple[int, ...]
 
 
 @lru_cache(maxsize=16)
-def make_plan(options: TableOptions, count: int) -> Plan:
+def plan_columns(options: TableOptions, count: int) -> ColumnPlan:
     """The plan of a table of so many columns.
 
     Raises:
@@ -91,7 +91,7 @@ def make_plan(options: TableOptions, count: int) -> Plan:
     """
     layout = read_layout(options, count)
     features = _choose_features(options, layout)
-    mean, std = _read_units(options, count)
+    mean, std = _find_units(options, count)
     numbers: list[Number] = []
     categories: list[Category] = []
     for name, feature in features.items():
@@ -105,11 +105,11 @@ def make_plan(options: TableOptions, count: int) -> Plan:
     # the columns of a category are no quantities, and a defined one is computed: no distance for either
     without_distance = {column for group in groups for column in group} | layout.defined
     continuous = tuple(column for column in range(count) if column not in without_distance)
-    missing = options.missing or (None,) * count
-    _check_data(options, count, missing)
+    missing_codes = options.missing or (None,) * count
+    _check_data(options, count, missing_codes)
     changing = [number.column for number in numbers]
     changing += [column for category in categories for column in category.columns]
-    return Plan(
+    return ColumnPlan(
         numbers=tuple(numbers),
         categories=tuple(categories),
         groups=groups,
@@ -118,8 +118,8 @@ def make_plan(options: TableOptions, count: int) -> Plan:
         continuous=continuous,
         mean=mean,
         std=std,
-        losing=_find_losing(options, changing, missing),
-        ends=_find_ends(options, numbers, (mean, std), missing),
+        can_become_missing=_find_those_that_become_missing(options, changing, missing_codes),
+        ends=_find_ends(options, numbers, (mean, std), missing_codes),
     )
 
 
@@ -142,7 +142,7 @@ def _choose_features(options: TableOptions, layout: Layout) -> dict[str, Feature
     return features
 
 
-def _read_units(options: TableOptions, count: int) -> tuple[Tensor, Tensor]:
+def _find_units(options: TableOptions, count: int) -> tuple[Tensor, Tensor]:
     """The mean and the standard deviation of each column, `(F,)` each."""
     mean, std = options.units or ((0.0,) * count, (1.0,) * count)
     return torch.tensor(mean, dtype=torch.float64), torch.tensor(std, dtype=torch.float64)
@@ -182,50 +182,52 @@ def _list_groups(
     return tuple(dict.fromkeys([*layout.groups.values(), *changing, *coded]))
 
 
-def _check_data(options: TableOptions, count: int, missing: Sequence[float | None]) -> None:
+def _check_data(options: TableOptions, count: int, missing_codes: Sequence[float | None]) -> None:
     """Raise `ArgumentError` if the data has other columns, or a copula has no data or missing cells."""
     if options.data is not None:
         check_table(torch.empty(1, count), options.table)
     if options.prior == "independent":
         return
+    # options alone are checked earlier, but not where a data frame may still bring the data
     check(options.data is not None, "data", "training rows, for prior 'copula'", None)
-    is_whole = all(code is None for code in missing)
+    is_whole = all(code is None for code in missing_codes)
     check(is_whole, "prior", "'independent' for columns with missing cells", options.prior)
 
 
-def _find_losing(
-    options: TableOptions, changing: Sequence[int], missing: Sequence[float | None]
+def _find_those_that_become_missing(
+    options: TableOptions, changing: Sequence[int], missing_codes: Sequence[float | None]
 ) -> tuple[int, ...]:
     """The columns whose cells may become missing: all that change, if any does."""
     if not options.may_become_missing:
         return ()
-    losing = tuple(column for column in changing if missing[column] is not None)
-    every_cell_can = len(losing) == len(changing)
+    with_code = tuple(column for column in changing if missing_codes[column] is not None)
+    every_cell_can = len(with_code) == len(changing)
     check(
         every_cell_can,
         "may_become_missing",
         "0 without a number for missing cells",
         options.may_become_missing,
     )
-    return losing
+    return with_code
 
 
 def _find_ends(
     options: TableOptions,
     numbers: Sequence[Number],
     units: tuple[Tensor, Tensor],
-    missing: Sequence[float | None],
+    missing_codes: Sequence[float | None],
 ) -> Ends:
+    """How far each number may change, as its feature and the data say."""
     lowest_limits = [number.feature.limits[0] for number in numbers]
     highest_limits = [number.feature.limits[1] for number in numbers]
-    # free numbers have infinite limits, and the ends of the data instead
+    # "any" has infinite ones, which become 0: `free` says that the values of the data count instead
     lowest_change = torch.tensor(lowest_limits, dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
     highest_change = torch.tensor(highest_limits, dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
     lowest_value = highest_value = torch.zeros_like(lowest_change)
     columns = [number.column for number in numbers]
     if options.data is not None and columns:
         rows = options.table.inputs.double()
-        cells = [leave_missing(rows[:, column], missing[column]) for column in columns]
+        cells = [drop_missing(rows[:, column], missing_codes[column]) for column in columns]
         mean, std = (part[columns] for part in units)
         lowest_value = torch.stack([present.min() for present in cells]) * std + mean
         highest_value = torch.stack([present.max() for present in cells]) * std + mean
@@ -245,7 +247,7 @@ def _find_ends(
 @lru_cache(maxsize=8)
 def fit_copula_of(options: TableOptions, count: int) -> Copula:
     """The copula of the data's continuous columns, of which numbers move."""
-    plan = make_plan(options, count)
+    plan = plan_columns(options, count)
     table = options.table.inputs.double() * plan.std + plan.mean
     moving = tuple(plan.continuous.index(number.column) for number in plan.numbers)
     discrete = tuple(number.feature.step is not None for number in plan.numbers)
@@ -254,7 +256,7 @@ def fit_copula_of(options: TableOptions, count: int) -> Copula:
 
 @lru_cache(maxsize=16)
 def find_lowest(options: TableOptions) -> Tensor:
-    """The smallest number of each column's cells that are not missing, `(F,)`; 0 without data."""
+    """The smallest number of each column's cells that are not missing, in the inputs' units, `(F,)`; 0 without data."""
     if options.lowest is not None:
         return torch.tensor(options.lowest, dtype=torch.float64)
     assert options.missing is not None
@@ -262,5 +264,5 @@ def find_lowest(options: TableOptions) -> Tensor:
         return torch.zeros(len(options.missing), dtype=torch.float64)
     rows = options.table.inputs.double()
     return torch.stack(
-        [leave_missing(rows[:, column], code).min() for column, code in enumerate(options.missing)]
+        [drop_missing(rows[:, column], code).min() for column, code in enumerate(options.missing)]
     )

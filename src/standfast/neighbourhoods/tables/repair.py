@@ -9,8 +9,9 @@ from torch import Tensor
 
 from standfast.neighbourhoods.tables.row_changes import RowChanges
 
-#: of the largest share that keeps the rules; the first ones leave room for rounding, the others for steps
-_RUNGS = (1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3, 0.75, 0.5, 0.25, 0.125, 0.0)
+#: tried in turn, as factors of the largest share that keeps the rules: the first ones leave room for rounding, the
+#: others for steps
+_FACTORS = (1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3, 0.75, 0.5, 0.25, 0.125, 0.0)
 
 
 def settle(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -20,29 +21,31 @@ def settle(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tens
     if len(broken) == 0:
         return change, chosen
     less, others = _repair(
-        rows.select(broken), change[broken], [numbers[broken] for numbers in chosen]
+        rows.select(broken), change[broken], [category_index[broken] for category_index in chosen]
     )
     chosen = [
-        numbers.index_copy(0, broken, other) for numbers, other in zip(chosen, others, strict=True)
+        category_index.index_copy(0, broken, other)
+        for category_index, other in zip(chosen, others, strict=True)
     ]
     return change.index_copy(0, broken, less), chosen
 
 
 def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """The largest share of the changes that keeps the rules, with the new categories or, if need be, the clean ones."""
-    clean_categories = [numbers.clamp(min=0) for numbers in rows.clean_categories]
+    clean_categories = [category_index.clamp(min=0) for category_index in rows.clean_categories]
     kept_change = torch.zeros_like(change)
     kept_categories = clean_categories
     done = torch.zeros(len(change), dtype=torch.bool, device=change.device)
     # first with the new categories; where no share of the changes keeps the rules, with the clean ones
     ways = [chosen, clean_categories] if chosen else [chosen]
     for categories in ways:
-        share = _find_share(rows, change, categories)
-        # with the clean categories, all of the changes may be possible
-        rungs = (1.0, *_RUNGS) if categories is clean_categories else _RUNGS
-        for rung in rungs:
-            part_kept = share * rung if rung < 1 else torch.ones_like(share)
-            part = rows.cut_to_steps(part_kept[:, None] * change)
+        largest_share = _find_share(rows, change, categories)
+        shares = [largest_share * factor for factor in _FACTORS]
+        if categories is clean_categories:
+            # then all of the changes may be possible
+            shares.insert(0, torch.ones_like(largest_share))
+        for share in shares:
+            part = rows.cut_to_steps(share[:, None] * change)
             newly_kept = rows.find_kept(rows.apply(part, categories), part) & ~done
             kept_change = torch.where(newly_kept[:, None], part, kept_change)
             kept_categories = [
@@ -71,11 +74,15 @@ def _find_share(rows: RowChanges, change: Tensor, chosen: Sequence[Tensor]) -> T
     )
     for rule in rows.plan.rules:
         share = _cut(
-            share, rule.evaluate(first), rule.evaluate(last), rows.allow(rule), ~rows.lacks(rule)
+            share,
+            rule.evaluate(first),
+            rule.evaluate(last),
+            rows.allow(rule),
+            ~rows.has_missing_cell(rule),
         )
     for rule in rows.plan.definitions:
         computed = rule.defines
-        holds = ~rows.lacks(rule)
+        holds = ~rows.has_missing_cell(rule)
         upper, lower = (
             bound[..., computed] * rows.std[computed] + rows.mean[computed]
             for bound in (rows.upper, rows.lower)

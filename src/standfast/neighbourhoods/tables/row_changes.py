@@ -12,9 +12,9 @@ from torch import Tensor
 from standfast.errors import ArgumentError, check
 from standfast.neighbourhoods.copula import Copula
 from standfast.neighbourhoods.rules import Rule
-from standfast.neighbourhoods.tables.categories import SAME, Category
+from standfast.neighbourhoods.tables.categories import CODE_TOLERANCE, Category
 from standfast.neighbourhoods.tables.options import TableOptions
-from standfast.neighbourhoods.tables.plan import Plan, find_lowest, fit_copula_of
+from standfast.neighbourhoods.tables.plan import ColumnPlan, find_lowest, fit_copula_of
 from standfast.tensors import is_on_host
 
 #: of a step: a bound that is a whole number of steps away stays so when inputs are standardised
@@ -35,12 +35,13 @@ class RowChanges:
     Attributes:
         clean: the clean rows in the data's units, float64 `(M, F)`.
         columns: the columns of numbers that change; `relative`, whether by percent, and `step`, 0 for none, are `(m,)`.
-        lower, upper: of the inputs, `(F,)`; `(M, F)` where they depend on the row.
-        empty: which cells of the clean rows are missing, bool `(M, F)`.
+        lower, upper: the bounds of the inputs, `(F,)`; `(M, F)` where they depend on the row.
+        missing_codes: the number that stands for a missing cell of each column, float64 `(F,)`; NaN for none.
+        is_missing: which cells of the clean rows are missing, bool `(M, F)`.
     """
 
     def __init__(
-        self, options: TableOptions, plan: Plan, inputs: Tensor, bounds: tuple[Tensor, Tensor]
+        self, options: TableOptions, plan: ColumnPlan, inputs: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> None:
         self.options = options
         self.plan = plan
@@ -58,27 +59,26 @@ class RowChanges:
         self.lower, self.upper = (
             torch.as_tensor(bound, device=device).double().expand(features) for bound in bounds
         )
-        self.empty = torch.zeros(inputs.shape, dtype=torch.bool, device=device)
-        if options.missing is not None:
-            self._find_missing(options.missing)
+        if options.missing is None:
+            self.missing_codes = torch.full(features, math.nan, dtype=torch.float64, device=device)
+        else:
+            codes = [math.nan if code is None else code for code in options.missing]
+            self.missing_codes = torch.tensor(codes, dtype=torch.float64).to(device)
+        tolerance = CODE_TOLERANCE * self.missing_codes.abs().clamp(min=1)
+        # false where the code is NaN
+        self.is_missing = inputs.double() - self.missing_codes <= tolerance
         if options.lowest is not None and options.highest is not None:
-            self._limit_to_reference(options.lowest, options.highest)
+            self._narrow_to_reference(options.lowest, options.highest)
         elif options.missing is not None:
             self.lower = torch.where(
-                self.codes.isnan(), self.lower, find_lowest(options).to(self.lower)
+                self.missing_codes.isnan(), self.lower, find_lowest(options).to(self.lower)
             )
 
-    def _find_missing(self, missing: Sequence[float | None]) -> None:
-        codes = [math.nan if code is None else code for code in missing]
-        #: the number that stands for a missing cell of each column, `(F,)`; NaN for none
-        self.codes = torch.tensor(codes, dtype=torch.float64).to(self.inputs.device)
-        self.empty = self.inputs.double() - self.codes <= SAME * self.codes.abs().clamp(min=1)
-
-    def _limit_to_reference(self, lowest: Sequence[float], highest: Sequence[float]) -> None:
-        """Narrow the limits to the range of the reference and the row's own values: they become `(M, F)`."""
+    def _narrow_to_reference(self, lowest: Sequence[float], highest: Sequence[float]) -> None:
+        """Narrow the bounds to the range of the reference and the row's own values: they become `(M, F)`."""
         least, most = (self.lower.new_tensor(ends) for ends in (lowest, highest))
         # the number of a missing cell lies below all others, and must not widen the limits
-        present = torch.where(self.empty, least, self.inputs.double())
+        present = torch.where(self.is_missing, least, self.inputs.double())
         # the row's own value stays possible, also outside of the range of the reference
         self.lower = torch.maximum(self.lower, torch.minimum(least, present))
         self.upper = torch.minimum(self.upper, torch.maximum(most, present))
@@ -103,12 +103,12 @@ class RowChanges:
 
     @cached_property
     def clean_categories(self) -> list[Tensor]:
-        """The numbers of the clean rows' categories, `(M,)` each; -1 for those that are not known, or missing."""
-        numbers = []
+        """The indices of the clean rows' categories, `(M,)` each; -1 for those that are not known, or missing."""
+        indices = []
         for category in self.plan.categories:
-            is_missing = self.empty[:, list(category.columns)].any(1)
-            numbers.append(torch.where(is_missing, -1, category.find(self.inputs.double())))
-        return numbers
+            is_missing = self.is_missing[:, list(category.columns)].any(1)
+            indices.append(torch.where(is_missing, -1, category.find(self.inputs.double())))
+        return indices
 
     @property
     def copula(self) -> Copula:
@@ -125,8 +125,10 @@ class RowChanges:
         """Raise `ArgumentError` for rows that break a rule, up to rounding, or have a category that is not known."""
         for rule in (*self.plan.rules, *self.plan.definitions):
             self._check_rule(rule)
-        for category, numbers in zip(self.plan.categories, self.clean_categories, strict=True):
-            self._check_category(category, numbers)
+        for category, category_index in zip(
+            self.plan.categories, self.clean_categories, strict=True
+        ):
+            self._check_category(category, category_index)
 
     def _check_rule(self, rule: Rule) -> None:
         precision = 64 * torch.finfo(torch.float32).eps  # tables are often stored in float32
@@ -134,7 +136,7 @@ class RowChanges:
         # `input * std + mean` rounds in proportion to the mean, too
         if self.options.units is not None:
             size = size + rule.measure_size(self.mean.expand_as(self.clean))
-        broken = (rule.find_excess(self.clean) > precision * size) & ~self.lacks(rule)
+        broken = (rule.find_excess(self.clean) > precision * size) & ~self.has_missing_cell(rule)
         if bool(broken.any()):
             first = int(broken.nonzero()[0])
             names = self.options.columns or [f"x{column}" for column in range(self.clean.shape[1])]
@@ -144,9 +146,9 @@ class RowChanges:
             got = f"{int(broken.sum())} of {len(broken)} rows that break it; the first is row {first}: {values}"
             raise ArgumentError("inputs", f"rows that keep the rule {rule.text!r}", got)
 
-    def _check_category(self, category: Category, numbers: Tensor) -> None:
+    def _check_category(self, category: Category, category_index: Tensor) -> None:
         columns = list(category.columns)
-        unknown = (numbers < 0) & ~self.empty[:, columns].any(1)
+        unknown = (category_index < 0) & ~self.is_missing[:, columns].any(1)
         if bool(unknown.any()):
             first = int(unknown.nonzero()[0])
             cells = self.clean[first, columns].tolist()
@@ -164,8 +166,8 @@ class RowChanges:
         )
 
     def _are_inside(self, codes: Tensor, columns: Sequence[int]) -> Tensor:
-        """Whether codes `(K, C)` of columns lie within the limits of some row, bool `(K, C)`."""
-        slack = SAME * codes.abs()
+        """Whether codes `(K, C)` of columns lie within the bounds of some row, bool `(K, C)`."""
+        slack = CODE_TOLERANCE * codes.abs()
         lower = self.lower[..., columns]
         upper = self.upper[..., columns]
         # limits of each row: a category has to be possible for one of them
@@ -173,9 +175,9 @@ class RowChanges:
             lower, upper = lower.amin(0), upper.amax(0)
         return (codes >= lower - slack) & (codes <= upper + slack)
 
-    def lacks(self, rule: Rule) -> Tensor:
+    def has_missing_cell(self, rule: Rule) -> Tensor:
         """Whether a cell of the rule is missing in the clean rows, bool `(M,)`."""
-        return self.empty[:, _list_columns(rule)].any(1)
+        return self.is_missing[:, _list_columns(rule)].any(1)
 
     # How far can numbers go?
 
@@ -189,31 +191,32 @@ class RowChanges:
         scale = torch.where(ends.percent, clean.abs() / 100, 1.0)
         low = torch.where(ends.free, ends.lowest_value - clean, ends.lowest_change * scale)
         high = torch.where(ends.free, ends.highest_value - clean, ends.highest_change * scale)
-        lower, upper = (bound * self.std + self.mean for bound in (self.lower, self.upper))
+        lower_in_units, upper_in_units = (
+            bound * self.std + self.mean for bound in (self.lower, self.upper)
+        )
         # the clean value itself is always possible, so that a range contains 0
-        low = torch.maximum(low, lower[..., self.columns] - clean).clamp(max=0)
-        high = torch.minimum(high, upper[..., self.columns] - clean).clamp(min=0)
+        low = torch.maximum(low, lower_in_units[..., self.columns] - clean).clamp(max=0)
+        high = torch.minimum(high, upper_in_units[..., self.columns] - clean).clamp(min=0)
         has_step = self.step > 0
         step = torch.where(self.step > 0, self.step, 1.0)
         low = torch.where(has_step, (low / step - _SLACK).ceil() * step, low)
         high = torch.where(has_step, (high / step + _SLACK).floor() * step, high)
-        empty = self.empty[:, self.columns]
+        is_missing = self.is_missing[:, self.columns]
         # a missing cell stays missing
-        return low.masked_fill(empty, 0.0), high.masked_fill(empty, 0.0)
+        return low.masked_fill(is_missing, 0.0), high.masked_fill(is_missing, 0.0)
 
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
         """The limits of the parameters of numbers, `(M, m)`."""
         low, high = self.find_ranges()
-        # so that the first and the last have as much as others
-        low, high = (
-            low - self.step / 2,
-            high + self.step / 2,
-        )
+        # half a step wider, so that the first and the last multiple are as probable as the others
+        low = low - self.step / 2
+        high = high + self.step / 2
         size = self.clean[:, self.columns].abs() / 100
         percent = self.relative & (size > 0)
         size = torch.where(percent, size, 1.0)
         ends = self.plan.ends.to(low.device)
-        is_zero = self.relative & ~percent  # all shares of it are 0
+        # a value of 0 does not change, whatever the percentage: so the parameter has all that the user said
+        is_zero = self.relative & ~percent
         lower = torch.where(is_zero, ends.lowest_change, low / size)
         upper = torch.where(is_zero, ends.highest_change, high / size)
         return lower, upper
@@ -224,7 +227,7 @@ class RowChanges:
         """What parameters `(M, D)` ask for.
 
         Returns:
-            The changes of numbers in the data's units, `(M, m)`; the number of each category, `(M,)` each; and whether
+            The changes of numbers in the data's units, `(M, m)`; the index of each category, `(M,)` each; and whether
             the copula allows the move, bool `(M,)`.
         """
         m = len(self.plan.numbers)
@@ -238,8 +241,8 @@ class RowChanges:
             change = self._change_numbers(values)
         chosen = [
             # -1 stands for no known category: `apply` keeps the cells of such a row
-            category.choose(clean.clamp(min=0), parameters[:, m + number])
-            for number, (category, clean) in enumerate(
+            category.choose(clean.clamp(min=0), parameters[:, m + position])
+            for position, (category, clean) in enumerate(
                 zip(self.plan.categories, self.clean_categories, strict=True)
             )
         ]
@@ -274,34 +277,35 @@ class RowChanges:
             upper = self.upper[..., self.columns]
             moved = torch.minimum(torch.maximum(moved, lower), upper)
             rows[:, self.columns] = torch.where(
-                self.empty[:, self.columns], before[:, self.columns], moved
+                self.is_missing[:, self.columns], before[:, self.columns], moved
             )
-        for category, clean, number in zip(
+        for category, clean, category_index in zip(
             self.plan.categories, self.clean_categories, chosen, strict=True
         ):
             columns = list(category.columns)
             # the inputs' own bits stay where nothing changes; a code may be rounded
-            stays = ((clean == number) | (clean < 0))[:, None]
+            stays = ((clean == category_index) | (clean < 0))[:, None]
             rows[:, columns] = torch.where(
-                stays, before[:, columns], category.codes.to(rows.device)[number]
+                stays, before[:, columns], category.codes.to(rows.device)[category_index]
             )
         for rule in self.plan.definitions:
             # a computed column moves by what its terms moved, so that an unchanged row keeps its bits
             moved = rule.combine((rows - before) * self.std)
             rows = rows.clone()  # autograd needs what the rule was computed from
-            moved = torch.where(self.lacks(rule), 0.0, moved)
+            moved = torch.where(self.has_missing_cell(rule), 0.0, moved)
             rows[:, rule.defines] = before[:, rule.defines] + moved / self.std[rule.defines]
         return rows.to(self.inputs.dtype)
 
-    def lose(self, rows: Tensor, parameters: Tensor) -> Tensor:
-        """The rows without the cells that become missing: those whose uniform number is near 1."""
-        if not self.plan.losing:
+    def make_missing(self, rows: Tensor, parameters: Tensor) -> Tensor:
+        """The rows with the cells missing whose uniform number is near 1, of those that can become missing."""
+        if not self.plan.can_become_missing:
             return rows
         rows = rows.clone()
-        uniform = parameters[:, parameters.shape[1] - len(self.plan.losing) :]
-        for number, column in enumerate(self.plan.losing):
-            lost = uniform[:, number] > 1 - self.options.may_become_missing
-            rows[:, column] = torch.where(lost, self.codes[column].to(rows), rows[:, column])
+        uniform = parameters[:, parameters.shape[1] - len(self.plan.can_become_missing) :]
+        for position, column in enumerate(self.plan.can_become_missing):
+            becomes_missing = uniform[:, position] > 1 - self.options.may_become_missing
+            missing_code = self.missing_codes[column].to(rows)
+            rows[:, column] = torch.where(becomes_missing, missing_code, rows[:, column])
         return rows
 
     def find_kept(self, rows: Tensor, change: Tensor) -> Tensor:
@@ -313,12 +317,12 @@ class RowChanges:
             kept &= ((change >= low - slack) & (change <= high + slack)).all(1)
         units = self.in_units(rows)
         for rule in self.plan.rules:
-            kept &= (rule.evaluate(units) <= self.allow(rule)) | self.lacks(rule)
+            kept &= (rule.evaluate(units) <= self.allow(rule)) | self.has_missing_cell(rule)
         for rule in self.plan.definitions:
             value = rows[:, rule.defines].double()
             lower = self.lower[..., rule.defines]
             upper = self.upper[..., rule.defines]
-            kept &= ((value >= lower) & (value <= upper)) | self.lacks(rule)
+            kept &= ((value >= lower) & (value <= upper)) | self.has_missing_cell(rule)
         return kept
 
     def allow(self, rule: Rule) -> Tensor:
