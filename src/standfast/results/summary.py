@@ -95,6 +95,7 @@ class Counts:
         unvaried: evaluated rows for which there was nothing to vary, so that their value says nothing.
         uncounted: the samples that have no value that counts, by reason.
         failed_jobs: parts of the work that failed.
+        repeats: how many rows a sample has.
     """
 
     rows: int = 0
@@ -107,6 +108,12 @@ class Counts:
     unvaried: int = 0
     uncounted: tuple[Uncounted, ...] = ()
     failed_jobs: int = 0
+    repeats: int = 1
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are."""
+        return math.ceil(self.rows / self.repeats)
 
 
 @dataclass(frozen=True)
@@ -523,16 +530,17 @@ def _count_more(row: SummaryRow, tested: int) -> int | None:
         tested: how many explainers are tested against controls.
     """
     more: int | None = None
-    counted = row.counts.counted
+    counted = 0
     if row.references is not None:
         more = count_more(row.spec, row.estimate, row.references)
+        counted = 0 if row.estimate is None else row.estimate.count
     elif row.control_test is not None:
         more = count_more_against_controls(row.control_test, tested)
         counted = row.control_test.count
-    if more is None or not 0 < counted < row.counts.rows:
+    if more is None or not 0 < counted < row.counts.samples:
         return more
     # of further samples no larger share counts than of those that there are
-    return round_up(math.ceil(more * row.counts.rows / counted))
+    return round_up(math.ceil(more * row.counts.samples / counted))
 
 
 def _hold_to_sanity(row: SummaryRow, quality: Quality | None) -> Quality | None:
@@ -644,6 +652,7 @@ def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Cou
         unvaried=int(spec.find_unvaried(rows).sum()),
         uncounted=tuple(uncounted),
         failed_jobs=failed_jobs,
+        repeats=rows["repeat"].n_unique(),
     )
 
 

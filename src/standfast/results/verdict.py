@@ -425,7 +425,7 @@ def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
 
 def _find_most_needed(rows: Sequence[SummaryRow]) -> int | None:
     """About how many samples more would decide all of some rows; None if that is not known of one."""
-    numbers = [_keep_foreseeable(row.needed, row.counts.rows) for row in rows]
+    numbers = [_keep_foreseeable(row.needed, row.counts.samples) for row in rows]
     known = [number for number in numbers if number is not None]
     return max(known) if len(known) == len(numbers) else None
 
