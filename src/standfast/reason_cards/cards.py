@@ -31,6 +31,7 @@ from standfast.reason_cards.asked import Asked
 from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
 from standfast.reason_cards.retrained_runs import RetrainedRuns
 from standfast.reason_cards.retraining import Retraining
+from standfast.reason_cards.shared_draws import SharedDraws
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
 from standfast.results.counter_examples import CounterExample, describe_counter_examples
@@ -38,6 +39,7 @@ from standfast.results.reasons import Card
 from standfast.results.reasons.feature_names import check_units
 from standfast.results.stored_reasons import METRIC, Place, read_card
 from standfast.statistics.proportions import proportion_interval
+from standfast.statistics.reasons import MOST_DECIDED, schedule_looks
 from standfast.study.forecast.choice import check_minutes
 
 #: draws of each source alone, and of each model that was trained again
@@ -333,6 +335,10 @@ def reasons(
     explainers = [explainer, *_list_explainers(others)]
     evaluation = _Evaluation(inputs, explainers, None if out is None else Path(out), options)
     metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
+    ends = None if limit is None else began + 60 * limit
+    is_shared = len(explainers) > 1 and not looks and number_of_reasons <= MOST_DECIDED
+    shared_looks = schedule_looks(draws, demand, reasons=number_of_reasons) if is_shared else ()
+    shared = SharedDraws(shared_looks, ends)
     results = evaluation.run(model, metrics, "given", targets)
     few_draws = replace(configured, draws=_DRAWS_OF_MODEL)
 
@@ -342,9 +348,12 @@ def reasons(
         folder = _name_folder(number)
         return evaluation.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
 
-    ends = None if limit is None else began + 60 * limit
     runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
     cards = _read_cards(results, runs, units or {}, progress)
+    while (fewest := shared.find_fewest(results, cards.cards)) is not None:
+        metrics[METRIC] = replace(configured, fewest=fewest)
+        results = evaluation.run(model, metrics, "given", targets)
+        cards = _read_cards(results, runs, units or {}, progress)
     while runs.goes_on(cards.cards):
         runs.run_next()
         cards = _read_cards(results, runs, units or {}, progress)
