@@ -25,6 +25,7 @@ from standfast.report.cards.facts import (
 from standfast.report.sentences import fill
 from standfast.results.formatting import join_names
 from standfast.results.reasons import Alone, Card, Reason, Source
+from standfast.results.sanity import round_up
 from standfast.statistics.reasons import MANY_ERROR, MOST_TIMES, count_least_models
 
 _TEMPLATE = "cards/sentences.txt"
@@ -424,8 +425,8 @@ class _Writer:
 
         Those of the others can be thousands, where a probability is near the demand.
         """
-        # a number as large as that of what was done already is no advice
-        done = self.card.models or self.card.draws
+        # a number as large as that of what counts already is no advice
+        done = self.models or self.card.draws
         foreseen = [
             reason
             for reason in self.card.reasons
@@ -435,7 +436,18 @@ class _Writer:
             return []
         nearest = min(foreseen, key=_count_foreseen)
         macro = "more_models" if self.models else "more_draws"
-        return [say_of_card(macro, name_reason(self.card, nearest), _count_foreseen(nearest))]
+        count = _count_foreseen(nearest)
+        name = name_reason(self.card, nearest)
+        return [say_of_card(macro, name, count, self._count_asked(count))]
+
+    def _count_asked(self, count: int) -> int:
+        """How many draws or models have to be made for so many that keep the decision, if as large a share does."""
+        card = self.card
+        kept, made = (self.models, card.models) if self.models else (card.kept, card.drawn)
+        if kept == made or not kept:
+            return count
+        asked = math.ceil(count * made / kept)
+        return round_up(asked) or asked
 
     def _note_models(self) -> list[str]:
         """Whether there are too few retrained models."""
