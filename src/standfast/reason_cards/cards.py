@@ -282,7 +282,8 @@ def reasons(
         retrain: a function that trains one, of a seed (1, 2, ...). True for clones of an estimator or a pipeline of
             scikit-learn's kind, each fitted on rows of `reference` that are drawn with replacement.
         models: how many are trained. None for as many as decide: 49 for four reasons and 35 for one, about twice as
-            many where some reason is undecided, and so on, 200 at most.
+            many where some reason is undecided, and so on; 200 at most, or as many as can show the
+            demand if that takes more.
         labels: with `retrain=True`, what the model learns of each row of `reference`: a class or a number.
         others: further explainers that would do as well.
         speaking: `"for"` to take only features that speak for the answer; `"both"` orders by absolute values.

@@ -465,3 +465,22 @@ def test_of_gradients_alone_that_speak_for_the_answer_the_rise_is_meant() -> Non
         one_line = " ".join(said.split())
         assert "among the first 3 whose rise speaks for P(default)" in one_line.replace("&gt;", ">")
         assert "that speak for" not in one_line
+
+
+@pytest.mark.parametrize(("measures", "said"), [("relevance", "speaks"), ("slope", "raising")])
+def test_what_speaks_for_a_number_makes_it_higher(measures: str, said: str) -> None:
+    """Nothing speaks for -2.7 by a number above 0, which makes it higher."""
+    card = make_customer(
+        answer="predicted value −2.70", rule="", score=-2.7, score_name="", measures=measures
+    )
+    words = describe_card(card)
+    assert words.decision == "predicted value −2.70"
+    sentences = [reason.speaks for reason in (*words.holding, *words.falling)]
+    expected = {
+        "speaks": {"speaks for a higher predicted value", "speaks against a higher predicted value"},
+        "raising": {"raises the predicted value", "lowers the predicted value"},
+    }[said]
+    assert all(any(sentence.endswith(end) for end in expected) for sentence in sentences)
+    page = render_card(card)
+    legend = "speaks for a higher predicted value"
+    assert ("raising it raises the predicted value" if said == "raising" else legend) in page

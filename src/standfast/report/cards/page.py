@@ -16,6 +16,7 @@ from standfast.report.cards.facts import (
     is_text,
     name_answer,
     name_case,
+    name_score,
     supported_answer,
 )
 from standfast.report.cards.pictures import draw_image, draw_series, draw_words
@@ -72,6 +73,7 @@ def render_card(
         "legend_span": Span(5.0, 95.0),
         "decided": card.decided,
         "answer": name_answer(card),
+        "score": name_score(card),
         "signed": card.has_signs is not False,
         "supported": supported_answer(card),
         "raised": card.says_what_raising_does,

@@ -19,6 +19,7 @@ from standfast.report.cards.facts import (
     name_answer,
     name_part,
     name_reason,
+    name_score,
     supported_answer,
     title_reason,
 )
@@ -270,11 +271,11 @@ class _Writer:
 
     def _say_sign(self, reason: Reason) -> str:
         """What the sign of a reason says."""
-        card, answer = self.card, name_answer(self.card)
+        card = self.card
         if card.says_what_raising_does:
-            return say_of_card("raising", name_reason(card, reason), reason.sign, answer)
+            return say_of_card("raising", name_reason(card, reason), reason.sign, name_score(card))
         macro = "matters" if card.has_signs is False else "speaks"
-        return say_of_card(macro, title_reason(card, reason), reason.sign, answer)
+        return say_of_card(macro, title_reason(card, reason), reason.sign, name_answer(card))
 
     def _blame(self, number: int) -> str:
         """In how many draws of the source that leaves a reason out most often it is named."""
