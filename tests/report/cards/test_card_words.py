@@ -477,7 +477,10 @@ def test_what_speaks_for_a_number_makes_it_higher(measures: str, said: str) -> N
     assert words.decision == "predicted value −2.70"
     sentences = [reason.speaks for reason in (*words.holding, *words.falling)]
     expected = {
-        "speaks": {"speaks for a higher predicted value", "speaks against a higher predicted value"},
+        "speaks": {
+            "speaks for a higher predicted value",
+            "speaks against a higher predicted value",
+        },
         "raising": {"raises the predicted value", "lowers the predicted value"},
     }[said]
     assert all(any(sentence.endswith(end) for end in expected) for sentence in sentences)
