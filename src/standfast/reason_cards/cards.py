@@ -39,7 +39,6 @@ from standfast.results.reasons import Card
 from standfast.results.reasons.feature_names import check_units
 from standfast.results.stored_reasons import METRIC, Place, read_card
 from standfast.statistics.proportions import proportion_interval
-from standfast.statistics.reasons import MOST_DECIDED, schedule_looks
 from standfast.study.forecast.choice import check_minutes
 
 #: draws of each source alone, and of each model that was trained again
@@ -327,8 +326,7 @@ def reasons(
         "decision": decision,
         "seed": as_number(seed),
         "workers": workers,
-        # the given model and those that were trained again share the time
-        "minutes": limit / 2 if limit is not None and looks else limit,
+        "minutes": _share_minutes(limit, looks),
         "controls": False,
         "sanity": False,
         "progress": progress,
@@ -337,9 +335,7 @@ def reasons(
     evaluation = _Evaluation(inputs, explainers, None if out is None else Path(out), options)
     metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
     ends = None if limit is None else began + 60 * limit
-    is_shared = len(explainers) > 1 and not looks and number_of_reasons <= MOST_DECIDED
-    shared_looks = schedule_looks(draws, demand, reasons=number_of_reasons) if is_shared else ()
-    shared = SharedDraws(shared_looks, ends)
+    shared = SharedDraws(configured, _count_shared(number_of_reasons, explainers, looks), ends)
     results = evaluation.run(model, metrics, "given", targets)
     few_draws = replace(configured, draws=_DRAWS_OF_MODEL)
 
@@ -351,8 +347,8 @@ def reasons(
 
     runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
     cards = _read_cards(results, runs, units or {}, progress)
-    while (fewest := shared.find_fewest(results, cards.cards)) is not None:
-        metrics[METRIC] = replace(configured, fewest=fewest)
+    while shared.goes_on(results, cards.cards):
+        metrics[METRIC] = replace(configured, fewest=shared.fewest)
         results = evaluation.run(model, metrics, "given", targets)
         cards = _read_cards(results, runs, units or {}, progress)
     while runs.goes_on(cards.cards):
@@ -388,6 +384,16 @@ class _Evaluation:
         return evaluate(
             model, self.explainers, self.inputs, metrics, targets=targets, out=out, **self.options
         )
+
+
+def _share_minutes(limit: float | None, looks: Sequence[int]) -> float | None:
+    """The minutes of the given model, which shares the time with models that are trained again."""
+    return limit / 2 if limit is not None and looks else limit
+
+
+def _count_shared(reasons: int, explainers: Sequence[Any], looks: Sequence[int]) -> int | None:
+    """How many reasons are decided by draws that explainers share; None where models decide, or one explainer."""
+    return reasons if len(explainers) > 1 and not looks else None
 
 
 def _name_folder(look: int) -> str:

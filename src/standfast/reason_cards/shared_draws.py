@@ -12,34 +12,43 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from standfast.metrics.reasons.reasons import Reasons
 from standfast.report import Results
 from standfast.results.reasons import Card
 from standfast.results.stored_reasons import METRIC
+from standfast.statistics.reasons import MOST_DECIDED, Foresight, schedule_looks
 
 
 class SharedDraws:
     """Says how many draws all explainers have to make, from one look at the reasons to the next one.
 
     Args:
-        looks: after how many draws is looked, all that there may be; none where explainers share no draws.
+        metric: whose draws are made.
+        reasons: how many there are; None where no draws are shared.
         ends: when no further draws may begin if they would end later, as `time.monotonic` counts; None for no limit.
+
+    Attributes:
+        fewest: how many draws each explainer has to make.
     """
 
-    def __init__(self, looks: Sequence[int], ends: float | None = None) -> None:
-        self._looks, self._ends = tuple(looks), ends
+    def __init__(self, metric: Reasons, reasons: int | None, ends: float | None = None) -> None:
+        is_decided_by_looks = reasons is not None and reasons <= MOST_DECIDED
+        self._looks: tuple[int, ...] = ()
+        if is_decided_by_looks:
+            self._looks = schedule_looks(metric.draws, metric.demand, reasons=reasons or 1)
+        self._ends = ends
         self._began = time.monotonic()
-        #: draws that have been made since then
-        self._made = self._looks[0] if self._looks else 0
+        self.fewest = self._looks[0] if self._looks else 1
 
-    def find_fewest(self, results: Results, cards: Sequence[Card]) -> int | None:
-        """How many draws of every explainer may decide what the cards leave open; None where no further ones may.
+    def goes_on(self, results: Results, cards: Sequence[Card]) -> bool:
+        """Whether further draws may decide what the cards leave open; `fewest` then says how many.
 
         Args:
             results: of the given model and all explainers.
             cards: that are made of them.
         """
         if not self._looks:
-            return None
+            return False
         now = time.monotonic()
         ended_at = _count_shared_looks(results)
         further: list[int] = []
@@ -47,13 +56,12 @@ class SharedDraws:
             reached = ended_at.get(card.sample, len(self._looks))
             further += self._list_enough(card, reached)[:1]
         if not further:
-            return None
-        fewest = min(further)
-        expected = (now - self._began) * fewest / self._made
+            return False
+        expected = (now - self._began) * min(further) / self.fewest
         if self._ends is not None and now + expected > self._ends:
-            return None
-        self._began, self._made = now, fewest
-        return fewest
+            return False
+        self._began, self.fewest = now, min(further)
+        return True
 
     def _list_enough(self, card: Card, reached: int) -> list[int]:
         """The further looks that may decide a reason of a card, which was looked at so often."""
@@ -62,8 +70,15 @@ class SharedDraws:
         if not foreseen or not further:
             return []
         # as for one explainer alone, all draws are made where no number of them is foreseen
-        needed = [(seen and (seen.count or seen.least)) or further[-1] for seen in foreseen]
-        return [draws for draws in further if draws >= min(*needed, further[-1])]
+        needed = min(_count_needed(foresight, further[-1]) for foresight in foreseen)
+        return [draws for draws in further if draws >= min(needed, further[-1])]
+
+
+def _count_needed(foresight: Foresight | None, most: int) -> int:
+    """How many draws would decide a reason; `most` where that is not foreseen."""
+    if foresight is None:
+        return most
+    return foresight.count or foresight.least or most
 
 
 def _count_shared_looks(results: Results) -> dict[int, int]:

@@ -115,8 +115,12 @@ def test_how_many_draws_are_made(
 ) -> None:
     cards = [make_card(0), make_card(1, *foreseen)]
     results = make_results({0: (1, 1), 1: counts})
-    assert SharedDraws((44, 92, 192, 400)).find_fewest(results, cards) == fewest
-    assert SharedDraws(()).find_fewest(results, cards) is None
+    # of four reasons: looks at 44, 92, 192 and 400
+    shared = SharedDraws(Reasons(), 4)
+    assert shared.goes_on(results, cards) == (fewest is not None)
+    assert shared.fewest == (fewest or 44)
+    for unshared in (None, 78):
+        assert not SharedDraws(Reasons(), unshared).goes_on(results, cards)
 
 
 def test_no_draws_begin_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,10 +128,10 @@ def test_no_draws_begin_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("standfast.reason_cards.shared_draws.time.monotonic", lambda: next(clock))
     results, cards = make_results({0: (1, 1)}), [make_card(0, Foresight(60, 60, None))]
     # the first 44 draws have taken 44 seconds, so that 92 end after 136
-    shared = SharedDraws((44, 92, 192), ends=136.0)
-    assert shared.find_fewest(results, cards) == 92
+    shared = SharedDraws(Reasons(), 4, ends=136.0)
+    assert shared.goes_on(results, cards)
+    assert shared.fewest == 92
     # these have taken 20 seconds, so that 192 would take 42
-    results = make_results({0: (2, 2)})
-    assert shared.find_fewest(results, cards) == 192
-    late = SharedDraws((44, 92, 192), ends=135.0)
-    assert late.find_fewest(make_results({0: (1, 1)}), cards) is None
+    assert shared.goes_on(make_results({0: (2, 2)}), cards)
+    assert shared.fewest == 192
+    assert not SharedDraws(Reasons(), 4, ends=135.0).goes_on(results, cards)

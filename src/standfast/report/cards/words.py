@@ -439,16 +439,16 @@ class _Writer:
         macro = "more_models" if self.models else "more_draws"
         count = _count_foreseen(nearest)
         name = name_reason(self.card, nearest)
-        return [say_of_card(macro, name, count, self._count_asked(count))]
+        return [say_of_card(macro, name, count, self._count_with_others(count))]
 
-    def _count_asked(self, count: int) -> int:
+    def _count_with_others(self, count: int) -> int:
         """How many draws or models have to be made for so many that keep the decision, if as large a share does."""
         card = self.card
-        kept, made = (self.models, card.models) if self.models else (card.kept, card.drawn)
-        if kept == made or not kept:
+        kept, drawn = (self.models, card.models) if self.models else (card.kept, card.drawn)
+        if kept == drawn or not kept:
             return count
-        asked = math.ceil(count * made / kept)
-        return round_up(asked) or asked
+        whole_number = math.ceil(count * drawn / kept)
+        return round_up(whole_number) or whole_number
 
     def _note_models(self) -> list[str]:
         """Whether there are too few retrained models."""
