@@ -68,11 +68,11 @@ def test_draws_go_on_where_an_explainer_alone_is_decided_at_the_first_look() -> 
 
 def test_a_single_explainer_ends_where_its_reasons_are_decided() -> None:
     model, ball = make_model(), standfast.LinfBall(0.02)
-    first = schedule_looks(400, reasons=2)[0]
-    alone = Reasons(ball, top=2)(model, name_always, POINT)
-    assert alone.drawn.tolist() == [first]
-    longer = Reasons(ball, top=2, fewest=first + 1)(model, name_always, POINT)
-    assert longer.drawn.tolist() == [schedule_looks(400, reasons=2)[1]]
+    looks = schedule_looks(400, reasons=2)
+    alone: Any = Reasons(ball, top=2)(model, name_always, POINT)
+    assert alone.drawn.tolist() == [looks[0]]
+    longer: Any = Reasons(ball, top=2, fewest=looks[0] + 1)(model, name_always, POINT)
+    assert longer.drawn.tolist() == [looks[1]]
     assert (longer.holding.tolist(), longer.looks.tolist()) == ([2], [2])
 
 
