@@ -315,7 +315,7 @@ def test_further_samples_for_a_test_are_not_multiplied_by_repeats(repeats: int) 
         "aopc",
         spec,
         None,
-        counts=Counts(*[8 * repeats] * 3, repeats=repeats),
+        counts=Counts(8 * repeats, 8 * repeats, 8 * repeats, repeats=repeats),
         sanity="passed",
         control_test=test,
     )
