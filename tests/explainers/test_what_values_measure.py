@@ -85,5 +85,29 @@ def test_methods_of_captum() -> None:
         "IntegratedGradients": "contribution",
         "GuidedBackprop": "direction",
     }
-    without_inputs = get("captum:IntegratedGradients:multiply_by_inputs=false")
-    assert without_inputs.measures == "relevance"
+
+
+@pytest.mark.parametrize("name", ["IntegratedGradients", "DeepLift"])
+def test_what_captum_does_not_multiply_by_inputs_are_slopes(name: str) -> None:
+    pytest.importorskip("captum")
+    explainer = get(f"captum:{name}:multiply_by_inputs=false")
+    assert explainer.measures == "slope"
+    layer = make_model().module
+    module = torch.nn.Sequential(layer)
+    model = standfast.Model(module, bounds=(-1.0, 1.0), device="cpu")
+    assert torch.allclose(explainer(model, POINT, 1)[0], WEIGHTS, atol=1e-4)
+
+
+@pytest.mark.parametrize(("are_cut", "measured"), [(True, "contribution"), (False, "direction")])
+def test_lime_measures_slopes_of_numbers_that_are_not_cut_into_ranges(
+    are_cut: bool, measured: str
+) -> None:
+    """The sign of a coefficient of a number is that of the weight, whatever the sign of the number itself."""
+    pytest.importorskip("lime")
+    rows = 2 * torch.rand(200, 3, generator=torch.Generator().manual_seed(0)) - 1
+    explainer = standfast.explainers.from_lime(
+        "tabular", training_data=rows, discretize_continuous=are_cut
+    )
+    assert explainer.measures == measured
+    if not are_cut:
+        assert (explain(explainer).sign() == WEIGHTS.sign()).all()

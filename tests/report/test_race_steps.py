@@ -169,3 +169,13 @@ def test_the_line_runs() -> None:
     (step,) = describe_race_steps(make_race(confirmation=confirm("undecided", needed=10)))
     with pytest.raises(standfast.errors.ArgumentError, match="model"):
         eval(step.line, {"standfast": standfast, "model": 3, "inputs": [0] * 200})
+
+
+def test_no_explainer_is_added_to_those_that_nobody_named() -> None:
+    """`--explainer smoothgrad` alone would be a race of one."""
+    usual = {**CALL, "explainers": {"named": False, "parts": []}}
+    fallen = (Entrant("saliency", "unstable", 10, "worst"), Entrant("gradcam", "check", 0))
+    race = make_race(*fallen, call=usual)
+    assert describe_race_steps(race) == []
+    assert describe_race_steps(race, COMMAND) == []
+    assert len(describe_race_steps(make_race(*fallen))) == 1

@@ -23,6 +23,7 @@ from standfast.results.summary import (
     SummaryRow,
 )
 from standfast.results.verdict import reach_verdict
+from standfast.statistics.comparison import ControlTest, count_more_against_controls
 from standfast.statistics.paired import Interval
 
 PASSED = Sanity((Check("input", "passed"), Check("class", "passed")))
@@ -296,6 +297,30 @@ def test_further_samples_count_as_those_that_there_are() -> None:
     # half of the width is 0.13, and the middle is 0.1 away: 1.69 times as many
     assert whole.more_samples_needed == 14 - 8
     assert half.more_samples_needed == 2 * (14 - 8)
+    # a sample that is evaluated three times is one sample
+    of_three = Counts(48, 48, 24, repeats=3)
+    (repeated,) = judge_rows([dataclasses.replace(row, counts=of_three)], {})
+    assert repeated.more_samples_needed == half.more_samples_needed
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_further_samples_for_a_test_are_not_multiplied_by_repeats(repeats: int) -> None:
+    spec = ValueSpec("aopc", "aopc", "higher", asks="faithfulness")
+    test = ControlTest("lrp", "random", 8, None, 0.6, 0.2, 1.0, 0.05)
+    row = SummaryRow(
+        "d",
+        "m",
+        "lrp",
+        "aopc",
+        "aopc",
+        spec,
+        None,
+        counts=Counts(8 * repeats, 8 * repeats, 8 * repeats, repeats=repeats),
+        sanity="passed",
+        control_test=test,
+    )
+    (judged,) = judge_rows([row], {})
+    assert judged.more_samples_needed == count_more_against_controls(test, 1) == 3
 
 
 def test_a_race_is_proposed_where_none_of_several_may_be_shown() -> None:

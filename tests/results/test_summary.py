@@ -49,6 +49,7 @@ def test_the_value_of_a_sample_is_the_median_over_its_repeats(builder: Builder) 
     row = rows_of(builder.results())["a"]
     assert row.value == pytest.approx(np.median(np.median(values, axis=0)))
     assert (row.counts.rows, row.counts.counted) == (24, 24)
+    assert (row.counts.repeats, row.counts.samples) == (3, 8)
 
 
 def test_ranks_and_verdicts_are_of_the_samples_that_all_have(builder: Builder) -> None:

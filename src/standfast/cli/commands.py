@@ -830,7 +830,8 @@ def reasons(
     models: Annotated[
         int | None,
         typer.Option(
-            help="How many models --retrain trains; by default as many as decide on all reasons, 200 at most.",
+            help="How many models --retrain trains; by default as many as decide on all reasons, 200 at most unless"
+            " --demand needs more.",
             min=1,
         ),
     ] = None,

@@ -31,6 +31,7 @@ from standfast.reason_cards.asked import Asked
 from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
 from standfast.reason_cards.retrained_runs import RetrainedRuns
 from standfast.reason_cards.retraining import Retraining
+from standfast.reason_cards.shared_draws import SharedDraws
 from standfast.report import Results
 from standfast.report.cards import card_to_json, format_card, write_card
 from standfast.results.counter_examples import CounterExample, describe_counter_examples
@@ -281,7 +282,8 @@ def reasons(
         retrain: a function that trains one, of a seed (1, 2, ...). True for clones of an estimator or a pipeline of
             scikit-learn's kind, each fitted on rows of `reference` that are drawn with replacement.
         models: how many are trained. None for as many as decide: 49 for four reasons and 35 for one, about twice as
-            many where some reason is undecided, and so on, 200 at most.
+            many where some reason is undecided, and so on; 200 at most, or as many as can show the
+            demand if that takes more.
         labels: with `retrain=True`, what the model learns of each row of `reference`: a class or a number.
         others: further explainers that would do as well.
         speaking: `"for"` to take only features that speak for the answer; `"both"` orders by absolute values.
@@ -325,8 +327,7 @@ def reasons(
         "decision": decision,
         "seed": as_number(seed),
         "workers": workers,
-        # the given model and those that were trained again share the time
-        "minutes": limit / 2 if limit is not None and looks else limit,
+        "minutes": _share_minutes(limit, looks),
         "controls": False,
         "sanity": False,
         "progress": progress,
@@ -334,6 +335,8 @@ def reasons(
     explainers = [explainer, *_list_explainers(others)]
     evaluation = _Evaluation(inputs, explainers, None if out is None else Path(out), options)
     metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
+    ends = None if limit is None else began + 60 * limit
+    shared = SharedDraws(configured, _count_shared(number_of_reasons, explainers, looks), ends)
     results = evaluation.run(model, metrics, "given", targets)
     few_draws = replace(configured, draws=_DRAWS_OF_MODEL)
 
@@ -343,9 +346,12 @@ def reasons(
         folder = _name_folder(number)
         return evaluation.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
 
-    ends = None if limit is None else began + 60 * limit
     runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
     cards = _read_cards(results, runs, units or {}, progress)
+    while shared.goes_on(results, cards.cards):
+        metrics[METRIC] = replace(configured, fewest=shared.fewest)
+        results = evaluation.run(model, metrics, "given", targets)
+        cards = _read_cards(results, runs, units or {}, progress)
     while runs.goes_on(cards.cards):
         runs.run_next()
         cards = _read_cards(results, runs, units or {}, progress)
@@ -379,6 +385,16 @@ class _Evaluation:
         return evaluate(
             model, self.explainers, self.inputs, metrics, targets=targets, out=out, **self.options
         )
+
+
+def _share_minutes(limit: float | None, looks: Sequence[int]) -> float | None:
+    """The minutes of the given model, which shares the time with models that are trained again."""
+    return limit / 2 if limit is not None and looks else limit
+
+
+def _count_shared(reasons: int, explainers: Sequence[Any], looks: Sequence[int]) -> int | None:
+    """How many reasons are decided by draws that explainers share; None where models decide, or one explainer."""
+    return reasons if len(explainers) > 1 and not looks else None
 
 
 def _name_folder(look: int) -> str:

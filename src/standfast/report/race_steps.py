@@ -159,7 +159,8 @@ def _propose_budget(race: Race) -> Proposal | None:
 
 def _propose_smoother(race: Race, call: GivenCall) -> Proposal | None:
     """A smoother explainer of the family of one that does not hold, where the explainers were named."""
-    if race.chosen is not None or call.explainers is None:
+    # one explainer more would be the only one where the others are those that are usual
+    if race.chosen is not None or call.explainers is None or not call.explainers.parts:
         return None
     texts = {part.name: str(part.code).strip("'\"") for part in call.explainers.parts}
     raced = {text.partition(":")[0] for text in texts.values()}

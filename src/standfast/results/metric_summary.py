@@ -211,6 +211,7 @@ def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Cou
         unvaried=int(spec.find_unvaried(rows).sum()),
         uncounted=_group_uncounted(rows, valid),
         failed_jobs=failed_jobs,
+        repeats=rows["repeat"].n_unique(),
     )
 
 
@@ -322,16 +323,18 @@ def _count_more(row: SummaryRow, tested: int) -> int | None:
         tested: how many explainers are tested against controls.
     """
     more: int | None = None
-    counted = row.counts.counted
+    counted = 0
     if row.references is not None:
         more = count_more(row.spec, row.estimate, row.references)
+        if row.estimate is not None:
+            counted = row.estimate.count
     elif row.control_test is not None:
         more = count_more_against_controls(row.control_test, tested)
         counted = row.control_test.count
-    if more is None or not 0 < counted < row.counts.rows:
+    if more is None or not 0 < counted < row.counts.samples:
         return more
     # of further samples no larger share counts than of those that there are
-    return round_up(math.ceil(more * row.counts.rows / counted))
+    return round_up(math.ceil(more * row.counts.samples / counted))
 
 
 def _hold_to_sanity(row: SummaryRow, quality: Quality | None) -> Quality | None:

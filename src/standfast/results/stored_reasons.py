@@ -16,7 +16,12 @@ from standfast.results.reasons import Card, Source, StoredDraws, Wanted, make_ca
 from standfast.results.reasons.answers import Answer, name_answer, read_tolerance
 from standfast.results.reasons.digests import read_digests
 from standfast.results.reasons.feature_names import name_features
-from standfast.results.reasons.measured import describe_measurement, name_unit, read_measures
+from standfast.results.reasons.measured import (
+    describe_measurement,
+    is_about_raising,
+    name_unit,
+    read_measures,
+)
 from standfast.statistics.reasons import schedule_looks
 from standfast.tensors import Array
 
@@ -218,14 +223,20 @@ class _OtherDraws:
     def _compare_signs(
         self, other: str, all_draws: list[StoredDraws | None]
     ) -> list[StoredDraws | None]:
-        """The draws of another explainer; if it or the given one has no signs, those of the given one."""
-        declared = {
-            read_signs(self._results.manifest, name) for name in (self._place.explainer, other)
-        }
+        """The draws of another explainer; with signs of the given one where those of both cannot be compared."""
+        manifest, both = self._results.manifest, (self._place.explainer, other)
+        declared = {read_signs(manifest, name) for name in both}
+        of_both = " and ".join(both)
+        why_not = ""
         if False in declared and declared != {False}:
-            self.notes.append(
-                f"Of {self._place.explainer} and {other} one has no signs, so places alone count here."
+            why_not = f"Of {of_both} one has no signs"
+        elif declared == {True} and len({is_about_raising(manifest, name) for name in both}) > 1:
+            why_not = (
+                f"Of {of_both} one says by its signs what raising a feature does, and the other what the feature does"
+                " as it is"
             )
+        if why_not:
+            self.notes.append(f"{why_not}, so places alone count here.")
             signs = np.where(self.given.origin < 0, -1.0, 1.0)
             return [None if draws is None else draws.adopt_signs(signs) for draws in all_draws]
         of_given = all_draws[0]

@@ -99,6 +99,7 @@ class Counts:
         unvaried: evaluated rows for which there was nothing to vary, so that their value says nothing.
         uncounted: the samples that have no value that counts, by reason.
         failed_jobs: parts of the work that failed.
+        repeats: how many rows a sample has.
     """
 
     rows: int = 0
@@ -111,6 +112,12 @@ class Counts:
     unvaried: int = 0
     uncounted: tuple[Uncounted, ...] = ()
     failed_jobs: int = 0
+    repeats: int = 1
+
+    @property
+    def samples(self) -> int:
+        """How many samples there are."""
+        return math.ceil(self.rows / self.repeats)
 
 
 @dataclass(frozen=True)

@@ -436,7 +436,7 @@ def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:
 
 def _find_most_needed(rows: Sequence[SummaryRow]) -> int | None:
     """About how many samples more would decide all of some rows; None if that is not known of one."""
-    numbers = [_keep_foreseeable(row.more_samples_needed, row.counts.rows) for row in rows]
+    numbers = [_keep_foreseeable(row.more_samples_needed, row.counts.samples) for row in rows]
     foreseeable = [number for number in numbers if number is not None]
     if len(foreseeable) < len(numbers):
         return None

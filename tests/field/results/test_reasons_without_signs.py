@@ -119,3 +119,35 @@ def test_results_that_were_stored_without_a_declaration_are_judged_by_what_is_se
     card = results.reasons(0)
     assert card.has_signs is None
     assert any("No value is below 0" in note for note in describe_card(card).notes)
+
+
+def test_slopes_and_contributions_are_compared_by_places_alone() -> None:
+    """Of a linear layer both name the same features, and of a number below 0 their signs differ rightly."""
+    layer = nn.Linear(3, 2, bias=False)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0, 0.0, 0.0], [2.0, -3.0, 0.5]]))
+    model = standfast.Model(layer, bounds=(-1.0, 1.0), device="cpu")
+    found = standfast.reasons(
+        model,
+        "input_x_gradient",
+        torch.tensor([[-0.5, -0.6, 0.2]]),
+        top=2,
+        others=["smoothgrad"],
+        measurement=LinfBall(0.01),
+        alone=False,
+        progress=False,
+    )
+    card = found.card()
+    assert [reason.state for reason in card.reasons] == ["holds", "holds"]
+    assert any("what raising a feature does" in note for note in card.notes)
+    same = standfast.reasons(
+        model,
+        "input_x_gradient",
+        torch.tensor([[-0.5, -0.6, 0.2]]),
+        top=2,
+        others=["integrated_gradients:baseline=0"],
+        measurement=LinfBall(0.01),
+        alone=False,
+        progress=False,
+    )
+    assert not any("places alone" in note for note in same.card().notes)

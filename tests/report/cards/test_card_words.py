@@ -176,7 +176,7 @@ def test_a_card_says_how_to_make_the_variations_that_would_decide() -> None:
         for note in notes
     )
     assert not any("draws=" in note for note in describe_card(card).notes)
-    of_models = describe_card(make_retrained()).notes
+    of_models = describe_card(make_retrained(otherwise=0)).notes
     assert any(
         "models=40) in Python" in note and "--retrain --models 40 in a shell" in note
         for note in of_models
@@ -198,6 +198,36 @@ def test_the_variations_that_are_advised_are_those_of_the_reason_that_needs_the_
     assert len(advice) == 1
     assert card.draws == 200
     assert f"About 250 variations would decide {reasons[1].name}" in advice[0]
+
+
+def test_what_does_not_keep_the_decision_is_made_beside_the_variations_that_decide() -> None:
+    """Of 300 draws 200 count, and of twelve models eight do."""
+    card = make_customer()
+    foreseen = Foresight(300, 250, None)
+    undecided = tuple(
+        replace(reason, state="undecided", foreseen=foreseen) for reason in card.reasons
+    )
+    some_fall = replace(card, reasons=undecided, drawn=300, kept=200)
+    (advice,) = [note for note in describe_card(some_fall).notes if "draws=" in note]
+    assert "About 300 variations that keep the decision would decide" in advice
+    assert "draws=450)" in advice
+    assert "--draws 450 in" in advice
+    some_decide_otherwise = replace(card, reasons=undecided, models=300, deciding_otherwise=100)
+    (advice,) = [note for note in describe_card(some_decide_otherwise).notes if "models=" in note]
+    assert "About 300 retrained models that keep the decision would decide" in advice
+    assert "models=450)" in advice
+    # as many as were made, but not as many as count
+    assert any(
+        "draws=390)" in note
+        for note in describe_card(
+            replace(
+                some_fall,
+                reasons=tuple(
+                    replace(reason, foreseen=Foresight(260, 250, None)) for reason in undecided
+                ),
+            )
+        ).notes
+    )
 
 
 def test_where_only_what_speaks_for_the_answer_is_named_a_card_says_so() -> None:
@@ -462,3 +492,25 @@ def test_a_value_lies_outside_if_a_reader_can_see_it() -> None:
     within_rounding = replace(reason, value=5.9812, low=5.9813, high=5.9814)
     assert not lies_outside(within_rounding)
     assert lies_outside(replace(reason, value=5.9, low=5.9813, high=5.9814))
+
+
+@pytest.mark.parametrize(("measures", "said"), [("relevance", "speaks"), ("slope", "raising")])
+def test_what_speaks_for_a_number_makes_it_higher(measures: str, said: str) -> None:
+    """Nothing speaks for -2.7 by a number above 0, which makes it higher."""
+    card = make_customer(
+        answer="predicted value −2.70", rule="", score=-2.7, score_name="", measures=measures
+    )
+    words = describe_card(card)
+    assert words.decision == "predicted value −2.70"
+    sentences = [reason.speaks for reason in (*words.holding, *words.falling)]
+    expected = {
+        "speaks": {
+            "speaks for a higher predicted value",
+            "speaks against a higher predicted value",
+        },
+        "raising": {"raises the predicted value", "lowers the predicted value"},
+    }[said]
+    assert all(any(sentence.endswith(end) for end in expected) for sentence in sentences)
+    page = render_card(card)
+    legend = "speaks for a higher predicted value"
+    assert ("raising it raises the predicted value" if said == "raising" else legend) in page

@@ -38,6 +38,8 @@ _ADDITIVE = (
 )
 #: further methods whose attributions have the unit of the logit
 _CONTRIBUTIONS = ("FeatureAblation", "GradientShap", "InputXGradient", "Lime", "Occlusion")
+#: methods that multiply slopes by how far the input is from its baseline, unless they are told not to
+_MULTIPLYING = ("DeepLift", "DeepLiftShap", "GradientShap", "IntegratedGradients")
 #: methods whose signs say what raising a feature does
 _DIRECTIONS = ("Deconvolution", "GuidedBackprop", "GuidedGradCam")
 #: methods whose numbers speak for the answer or against it by their signs; those of neurons, and activations, do not
@@ -223,8 +225,9 @@ def _find_measure(method: Any, options: Mapping[str, Any]) -> Measure:
         return "direction"
     multiplies = options.get("multiply_by_inputs", True)
     multiplies = multiplies and getattr(method, "_multiply_by_inputs", True)
-    is_contribution = name in (*_ADDITIVE, *_CONTRIBUTIONS) and multiplies
-    return "contribution" if is_contribution else "relevance"
+    if name in _MULTIPLYING and not multiplies:
+        return "slope"
+    return "contribution" if name in (*_ADDITIVE, *_CONTRIBUTIONS) else "relevance"
 
 
 def from_captum(

@@ -30,12 +30,17 @@ class LimePackageExplainer(ForeignExplainer):
     output: Output = "probability"
     name: ClassVar[str] = "lime_package"
     has_signs: ClassVar[bool | None] = True
-    measures: ClassVar[Measure] = "contribution"
     package: ClassVar[str] = "lime"
     home: ClassVar[str] = "lime"
     entry: ClassVar[str] = "explain_instance"
     built_on = ()
     passed = ("classifier_fn", "predict_fn", "labels", "top_labels")
+
+    @property
+    def measures(self) -> Measure:  # type: ignore[override]
+        """Of numbers that are cut into no ranges, the coefficient is a slope, in standard deviations of the column."""
+        has_slopes = hasattr(self.method, "discretizer") and self.method.discretizer is None
+        return "direction" if has_slopes else "contribution"
 
     @classmethod
     def count_rows(

@@ -165,6 +165,8 @@ class Reasons(Metric):
         vary: the sources that may differ; those that an explainer does not have are left out.
         speaking: `"both"` orders features by their absolute values, `"for"` takes those alone that speak for the
             answer.
+        fewest: as many draws are made at least, also where all reasons are decided before: other explainers may share
+            them.
 
     Raises:
         ArgumentError: an option is out of its range.
@@ -195,6 +197,7 @@ class Reasons(Metric):
     draws: Count = 400
     vary: Annotated[tuple[Source, ...], _check_sources] = SOURCES
     speaking: Speaking = "both"
+    fewest: Count = 1
 
     @classmethod
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
@@ -310,7 +313,8 @@ class Reasons(Metric):
                     counts.add(open_rows, draws.explain(open_rows, settings))
             drawn = total
             decided = counts.look(open_rows, look)
-            open_rows = open_rows[~send(decided, open_rows.device, torch.bool)]
+            if total >= self.fewest:
+                open_rows = open_rows[~send(decided, open_rows.device, torch.bool)]
 
 
 class _Counts:

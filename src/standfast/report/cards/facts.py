@@ -15,6 +15,8 @@ from standfast.tensors import Array
 _RULE = re.compile(r"(?P<probability>P\(.+\)) (?P<sign>[<>]) (?P<cut_off>[\d.e-]+)", re.DOTALL)
 #: how much of a passage stands in a sentence
 _MOST_LETTERS = 40
+#: an answer that is a number, as a regressor gives it: what it is, and which output
+_NUMBER = re.compile(r"(?P<what>.+?) [−-]?\d\S*(?P<output> \(output \d+\))?", re.DOTALL)
 #: the digits behind the point of a percentage that is to be told from another one, at most
 _MOST_DIGITS = 6
 
@@ -123,19 +125,45 @@ def format_chance(card: Card) -> str:
 
 
 def name_answer(card: Card) -> str:
-    """How a sentence calls the answer.
+    """How a sentence calls the answer. What speaks for a number is what makes it higher, whatever its sign.
 
     >>> from types import SimpleNamespace as Named
     >>> rule = "P(default) > 0.35"
     >>> [name_answer(Named(answer=answer, rule=rule)) for answer in ("declined", rule, f"not {rule}")]
     ['"declined"', 'P(default) > 0.35', 'this answer']
-    >>> name_answer(Named(answer="class 3", rule=""))
+    >>> name_answer(Named(answer="class 3", rule="", score_name="probability"))
     'class 3'
+    >>> name_answer(Named(answer="predicted value −2.70", rule="", score_name=""))
+    'a higher predicted value'
     """
+    number = _read_number(card)
+    if number is not None:
+        return f"a higher {number}"
     if is_named_side(card):
         return f'"{card.answer}"'
     is_negated = bool(card.rule) and card.answer != card.rule
     return "this answer" if is_negated else card.answer
+
+
+def name_score(card: Card) -> str:
+    """How a sentence calls the number that raising a feature raises or lowers.
+
+    >>> from types import SimpleNamespace as Named
+    >>> name_score(Named(answer="class 3", rule="", score_name="probability"))
+    'the score of class 3'
+    >>> name_score(Named(answer="predicted value 3.60 (output 1)", rule="", score_name=""))
+    'the predicted value (output 1)'
+    """
+    number = _read_number(card)
+    return f"the score of {name_answer(card)}" if number is None else f"the {number}"
+
+
+def _read_number(card: Card) -> str | None:
+    """What an answer is that is a number; None of a class, a label or a side, which have a score beside their name."""
+    if card.rule or card.score_name:
+        return None
+    number = _NUMBER.fullmatch(card.answer)
+    return None if number is None else number["what"] + (number["output"] or "")
 
 
 def name_case(card: Card) -> str:

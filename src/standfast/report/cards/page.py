@@ -17,6 +17,7 @@ from standfast.report.cards.facts import (
     is_text,
     name_answer,
     name_case,
+    name_score,
     supported_answer,
 )
 from standfast.report.cards.pictures import count_words, draw_image, draw_series, draw_words
@@ -80,6 +81,7 @@ def render_card(
         "legend_span": Span(5.0, 95.0),
         "decided": card.decided,
         "answer": name_answer(card),
+        "score": name_score(card),
         "signed": card.has_signs is not False,
         "supported": supported_answer(card),
         "raised": card.says_what_raising_does,

@@ -19,12 +19,14 @@ from standfast.report.cards.facts import (
     name_answer,
     name_part,
     name_reason,
+    name_score,
     supported_answer,
     title_reason,
 )
 from standfast.report.sentences import fill
 from standfast.results.formatting import join_names
 from standfast.results.reasons import Alone, Card, Reason, Source
+from standfast.results.sanity import round_up
 from standfast.statistics.reasons import MANY_ERROR, MOST_TIMES, count_least_models
 
 _TEMPLATE = "cards/sentences.txt"
@@ -274,11 +276,10 @@ class _Writer:
     def _say_sign(self, reason: Reason) -> str:
         """What the sign of a reason says."""
         card = self.card
-        answer = name_answer(self.card)
         if card.says_what_raising_does:
-            return say_of_card("raising", name_reason(card, reason), reason.sign, answer)
+            return say_of_card("raising", name_reason(card, reason), reason.sign, name_score(card))
         macro = "matters" if card.has_signs is False else "speaks"
-        return say_of_card(macro, title_reason(card, reason), reason.sign, answer)
+        return say_of_card(macro, title_reason(card, reason), reason.sign, name_answer(card))
 
     def _blame(self, number: int) -> str:
         """In how many draws of the source that leaves a reason out most often it is named."""
@@ -431,8 +432,8 @@ class _Writer:
 
         Those of the others can be thousands, where a probability is near the demand.
         """
-        # a number as large as that of what was done already is no advice
-        done = self.card.models or self.card.draws
+        # a number as large as that of what counts already is no advice
+        done = self.models or self.card.draws
         foreseen = [
             reason
             for reason in self.card.reasons
@@ -442,7 +443,18 @@ class _Writer:
             return []
         nearest = min(foreseen, key=_count_foreseen)
         macro = "more_models" if self.models else "more_draws"
-        return [say_of_card(macro, name_reason(self.card, nearest), _count_foreseen(nearest))]
+        count = _count_foreseen(nearest)
+        name = name_reason(self.card, nearest)
+        return [say_of_card(macro, name, count, self._count_with_others(count))]
+
+    def _count_with_others(self, count: int) -> int:
+        """How many draws or models have to be made for so many that keep the decision, if as large a share does."""
+        card = self.card
+        kept, drawn = (self.models, card.models) if self.models else (card.kept, card.drawn)
+        if kept == drawn or not kept:
+            return count
+        whole_number = math.ceil(count * drawn / kept)
+        return round_up(whole_number) or whole_number
 
     def _note_models(self) -> list[str]:
         """Whether there are too few retrained models."""

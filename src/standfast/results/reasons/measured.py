@@ -11,6 +11,8 @@ from standfast.results.metric_results import MetricResults
 from standfast.tasks import TaskWords
 from standfast.tensors import is_image
 
+#: measures whose signs say what raising a feature does
+ABOUT_RAISING = ("slope", "direction")
 #: of trees, which add up what they were fitted to
 _OF_TREES = "the trees' own score: log-odds where they are boosted, the probability of a forest"
 
@@ -45,6 +47,16 @@ def read_measures(manifest: Mapping[str, Any], explainer: str) -> tuple[str, str
     if not isinstance(measured, list | tuple) or len(measured) != 2:
         return "relevance", ""
     return str(measured[0]), str(measured[1])
+
+
+def is_about_raising(manifest: Mapping[str, Any], explainer: str) -> bool:
+    """Whether the signs of an explainer say what raising a feature does; of older manifests this is not known.
+
+    >>> [is_about_raising({"measures": {"a": [measure, "logit"]}}, "a") for measure in ("slope", "contribution")]
+    [True, False]
+    """
+    measures, _ = read_measures(manifest, explainer)
+    return measures in ABOUT_RAISING
 
 
 def name_unit(measures: str, scale: str, words: TaskWords) -> str:
