@@ -185,7 +185,10 @@ class ReasonCards:
         return self.cards[samples.index(sample)]
 
     def frame(self) -> pl.DataFrame:
-        """A row for each decision and each feature that is named: its value, intervals, place, probability, state."""
+        """A row for each decision and each feature that is named: its value, intervals, place, probability, state.
+
+        Images have none: which of their pixels hold is in the map of the card.
+        """
         rows = [row for card in self.cards for row in card.rows()]
         return pl.DataFrame(rows, infer_schema_length=None)
 
