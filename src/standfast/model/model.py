@@ -931,7 +931,8 @@ class Model:
         """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
         Each chunk is padded to a multiple of `ROW_ALIGNMENT` rows, and to at least twice that number, with copies of
-        its last row; on a card as `count_padding` says. The outputs are cut back. If memory runs out, the budget is
+        its last row; where a row becomes several, to as many as fill such a batch; on a card as `count_padding` says.
+        `batches.py` says what rows, batches and chunks are. The outputs are cut back. If memory runs out, the budget is
         halved and the chunk is tried again.
 
         Args:

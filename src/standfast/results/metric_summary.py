@@ -125,7 +125,7 @@ def _is_uneven(spec: ValueSpec, parts: Iterable[pl.DataFrame]) -> bool:
 def _select_references(
     results: MetricResults, explainer: str, checks: pl.DataFrame | None
 ) -> References | None:
-    """What the metric gives for known maps of an explainer; None without checks."""
+    """What the metric gives for equal and for unrelated maps of an explainer, as checks have measured it; else None."""
     if checks is None or not len(checks):
         return None
     of_explainer = checks.filter(pl.col("explainer") == explainer)
@@ -383,19 +383,19 @@ def _decide_by_tests(comparison: Comparison) -> Decision:
         samples_needed = count_needed(len(names), comparison.level)
         reason: Reason = "few samples" if comparison.count < samples_needed else "tied"
         return replace(decision, reason=reason, samples_needed=samples_needed)
-    first = tuple(names[index] for index in comparison.winner_set)
-    decision = replace(decision, state="open", best=first)
+    best = tuple(names[index] for index in comparison.winner_set)
+    decision = replace(decision, state="open", best=best)
     differ = comparison.significant
     if not differ.any():
         return replace(decision, reason="no difference", samples_needed=estimate_needed(comparison))
-    best = comparison.order[0]
-    # a difference from the best can be that another one is better, though its mean rank is not
+    leader = comparison.order[0]
+    # one that differs from the leader may also be better than it in the test, though its mean rank is not
     worse = tuple(
         names[index]
         for index in comparison.order
-        if differ[best, index] and comparison.effects[best, index] > 0
+        if differ[leader, index] and comparison.effects[leader, index] > 0
     )
     if not worse:
         return replace(decision, reason="no best")
-    reason = "all worse" if len(first) == 1 else "some worse"
+    reason = "all worse" if len(best) == 1 else "some worse"
     return replace(decision, state="decided", reason=reason, worse=worse)

@@ -98,7 +98,7 @@ class Counts:
         without_number: evaluated rows without a finite value.
         unvaried: evaluated rows for which there was nothing to vary, so that their value says nothing.
         uncounted: the samples that have no value that counts, by reason.
-        failed_jobs: parts of the work that failed.
+        failed_jobs: how many jobs failed.
         repeats: how many rows a sample has.
     """
 
@@ -138,7 +138,7 @@ class SummaryRow:
         control: whether it is a control: an explainer that says nothing of the model, on purpose. Others must beat it.
         control_test: against the control that is hardest to beat; None where the metric asks for no controls.
         counts: the rows behind the numbers.
-        error: of the first part of the work that failed, as stored; None if none failed.
+        error: of the first job that failed, as stored; None if none failed.
         sanity: whether the explainer passes the sanity checks; None for a control, and without checks. Only one that
             passes is ranked.
         references: the ends of a scale of stability, and no controls: what the metric gives for identical and for
@@ -254,7 +254,7 @@ class MetricSummary:
 
     @property
     def stars(self) -> dict[str, Star]:
-        """The explainers that the tests put first: `"alone"` for one, `"tied"` for several; none if all are tied."""
+        """The explainers that the tests put first: `"alone"` for one, `"tied"` for several; empty if undecided."""
         first = [row.explainer for row in self.rows if row.standing in ("best", "tied")]
         return dict.fromkeys(first, "alone" if len(first) == 1 else "tied")
 

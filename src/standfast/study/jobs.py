@@ -143,11 +143,13 @@ class Pool:
         explanation_digests: of the explainer, and where they count, of its maps, of the model's answers to copies in
             the metric's neighbourhood, and of what the metric does otherwise for this explainer.
         seed: of the grid.
-        movable: which samples have anything else in the metric's neighbourhood, bool `(N,)`; None where it has none.
+        movable: which samples have any input but themselves in the metric's neighbourhood, bool `(N,)`; None where that
+            is not known.
         metric: as it was configured.
         count: the number of samples.
-        filling: a metric that takes turns has about one map per sample to make at a time. With fewer samples than this,
-            most rows of the smallest padded batch are copies, and a job takes about as long. 1 for other metrics.
+        filling: the fewest samples that are worth a job, for a metric that takes turns, which makes about one map per
+            sample at a time. With fewer, most rows of the smallest batch are padding, and a job takes about as long.
+            1 for other metrics.
         work: about what the model does for a sample, in forward passes of one row.
         seconds: about how long that takes.
         samples_per_job: how many a job has, if that is not to be chosen.
@@ -218,14 +220,15 @@ class Pool:
             self.explanation_digests,
         ]
         still_samples = self._list_still_samples(start, stop)
-        if still_samples:  # which earlier versions called stable, so that their jobs are others
-            # left out where empty, so that jobs of earlier versions keep their identities
+        if still_samples:
+            # earlier versions called such samples stable, so those jobs must not be found again; all other jobs keep
+            # the identities that they had, since nothing is added for them
             consists_of.append(still_samples)
         work = (stop - start) * self.work
         return Job(digest(consists_of), *self.names, self.repeat, start, stop, work)
 
     def _list_still_samples(self, start: int, stop: int) -> list[int]:
-        """Which samples of a job have nothing else in the metric's neighbourhood."""
+        """Which samples of a job have no input but themselves in the metric's neighbourhood."""
         if self.movable is None:
             return []
         still: list[int] = (~self.movable[start:stop]).nonzero()[:, 0].tolist()
@@ -267,6 +270,6 @@ def cut_pools(pools: Sequence[Pool], sizes: Mapping[str, int]) -> list[Job]:
         jobs_of_pair: list[Job] = []
         for pool in pools_of_pair:
             jobs_of_pair += pool.cut(pool.samples_per_job or sizes[pool.key])
-        # all metrics of a part before the next part, so that passes that they share are remembered
+        # all metrics of a range of samples before the next range, so that passes that they share are remembered
         jobs += sorted(jobs_of_pair, key=lambda job: (job.repeat, job.start))
     return jobs

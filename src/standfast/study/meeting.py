@@ -60,8 +60,8 @@ class Meeting:
         inputs, targets: of the samples, as the model takes them.
         content: what the model consists of but for its answers.
         parts: the first samples in groups that can share a batch: all of them for tables and images, one group for each
-            length of texts, and each sample alone if the model has further inputs. Each part has its own model, which
-            is bound to what its samples have in common, its rows, and `take(inputs)`.
+            length of texts, and each sample alone if the model has further inputs. A part has `model`,
+            bound to what its samples have in common; `rows`, their range; and `take(inputs)`.
         outputs: for the first of the parts, where they are known already.
     """
 
@@ -154,15 +154,15 @@ class Meeting:
         }
 
     def describe_reference(self) -> list[Any]:
-        """What results depend on of the values that replace others."""
+        """The digests of the values that replace removed ones, as results depend on them; empty without any."""
         reference = self.model.with_reference(self.inputs).reference
         if reference is None:
             return []
-        rows = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
+        digests = [tensor_digest(reference.rows), tensor_digest(reference.baseline)]
         if reference.codes is None:
-            return rows
+            return digests
         # only texts and categories have such codes; other jobs keep their identities
-        return [*rows, Description(reference.codes).content]
+        return [*digests, Description(reference.codes).content]
 
 
 class AnswerMemory:

@@ -99,8 +99,8 @@ class Plan:
     def continue_from(self, earlier: Mapping[str, Any]) -> Plan:
         """The plan with jobs of the same sizes as in the manifest of earlier results that answer the same question.
 
-        It is for a folder that is found by the question, so once the plan is made. `make_plan(earlier=...)` is for one
-        that is known before, whose answers it keeps, too.
+        It is for earlier results that are found by `question`, and so only after the plan is made. Where they are known
+        before, `make_plan(earlier=...)` also keeps the earlier answers.
         """
         return self._cut_anew({**self.manifest["sizes"], **earlier.get("sizes", {})})
 
@@ -334,9 +334,9 @@ def _make_pools(
     for repeat, label, metric in _list_evaluations(grid):
         count = len(meeting.samples)
         samples_per_job = grid.samples_per_job
-        # a metric that compares samples takes so many of the first ones, in one job, and does not evaluate the others
+        # a metric that compares samples with each other, as the sanity checks do, has one job: with the first
+        # `samples_together` samples, and without the rest
         if metric.samples_together is not None:
-            # checks compare samples with each other, so they are one job
             count = samples_per_job = min(count, metric.samples_together)
         # `bind` returns the metric with what it takes from the data, or for an explainer; `Pool.metric` stays as it was
         # configured, since each job binds it to its own samples
@@ -380,7 +380,7 @@ def _list_evaluations(grid: Grid) -> list[tuple[int, str, Metric]]:
 
 
 def _find_movable(metric: Metric, meeting: Meeting) -> Tensor | None:
-    """Which samples have anything else in the neighbourhood of a metric, bool `(N,)`; None where it has none."""
+    """Which samples have any input but themselves in the neighbourhood of a metric, bool `(N,)`; None if not known."""
     neighbourhood = metric.neighbourhood_in_use
     if neighbourhood is None:
         return None
@@ -398,7 +398,7 @@ def _count_filling(metric: Metric, explainer: Explainer) -> int:
 
 
 def _describe_bound(metric: Metric, explainer: Explainer) -> list[str]:
-    """The digest of what a metric is for an explainer, where it is another one than for the rest; else nothing."""
+    """The digest of the metric bound to this explainer, as a list of one; an empty list where that changes nothing."""
     bound = metric.bind(explainer=explainer)
     is_other = bound is not metric and Description(bound).content != Description(metric).content
     if is_other:

@@ -7,21 +7,21 @@ A row x has F columns. Some of them change, each by its own parameter; the other
 - **A category**, one column of codes or several columns of a one-hot code, is drawn by one uniform number u. The clean
   row's own category comes first, so u = 0 keeps it; the lengths of the intervals are the probabilities.
 - **Rules**, such as `debt <= 3 * income`, hold for every perturbed row. A rule with `==` computes its column from the
-  others: that column moves along, `x_t + sum_j a_j (x'_j - x_j)`.
+  others: column t moves along with the changed ones x', `x_t + sum_j a_j (x'_j - x_j)`.
 
 Two priors say how the changes are distributed:
 
 - `independent`: each parameter by itself, uniform on its range (or truncated normal around the clean row).
 - `copula`: a move in the space of a Gaussian copula that is fitted to training data; `../copula.py` has the formula.
-  The parameters are the differences of uniform numbers from those that leave the row as it is. Categories are
+  Each parameter is added to the uniform number that leaves the row as it is, so 0 means no change. Categories are
   independent.
 
-With a copula, ranges are limits: a row outside them is not possible, as if it broke a rule.
+With a copula, a row whose changes leave their ranges is not possible, as if it broke a rule.
 
 Parameters that break a rule or leave a range are not drawn (`satisfies_rules`), so probabilities are over rows that
-keep them. A search may try such parameters. Then the row is moved back towards the clean one: the largest share of its
-changes that keeps the rules, rounded to steps, with the new categories if they are possible, else with the clean ones.
-The clean row keeps the rules; else it is refused.
+keep them. A search may try such parameters. Then the row is moved back towards the clean one: nearly the
+largest share of its changes that keeps the rules, cut to steps, with the new categories if they are possible, else with
+the clean ones. The clean row keeps the rules; else it is refused.
 
 How far something may go has three words in the code:
 

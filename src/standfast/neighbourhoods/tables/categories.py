@@ -18,7 +18,10 @@ CODE_TOLERANCE = 2e-6
 
 @dataclass(frozen=True)
 class Category:
-    """A category: `codes` `(K, C)` of its C columns, as the model gets them, and the probability of each, `(K,)`."""
+    """A column or one-hot group of categories: the `codes` `(K, C)` of its K categories, as the model gets them.
+
+    Their probabilities are `shares` `(K,)`.
+    """
 
     name: str
     columns: tuple[int, ...]
@@ -124,7 +127,7 @@ def make_category(
         codes = (torch.tensor(feature.categories, dtype=torch.float64)[:, None] - mean) / std
         codes, shares = _count_listed(options, name, codes, cells, category_count, feature)
     elif cells is not None and category_count:
-        # a row may have a category that the data does not have: it stays, and no other row moves to it
+        # a row may have a category that the data does not have: u = 0 keeps it, and no other row moves to it
         codes = torch.arange(category_count, dtype=torch.float64)[:, None]
         shares = (cells == codes.T).double().sum(0)
     elif cells is not None:

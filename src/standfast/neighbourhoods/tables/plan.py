@@ -29,7 +29,7 @@ class Number:
 
     @property
     def relative(self) -> bool:
-        """Whether the parameter is in percent."""
+        """Whether the parameter is in percent; with a step it is in the data's units, also for a range in percent."""
         return self.feature.percent and not self.feature.step
 
 

@@ -31,7 +31,7 @@ def settle(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tens
 
 
 def _repair(rows: RowChanges, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """The largest share of the changes that keeps the rules, with the new categories or, if need be, the clean ones."""
+    """Nearly the largest share of the changes that keeps the rules, with the new or else with the clean categories."""
     clean_categories = [category_index.clamp(min=0) for category_index in rows.clean_categories]
     kept_change = torch.zeros_like(change)
     kept_categories = clean_categories

@@ -34,7 +34,8 @@ class RowChanges:
 
     Attributes:
         clean: the clean rows in the data's units, float64 `(M, F)`.
-        columns: the columns of numbers that change; `relative`, whether by percent, and `step`, 0 for none, are `(m,)`.
+        columns: the columns of numbers that change. `relative`, whether their parameter is in percent (not with a
+            step), and `step`, 0 for none, are `(m,)`.
         lower, upper: the bounds of the inputs, `(F,)`; `(M, F)` where they depend on the row.
         missing_codes: the number that stands for a missing cell of each column, float64 `(F,)`; NaN for none.
         is_missing: which cells of the clean rows are missing, bool `(M, F)`.
@@ -309,7 +310,10 @@ class RowChanges:
         return rows
 
     def find_kept(self, rows: Tensor, change: Tensor) -> Tensor:
-        """Whether rows with these changes keep all rules, ranges and bounds, bool `(M,)`."""
+        """Whether rows with these changes keep all rules, bool `(M,)`.
+
+        With a copula also the ranges, and computed columns the bounds; `propose` and `apply` have cut all else already.
+        """
         kept = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         if self.options.prior != "independent" and self.columns:
             low, high = self.find_ranges()
