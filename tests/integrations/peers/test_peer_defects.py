@@ -86,6 +86,7 @@ IDLE = {
         "parameter_sensitivity_consistency",
         "resamples",
     ): "of the interval of a whole data set, in the report",
+    ("reasons", "fewest"): "the first look has more draws than two",
 }
 
 
