@@ -622,8 +622,9 @@ class StoredResults:
                 for name in explainers
                 if (model, name) in maps_of_seeds
             }
-            return find_disagreements(maps, self._read_top(label))
-        # no metric compares seeds: the maps of the inputs that another one has stored serve as well
+            if len(maps) > 1:
+                return find_disagreements(maps, self._read_top(label))
+        # where no metric compares seeds, the maps of the inputs that another one has stored serve as well
         for label in self.metrics:
             maps = read_clean_maps(self.metric_results(data, model, label), explainers)
             if len(maps) > 1:
