@@ -337,7 +337,11 @@ def reasons(
     }
     explainers = [explainer, *_list_explainers(others)]
     evaluation = _Evaluation(inputs, explainers, None if out is None else Path(out), options)
-    metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
+    metrics = {METRIC: configured}
+    if alone:
+        # models and explainers are sources of their own, beside which one more is worth its draws
+        is_only_source = not looks and len(explainers) == 1
+        metrics.update(_list_alone(configured, only_beside=is_only_source))
     ends = None if limit is None else began + 60 * limit
     shared = SharedDraws(configured, _count_shared(number_of_reasons, explainers, looks), ends)
     results = evaluation.run(model, metrics, "given", targets)
@@ -346,10 +350,26 @@ def reasons(
     def evaluate_models(models_of_look: Mapping[str, Any], number: int) -> Results:
         """The results of models that were trained again, with few draws of each."""
         answers = _find_targets(results, len(samples))
+        minutes_left = None
+        if limit is not None:
+            spent = (time.monotonic() - began) / 60
+            # the last model may have taken long
+            minutes_left = max(limit - spent, limit / 10)
+        of_models = replace(evaluation, options={**options, "minutes": minutes_left})
         folder = _name_folder(number)
-        return evaluation.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
+        return of_models.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
 
-    runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
+    # half of the time is for the given model, and a quarter for the evaluation of trained models
+    training_ends = math.inf if limit is None else began + 60 * 3 / 4 * limit
+    runs = RetrainedRuns(
+        retraining,
+        model,
+        looks,
+        evaluate_models,
+        ends=ends,
+        training_ends=training_ends,
+        progress=progress,
+    )
     cards = _read_cards(results, runs, units or {}, progress)
     while shared.goes_on(results, cards.cards):
         metrics[METRIC] = replace(configured, fewest=shared.fewest)
@@ -450,8 +470,13 @@ def _list_explainers(others: Any) -> list[Any]:
     return [others] if is_one else list(others)
 
 
-def _list_alone(configured: Reasons) -> dict[str, Reasons]:
-    """The same metric for each source alone; none where there is one source."""
+def _list_alone(configured: Reasons, only_beside: bool) -> dict[str, Reasons]:
+    """The same metric for each source alone; none where there is one source.
+
+    Args:
+        configured: with all sources.
+        only_beside: draw nothing for a source beside which no other one differs (`Reasons.only_beside`).
+    """
     sources = [
         source
         for source in configured.vary
@@ -468,6 +493,7 @@ def _list_alone(configured: Reasons) -> dict[str, Reasons]:
             draws=draws,
             vary=(source,),
             speaking=configured.speaking,
+            only_beside=only_beside,
         )
         for source in sources
     }

@@ -17,8 +17,9 @@ from standfast.results.reasons.card import Card, Source
 from standfast.results.reasons.draws import AllDraws, NamedReasons, StoredDraws, Wanted
 from standfast.results.reasons.each_reason import ReasonBuilder, decide_each, list_shown
 from standfast.results.reasons.many import find_held
-from standfast.results.reasons.tally import tally_draws
+from standfast.results.reasons.tally import Tally, tally_draws
 from standfast.results.reasons.together import estimate_same
+from standfast.statistics.simultaneous import share_unseen
 
 
 def make_card(
@@ -82,4 +83,15 @@ def make_card(
         held=None if wanted.decides_each else find_held(tally, hits, wanted, named),
         names=tuple(name for name, _ in names),
         speaking=wanted.speaking,
+        unseen=_share_unseen(tally),
     )
+
+
+def _share_unseen(tally: Tally) -> float:
+    """What part of all draws, or models, those of the means may have missed; NaN where there are no means."""
+    if tally.is_all or tally.values is None or tally.value_models is None or not len(tally.values):
+        return math.nan
+    independent = len(tally.values)
+    if tally.is_clustered:
+        independent = len(np.unique(tally.value_models))
+    return share_unseen(independent)
