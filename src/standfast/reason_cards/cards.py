@@ -340,8 +340,8 @@ def reasons(
     metrics = {METRIC: configured}
     if alone:
         # models and explainers are sources of their own, beside which one more is worth its draws
-        is_only_source = not looks and len(explainers) == 1
-        metrics.update(_list_alone(configured, only_beside=is_only_source))
+        is_single = not looks and len(explainers) == 1
+        metrics.update(_list_alone(configured, only_beside=is_single))
     ends = None if limit is None else began + 60 * limit
     shared = SharedDraws(configured, _count_shared(number_of_reasons, explainers, looks), ends)
     results = evaluation.run(model, metrics, "given", targets)
@@ -350,24 +350,18 @@ def reasons(
     def evaluate_models(models_of_look: Mapping[str, Any], number: int) -> Results:
         """The results of models that were trained again, with few draws of each."""
         answers = _find_targets(results, len(samples))
-        minutes_left = None
-        if limit is not None:
-            spent = (time.monotonic() - began) / 60
-            # the last model may have taken long
-            minutes_left = max(limit - spent, limit / 10)
+        minutes_left = _count_minutes_left(limit, began)
         of_models = replace(evaluation, options={**options, "minutes": minutes_left})
         folder = _name_folder(number)
         return of_models.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
 
-    # half of the time is for the given model, and a quarter for the evaluation of trained models
-    training_ends = math.inf if limit is None else began + 60 * 3 / 4 * limit
     runs = RetrainedRuns(
         retraining,
         model,
         looks,
         evaluate_models,
         ends=ends,
-        training_ends=training_ends,
+        training_ends=_end_training(limit, began),
         progress=progress,
     )
     cards = _read_cards(results, runs, units or {}, progress)
@@ -413,6 +407,19 @@ class _Evaluation:
 def _share_minutes(limit: float | None, looks: Sequence[int]) -> float | None:
     """The minutes of the given model, which shares the time with models that are trained again."""
     return limit / 2 if limit is not None and looks else limit
+
+
+def _end_training(limit: float | None, began: float) -> float:
+    """When no further model is trained: a quarter of the time is for the evaluation of those that are."""
+    return math.inf if limit is None else began + 60 * limit * 3 / 4
+
+
+def _count_minutes_left(limit: float | None, began: float) -> float | None:
+    """The minutes for models that were trained again; some in any case, as the last one may have taken long."""
+    if limit is None:
+        return None
+    spent = (time.monotonic() - began) / 60
+    return max(limit - spent, limit / 10)
 
 
 def _count_shared(reasons: int, explainers: Sequence[Any], looks: Sequence[int]) -> int | None:
