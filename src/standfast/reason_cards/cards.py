@@ -22,10 +22,12 @@ from standfast.errors import as_number, check, check_integer
 from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
 from standfast.files import write_atomically
+from standfast.metrics.reasons.draws import Source, list_possible
 from standfast.metrics.reasons.places import Speaking, count_first
 from standfast.metrics.reasons.reasons import Reasons
 from standfast.neighbourhoods import Neighbourhood
 from standfast.question.arguments import ExplainerLike, ModelLike
+from standfast.question.grid import LoadedModel
 from standfast.question.inputs import Inputs
 from standfast.reason_cards.asked import Asked
 from standfast.reason_cards.counter_examples import CounterSearch, check_counter_examples
@@ -341,7 +343,8 @@ def reasons(
     if alone:
         # models and explainers are sources of their own, beside which one more is worth its draws
         is_single = not looks and len(explainers) == 1
-        metrics.update(_list_alone(configured, only_beside=is_single))
+        possible = _list_possible(configured, explainer, read_inputs)
+        metrics.update(_list_alone(configured, possible, is_single))
     ends = None if limit is None else began + 60 * limit
     shared = SharedDraws(configured, _count_shared(number_of_reasons, explainers, looks), ends)
     results = evaluation.run(model, metrics, "given", targets)
@@ -477,19 +480,27 @@ def _list_explainers(others: Any) -> list[Any]:
     return [others] if is_one else list(others)
 
 
-def _list_alone(configured: Reasons, only_beside: bool) -> dict[str, Reasons]:
-    """The same metric for each source alone; none where there is one source.
+def _list_possible(
+    configured: Reasons, explainer: ExplainerLike, inputs: Inputs
+) -> tuple[Source, ...]:
+    """The sources that the explainer may have; others need no draws of their own."""
+    (loaded,) = inputs.models.values()
+    assert isinstance(loaded, LoadedModel)  # as all are that a user hands over in Python
+    is_measured = configured.neighbourhood is not None
+    return list_possible(inputs.fit_explainer(explainer), loaded.ready, is_measured)
+
+
+def _list_alone(
+    configured: Reasons, sources: Sequence[Source], is_single: bool
+) -> dict[str, Reasons]:
+    """The same metric for each source alone; none where there is only one source.
 
     Args:
         configured: with all sources.
-        only_beside: draw nothing for a source beside which no other one differs (`Reasons.only_beside`).
+        sources: those that may vary.
+        is_single: whether there are no other models or explainers, which vary beside these.
     """
-    sources = [
-        source
-        for source in configured.vary
-        if source != "measurement" or configured.neighbourhood is not None
-    ]
-    if len(sources) < 2:
+    if is_single and len(sources) < 2:
         return {}
     draws = min(_DRAWS_ALONE, configured.draws)
     return {
@@ -500,7 +511,7 @@ def _list_alone(configured: Reasons, only_beside: bool) -> dict[str, Reasons]:
             draws=draws,
             vary=(source,),
             speaking=configured.speaking,
-            only_beside=only_beside,
+            only_beside=is_single,
         )
         for source in sources
     }

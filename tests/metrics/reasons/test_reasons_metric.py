@@ -287,13 +287,16 @@ def test_a_card_of_one_source_costs_its_draws_alone() -> None:
     options: dict[str, Any] = {"measurement": LinfBall(0.02), "top": 4, "draws": 40}
     found = standfast.reasons(model, "saliency", digits, progress=False, **options)
     drawn = found.results.samples.group_by("label").agg(pl.col("drawn").sum())
+    assert dict(drawn.iter_rows()) == {"reasons": 40}
+    assert found.card().alone == ()
+    of_random = standfast.reasons(model, "smoothgrad:samples=2", digits, progress=False, **options)
+    drawn = of_random.results.samples.group_by("label").agg(pl.col("drawn").sum())
     assert dict(drawn.iter_rows()) == {
         "reasons": 40,
-        "reasons: seed": 0,
-        "reasons: background": 0,
-        "reasons: measurement": 0,
+        "reasons: seed": 40,
+        "reasons: measurement": 40,
     }
-    assert found.card().alone == ()
+    assert [alone.source for alone in of_random.card().alone] == ["seed", "measurement"]
 
 
 def test_an_interval_of_models_holds_where_the_measurement_alone_matters() -> None:
