@@ -181,6 +181,9 @@ def test_samples_that_a_limit_of_time_left_out_are_the_next_ones() -> None:
     assert find_step(few, "samples").samples == 12 + 20
     many = make_situation(undecided, needed={"a": 60}, manifest=limit)
     assert {"rest", "samples"} <= set(find_kinds(many))
+    # 60 more decide half of such cases; of fewer that are left, nothing is expected
+    short = {"limit": {"samples": {"d": [12, 60]}}}
+    assert "rest" not in find_kinds(make_situation(undecided, needed={"a": 60}, manifest=short))
     assert "rest" not in find_kinds(make_situation(undecided))
     whole = {"limit": {"samples": {"d": [12, 12]}}}
     assert "rest" not in find_kinds(make_situation(undecided, manifest=whole))

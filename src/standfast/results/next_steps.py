@@ -319,14 +319,17 @@ def _find_samples(situation: Situation) -> NextStep | None:
 
 
 def _find_rest(situation: Situation) -> NextStep | None:
-    """The samples of the call that a limit of time has left out, unless it is known that fewer of them are enough."""
+    """The samples of the call that a limit of time has left out, unless fewer are enough, or these are too few."""
     left = situation.given_samples - situation.samples
     undecided = tuple(ground.explainer for ground in situation.verdict.undecided)
     if left <= 0 or not undecided:
         return None
-    more = _find_samples(situation)
-    if more is not None and more.samples <= situation.given_samples:
-        return None
+    step = _find_samples(situation)
+    if step is not None and step.more is not None:
+        fewest, _ = step.more
+        # more samples are a step of their own; that many are among the rest, or all of the rest are too few
+        if step.samples <= situation.given_samples or fewest > left:
+            return None
     timed = [*situation.candidates, *situation.summary.controls]
     return NextStep(
         "rest",
