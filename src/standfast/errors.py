@@ -248,9 +248,9 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
     if not package:
         return repr(value)
     title = kind.__name__
-    use = (
-        f"{f'{package}:{title}'!r}{f', or standfast.explainers.from_{package}' if adapters else ''}"
-    )
+    use = repr(f"{package}:{title}")
+    if adapters:
+        use += f", or standfast.explainers.from_{package}"
     return f"{title} of {package}: use {use}"
 
 
@@ -258,9 +258,10 @@ class UnknownOptionError(ArgumentError, TypeError):
     """An option that a class does not have; the message suggests the nearest."""
 
     def __init__(self, owner: str, option: str, value: object, options: Sequence[str]) -> None:
-        expected = (
-            f"an option of {owner}: {', '.join(options)}" if options else f"no options for {owner}"
-        )
+        if options:
+            expected = f"an option of {owner}: {', '.join(options)}"
+        else:
+            expected = f"no options for {owner}"
         super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, options)}")
 
 
@@ -333,10 +334,14 @@ def check_number(
     standfast.errors.ArgumentError: keep: expected a number above 0 and below 1, got 1.5
     """
     fits = is_number(value) and value >= least and above < value < below
-    start = f"of at least {least}" if above == -math.inf else f"above {above}"
-    expected = (
-        f"a finite number {start}" if below == math.inf else f"a number {start} and below {below}"
-    )
+    if above == -math.inf:
+        start = f"of at least {least}"
+    else:
+        start = f"above {above}"
+    if below == math.inf:
+        expected = f"a finite number {start}"
+    else:
+        expected = f"a number {start} and below {below}"
     check(fits, argument, expected, repr(value))
 
 

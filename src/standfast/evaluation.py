@@ -202,7 +202,9 @@ def evaluate(
             _tell_default(grid)
         chosen = executor or local(workers, device=grid.device)
         # jobs are cut as an earlier run has cut them, so that what it stored is found
-        earlier = None if out is None else Store(out).earlier_manifest()
+        earlier = None
+        if out is not None:
+            earlier = Store(out).earlier_manifest()
         plan = make_plan(grid, facts, earlier, chosen.at_once)
 
         def run(plan: Plan, store: Store) -> RunSummary:
@@ -221,9 +223,10 @@ def evaluate(
             )
             return limited.run(plan)
 
-        store, summary, let_go = (
-            run_kept(plan, run) if out is None else (Store(out), run(plan, Store(out)), None)
-        )
+        if out is None:
+            store, summary, let_go = run_kept(plan, run)
+        else:
+            store, summary, let_go = Store(out), run(plan, Store(out)), None
     results = load_results(store, summary)
     # a temporary folder is needed as long as its results
     if let_go is not None:

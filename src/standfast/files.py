@@ -210,7 +210,8 @@ def write_atomically(path: Path, content: bytes, lasting: bool = True, new: bool
                 os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())  # temporary files are private, results are not
         # a link fails where the file exists, and so decides between several writers; a rename would replace it
-        (os.link if new else os.replace)(temporary, path)
+        publish = os.link if new else os.replace
+        publish(temporary, path)
         if lasting:
             _sync_folder(path.parent)
     except OSError as error:

@@ -92,11 +92,12 @@ def find_programs(module: nn.Module) -> list[torch.fx.Graph]:
 
     Modules traced by `torch.fx` are no such programs: they call their layers.
     """
-    parts = list(module.modules())
-    graphs = [
-        part.graph if isinstance(part, torch.fx.GraphModule) else vars(part).get("graph")
-        for part in parts
-    ]
+    graphs: list[Any] = []
+    for part in list(module.modules()):
+        if isinstance(part, torch.fx.GraphModule):
+            graphs.append(part.graph)
+        else:
+            graphs.append(vars(part).get("graph"))
     return [graph for graph in graphs if isinstance(graph, torch.fx.Graph) and _is_lowered(graph)]
 
 
@@ -328,9 +329,10 @@ def bind_arguments(
         packet: Any = func
         if not isinstance(func, OpOverload | OpOverloadPacket):
             packet = getattr(torch.ops.aten, func.__name__)
-        overload = (
-            packet if isinstance(packet, OpOverload) else getattr(packet, packet.overloads()[0])
-        )
+        if isinstance(packet, OpOverload):
+            overload = packet
+        else:
+            overload = getattr(packet, packet.overloads()[0])
         names = [argument.name for argument in overload._schema.arguments]
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
@@ -423,7 +425,10 @@ def check_has_gradients(scores: Tensor, x: Tensor, by: str = "") -> None:
         by: what `x` is, for the message, if it is no input.
     """
     subject = f"module: its logits have no gradients{by and f' by {by}'}"
-    dependent: set[Node] = {get_gradient_edge(x).node} if x.requires_grad else set()
+    if x.requires_grad:
+        dependent: set[Node] = {get_gradient_edge(x).node}
+    else:
+        dependent = set()
     reached = False
     for node in walk_graph(scores):  # the sources of a node come before it
         reached = reached or node in dependent

@@ -51,7 +51,9 @@ def weight_layers(module: nn.Module) -> dict[str, nn.Module]:
 
 def group_count(layer: nn.Module) -> int:
     """Groups of weights that are masked together: output channels of a convolution, inputs of a linear layer."""
-    return int(layer.out_channels if isinstance(layer, CONVOLUTIONS) else layer.in_features)  # type: ignore[arg-type]
+    if isinstance(layer, CONVOLUTIONS):
+        return int(layer.out_channels)
+    return int(layer.in_features)  # type: ignore[arg-type]
 
 
 def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str, nn.Module]:
@@ -82,7 +84,9 @@ def _select_kind(
     module: nn.Module, layers: Mapping[str, nn.Module], wanted: str
 ) -> dict[str, nn.Module]:
     """The layers of a kind with at least two channels, by name: convolutions, or linear ones as well."""
-    kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
+    kinds: tuple[type[nn.Module], ...] = CONVOLUTIONS
+    if wanted != "conv":
+        kinds = (*CONVOLUTIONS, nn.Linear)
     usable: dict[str, nn.Module] = {
         name: layer
         for name, layer in layers.items()
@@ -308,7 +312,8 @@ def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dic
 
     def watch(name: str) -> None:
         def note(_layer: nn.Module, _args: Any, out: Tensor) -> None:
-            rows_of_layer[name].append(out.shape[0] if out.ndim >= 2 else -1)
+            row_count = out.shape[0] if out.ndim >= 2 else -1
+            rows_of_layer[name].append(row_count)
 
         handles.append(layers[name].register_forward_hook(note))
 

@@ -131,10 +131,10 @@ class _Declared(NamedTuple):
         )
 
     def __str__(self) -> str:
-        words = [
-            f"a {'whole' if kind is int else 'finite'} number {limits}"
-            for kind, limits in self.numbers
-        ]
+        words = []
+        for kind, limits in self.numbers:
+            sort = "whole" if kind is int else "finite"
+            words.append(f"a {sort} number {limits}")
         if self.entries:
             words.append(f"a list, each {self.entries}")
         return ", or ".join([*words, *map(repr, self.choices)])
@@ -148,7 +148,8 @@ def _read_hint(hint: Any) -> _Declared | None:
     numbers: list[tuple[type[int | float], Range]] = []
     entries = None
     is_union = get_origin(hint) in (Union, types.UnionType)
-    for part in get_args(hint) if is_union else (hint,):
+    parts = get_args(hint) if is_union else (hint,)
+    for part in parts:
         origin = get_origin(part)
         inner = get_args(part)
         if part is bool:
@@ -329,9 +330,10 @@ def split_tag(stored: object) -> tuple[str, str, dict[str, Any]]:
     >>> split_tag({"norm": "LinfBall", "radius": 0.1}), split_tag({"name": "block", "starts": 9}), split_tag("block")
     (('norm', 'LinfBall', {'radius': 0.1}), ('name', 'block', {'starts': 9}), ('', '', {}))
     """
-    options = (
-        {str(key): value for key, value in stored.items()} if isinstance(stored, Mapping) else {}
-    )
+    if isinstance(stored, Mapping):
+        options = {str(key): value for key, value in stored.items()}
+    else:
+        options = {}
     tag = next((tag for tag in TAGS if isinstance(options.get(tag), str)), "")
     return tag, str(options.pop(tag, "")), options
 

@@ -108,9 +108,10 @@ class Registry(Generic[T]):
         Options may follow, as in `"package:Title:option=value"`. Text whose options follow the first colon, such as
         `"lime:samples=50"`, names an entry of this registry.
         """
-        package, colon, rest = (
-            self.aliases.get(name, name).partition(":") if isinstance(name, str) else ("", "", "")
-        )
+        if isinstance(name, str):
+            package, colon, rest = self.aliases.get(name, name).partition(":")
+        else:
+            package, colon, rest = "", "", ""
         return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
 
     def __getitem__(self, name: str) -> T:
@@ -127,7 +128,8 @@ class Registry(Generic[T]):
         return self._entries[name]
 
     def _load(self, point: EntryPoint) -> T:
-        plugin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"
+        package = point.dist.name if point.dist else "an unknown package"
+        plugin = f"the plug-in {point.value} of {package}"
         try:
             entry = point.load()
         except Exception as error:  # whatever the module of the plug-in raises
@@ -182,9 +184,10 @@ def build(
     name, rest = _split_name(kinds, text)
     kind = kinds[name]
     options = {**(defaults or {}), **parse_options(rest, kinds.kind), **(options or {})}
-    names_of_options = (
-        [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
-    )
+    if is_dataclass(kind):
+        names_of_options = [field.name for field in fields(kind)]
+    else:
+        names_of_options = list(options)
     for option in options:
         if option not in names_of_options:
             raise UnknownOptionError(
@@ -214,7 +217,8 @@ def _split_name(kinds: Registry[Any], text: str) -> tuple[str, str]:
 
 def _check_required(kind: type, name: str, options: Mapping[str, Any]) -> None:
     """Raise `ArgumentError` for an option without a default that is missing, with its value in `kind.example()`."""
-    for field in fields(kind) if is_dataclass(kind) else ():
+    declared = fields(kind) if is_dataclass(kind) else ()
+    for field in declared:
         if (
             field.init
             and field.name not in options

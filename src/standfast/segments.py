@@ -169,7 +169,8 @@ def check_one_for_all(explainer: object, inputs: Tensor) -> None:
 
     Metrics explain perturbed copies of samples, in chunks, so the explainer cannot know which sample a row belongs to.
     """
-    for name, value in vars(explainer).items() if hasattr(explainer, "__dict__") else ():
+    options = vars(explainer) if hasattr(explainer, "__dict__") else {}
+    for name, value in options.items():
         fine = not isinstance(value, LabelMap) or not value.is_per_sample(inputs)
         expected = f"one map of shape {spatial_shape(inputs)} for all samples, in an explainer that metrics evaluate"
         check(fine, name, expected, getattr(value, "shape", None))
@@ -181,7 +182,9 @@ def spatial_shape(inputs: Tensor) -> tuple[int, ...]:
     >>> spatial_shape(torch.zeros(2, 3, 8, 9)), spatial_shape(torch.zeros(2, 7))
     ((8, 9), (7,))
     """
-    return tuple(inputs.shape[1:] if inputs.ndim == 2 else inputs.shape[2:])
+    if inputs.ndim == 2:
+        return tuple(inputs.shape[1:])
+    return tuple(inputs.shape[2:])
 
 
 def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
@@ -225,7 +228,10 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     check(fits, "segments", f"a method that cuts {kind}", repr(how))
     positions = int(np.prod(spatial))
     check(positions >= FEWEST, "inputs", f"at least {FEWEST} features or pixels", positions)
-    count = min(how if isinstance(how, int) else _default_count(inputs, positions), positions)
+    if isinstance(how, int):
+        count = min(how, positions)
+    else:
+        count = min(_default_count(inputs, positions), positions)
     if how == "quickshift":
         return _find_superpixels(inputs, count, _quickshift, FEWEST, min(_MOST, positions))
     if how == "slic" or (how != "grid" and inputs.ndim == 4):
@@ -249,16 +255,18 @@ def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
     cells_left, positions = float(count), float(np.prod(spatial))  # for the axes that are left
     for axis, length in enumerate(spatial):
         axes_left = len(spatial) - axis
-        share = (
-            cells_left if axes_left == 1 else (cells_left / positions) ** (1 / axes_left) * length
-        )
+        if axes_left == 1:
+            share = cells_left
+        else:
+            share = (cells_left / positions) ** (1 / axes_left) * length
         cells = min(max(round(share), 1), length)
         # at least 1, as a share that is rounded up can use more cells than there were
         cells_left, positions = max(cells_left / cells, 1.0), positions / length
         cell = np.arange(length) * cells // length
-        labels = labels * cells + cell.reshape(
-            [-1 if a == axis else 1 for a in range(len(spatial))]
-        )
+        # along the axis, and the same along all others
+        shape_along = [1] * len(spatial)
+        shape_along[axis] = -1
+        labels = labels * cells + cell.reshape(shape_along)
     return labels
 
 

@@ -155,12 +155,16 @@ def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bo
     # NumPy's global generator is what other packages draw from, so it is the one to be restored
     numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
     cuda = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if cuda else []):
+    devices = [device] if cuda else []
+    with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         # NumPy takes 32 bits only
         np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
         random.seed(seed)
-        state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
+        if cuda:
+            state = torch.cuda.get_rng_state(device)
+        else:
+            state = torch.empty(0)
         start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
 
         def has_drawn() -> bool:
@@ -233,9 +237,10 @@ def send(
     >>> send([1, 2], torch.device("cpu"))
     tensor([1, 2])
     """
-    tensor = (
-        values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
-    )
+    if isinstance(values, Tensor):
+        tensor = values.to(dtype=dtype)
+    else:
+        tensor = torch.tensor(values, dtype=dtype)
     if device.type == "cuda" and tensor.device.type == "cpu":
         # only from pinned memory can a copy go on while the host does
         tensor = tensor.pin_memory()
@@ -346,7 +351,10 @@ def read_bounds(
     """
     expected = "a pair (lower, upper) of numbers or tensors"
     # an array of one axis; a pair of arrays stays a pair
-    pair = bounds.tolist() if getattr(bounds, "ndim", 0) == 1 else bounds
+    if getattr(bounds, "ndim", 0) == 1:
+        pair = bounds.tolist()
+    else:
+        pair = bounds
     check(isinstance(pair, tuple | list) and len(pair) == 2, "bounds", expected, repr(bounds))
     try:
         lower, upper = (torch.as_tensor(bound, dtype=dtype, device=device) for bound in pair)
@@ -358,12 +366,20 @@ def read_bounds(
     if len(wrong):
         first = tuple(wrong[0].tolist())
         got = f"({low[first].item():zg}, {high[first].item():zg})"
-        index = first[0] if len(first) == 1 else first
+        if len(first) == 1:
+            index = first[0]
+        else:
+            index = first
         where = f" at {index}" if first else ""
-        more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
+        more = ""
+        if len(wrong) > 1:
+            more = f", the first of {len(wrong)} such places"
         constant = low.ndim == 1 and bool(low[first] == high[first])
         equal = "; a column that is constant needs a range, too" if constant else ""
-        expected = FINITE if bool((low.isnan() | high.isnan()).any()) else "lower < upper"
+        if bool((low.isnan() | high.isnan()).any()):
+            expected = FINITE
+        else:
+            expected = "lower < upper"
         raise ArgumentError("bounds", expected, f"{got}{where}{more}{equal}")
     return lower, upper
 
@@ -459,7 +475,10 @@ def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:
     >>> suggest_dtype(torch.zeros(1, 3, dtype=torch.uint8), torch.float32)
     'use x.float(), divided by 255 if the bounds are (0, 1)'
     """
-    use = "use x.float()" if wanted == torch.float32 else f"use x.to({wanted})"
+    if wanted == torch.float32:
+        use = "use x.float()"
+    else:
+        use = f"use x.to({wanted})"
     if inputs.dtype == torch.uint8:
         return f"{use}, divided by 255 if the bounds are (0, 1)"
     if inputs.dtype in (torch.int64, torch.int32):

@@ -513,7 +513,9 @@ class _SmallTransformer(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        patches = self.patches(x[:, None] if x.ndim == 2 else x).flatten(2).transpose(1, 2)
+        if x.ndim == 2:
+            x = x[:, None]
+        patches = self.patches(x).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.token.expand(len(x), -1, -1), patches], 1) + self.places
         logits: Tensor = self.head(self.layers(tokens)[:, 0])
         return logits

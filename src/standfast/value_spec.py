@@ -66,7 +66,10 @@ class CommonShare:
         expected = "texts: share, drop, title and axis"
         is_mapping = isinstance(stored, Mapping)
         check(is_mapping, "common_share in the manifest", expected, repr(stored))
-        values = _select_fields(cls, stored) if isinstance(stored, Mapping) else {}
+        if isinstance(stored, Mapping):
+            values = _select_fields(cls, stored)
+        else:
+            values = {}
         are_texts = all(isinstance(value, str) for value in values.values())
         is_complete = {"share", "drop", "title", "axis"} <= set(values)
         check(are_texts and is_complete, "common_share in the manifest", expected, repr(stored))

@@ -167,7 +167,10 @@ def count_in_unit(numbers: Array, unit: str, stored_unit: str, zone: str = "") -
         days = np.round(numbers).astype(np.int64)
         if stored_unit == "D":
             return days
-        starts = _map_unique(_find_start, zone, days) if zone else days * DAY
+        if zone:
+            starts = _map_unique(_find_start, zone, days)
+        else:
+            starts = days * DAY
         return starts * _PER_SECOND[stored_unit]
     # exact to the microsecond, although nanoseconds since 1970 need more than the 53 bits of a double
     per_second = _PER_SECOND[stored_unit]
@@ -198,9 +201,10 @@ def describe_time(number: float, unit: str, zone: str = "", duration: bool = Fal
     '2024-07-01 00:00:00+02:00'
     """
     try:
-        length = (
-            datetime.timedelta(days=number) if unit == "D" else datetime.timedelta(seconds=number)
-        )
+        if unit == "D":
+            length = datetime.timedelta(days=number)
+        else:
+            length = datetime.timedelta(seconds=number)
         if duration:
             return str(length)
         moment = _EPOCH + length
@@ -210,7 +214,8 @@ def describe_time(number: float, unit: str, zone: str = "", duration: bool = Fal
             return moment.astimezone(_find_zone_or_utc(zone)).isoformat(" ", "seconds")
         return moment.strftime("%Y-%m-%d %H:%M:%S")
     except OverflowError:  # before the year 1, or after the year 9999
-        return f"{number:g} {'days' if unit == 'D' else 'seconds'}"
+        in_words = "days" if unit == "D" else "seconds"
+        return f"{number:g} {in_words}"
 
 
 def _find_zone_or_utc(name: str) -> datetime.tzinfo:

@@ -113,7 +113,10 @@ def _walk_parts(
         return
     visited.add(id(part))
     if isinstance(part, list | tuple | Mapping):
-        inner = [*part.values()] if isinstance(part, Mapping) else [*part]
+        if isinstance(part, Mapping):
+            inner = [*part.values()]
+        else:
+            inner = [*part]
     else:
         yield part, names
         for entry in _as_list(getattr(part, "transformers_", None)):
@@ -125,7 +128,10 @@ def _walk_parts(
 
 def _list_names(columns: Any) -> list[str]:
     """The names of the columns of a transformer; empty where it has numbers, masks or functions."""
-    names = [columns] if isinstance(columns, str) else _as_list(columns)
+    if isinstance(columns, str):
+        names = [columns]
+    else:
+        names = _as_list(columns)
     if all(isinstance(name, str) for name in names):
         return names
     return []

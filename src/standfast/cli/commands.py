@@ -323,7 +323,10 @@ def run(
         from standfast.study.lease import has_run
         from standfast.study.store import Store
 
-    loaded = load_study(study, None if preset is None else preset.value, changes or ())
+    named_preset = None
+    if preset is not None:
+        named_preset = preset.value
+    loaded = load_study(study, named_preset, changes or ())
     target = out or str(default_folder(loaded))
     chosen = executor_of(loaded, executor, _count(workers))
     # a job may have killed that run, and would kill this one, too
@@ -334,7 +337,8 @@ def run(
         from standfast.cli.dry_runs import dry_run as describe
 
         with _interruptible(_FROM_THE_BEGINNING):
-            describe(loaded, target, loaded.minutes if minutes is None else minutes)
+            limit = loaded.minutes if minutes is None else minutes
+            describe(loaded, target, limit)
         return
     command = _spell_run(study, preset, out, changes or (), minutes)
     results = run_study(loaded, out, executor=chosen, minutes=minutes, command=command)
@@ -658,7 +662,10 @@ def export(
     if format is None:
         expected = f"a format, or --out with one of the endings {', '.join(endings)}"
         check_argument(out is None or out.suffix in endings, "--format", expected, out)
-        format = Format.csv if out is None else endings[out.suffix]
+        if out is None:
+            format = Format.csv
+        else:
+            format = endings[out.suffix]
     opened = load_results(results)
     frame = exports.summary(opened) if summary else opened.samples
     if format is Format.parquet:
@@ -673,7 +680,8 @@ def export(
     if out is None:
         # a file gets the text as it is
         # a terminal must not be steered by a name
-        (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)
+        write = _echo if sys.stdout.isatty() else typer.echo
+        write(text, nl=False)
     else:
         write_atomically(out, content.getvalue())
         _echo(f"{format.value}: {out}")
@@ -733,7 +741,10 @@ def list_names(
     if kind is None:
         width = max(map(len, KINDS))
         for word, listed in KINDS.items():
-            _echo(word if names else f"{word:{width}}  {listed.about}")
+            if names:
+                _echo(word)
+            else:
+                _echo(f"{word:{width}}  {listed.about}")
         return
     listed_kind = KINDS[kind]
     if names:
@@ -887,7 +898,9 @@ def reasons(
     from standfast.reason_cards import reasons as find_reasons
 
     # before the model is loaded, so that a wrong text is found at once
-    within = None if bounds is None else list(read_bounds(bounds))
+    within = None
+    if bounds is not None:
+        within = list(read_bounds(bounds))
     units = read_units(unit or [])
     asked = read_rows(
         model,
@@ -1175,9 +1188,13 @@ def init(
         raise ArgumentError("study", "the name of a new file", str(study))
     folder = study.parent.resolve()
     # paths in a study are relative to it
-    file = None if weights is None else os.path.relpath(weights, folder)
+    file = None
+    if weights is not None:
+        file = os.path.relpath(weights, folder)
     of_model = read_source(model, "--model", folder, trust, weights=file, task=read_task(task))
-    within = None if bounds is None else list(read_bounds(bounds))
+    within = None
+    if bounds is not None:
+        within = list(read_bounds(bounds))
     of_data = read_source(data, "--data", folder, trust, label=label, bounds=within)
     setting = try_setting(of_model, choose_form(of_model, of_data, folder), folder)
     for line in setting.describe():
@@ -1211,5 +1228,6 @@ def main() -> None:
         OSError,
     ) as error:
         # such as a folder that cannot be written, a full disk, or no answer
-        _echo(f"error: {error}" if str(error) else "error: there is not enough memory", err=True)
+        message = str(error) or "there is not enough memory"
+        _echo(f"error: {message}", err=True)
         sys.exit(2)

@@ -55,7 +55,9 @@ def dry_run(study: Study, out: str | Path, minutes: float | None = None) -> Esti
         forecast = estimate_plan(plan, done, tell)
     lines = forecast.lines
     several = len(plan.grid.combinations()) > 1
-    in_time = None if limit is None else _find_limited(asked_grid, forecast, limit)
+    in_time = None
+    if limit is not None:
+        in_time = _find_limited(asked_grid, forecast, limit)
     console.print(_table("metric", lambda line: line.label, lines, several, study.title, in_time))
     console.print(_table("explainer", lambda line: line.explainer, lines, several, in_time=in_time))
     grid = plan.grid

@@ -72,7 +72,9 @@ class NamedSource:
         options = dict(self.options)
         if not self.name:
             return options
-        return {self.name: options} if options else self.name
+        if options:
+            return {self.name: options}
+        return self.name
 
     def with_option(self, key: str, value: Any) -> NamedSource:
         """The same with a further option."""
@@ -205,11 +207,10 @@ class StudySetting:
             return "worst_case:absolute=False", "seed_agreement", "corruption_curve"
         if self.holds_texts:
             return "worst_case", "misinterpretation_probability", "aopc"
-        return (
-            "worst_case",
-            "max_sensitivity:normalise=True",
-            "aopc" if len(self.shape) == 3 else "corruption_curve",
-        )
+        faithfulness = "corruption_curve"
+        if len(self.shape) == 3:
+            faithfulness = "aopc"
+        return ("worst_case", "max_sensitivity:normalise=True", faithfulness)
 
     @property
     def changes(self) -> dict[str, Any] | None:
@@ -238,13 +239,19 @@ class StudySetting:
             spread = x.std(0)
             scale = float(spread[spread > 0].median())
         else:
-            scale = self.range if self.range is not None else float(x.std())
+            if self.range is not None:
+                scale = self.range
+            else:
+                scale = float(x.std())
         # two digits, so that the file can be read
         return float(f"{0.1 * scale:.2g}")
 
     def describe(self) -> list[str]:
         """What was found, in lines; those of doubts begin with "warning: "."""
-        shape = " x ".join(map(str, self.shape)) if not self.holds_texts else "texts"
+        if not self.holds_texts:
+            shape = " x ".join(map(str, self.shape))
+        else:
+            shape = "texts"
         lines = [
             f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.returned}"
         ]
@@ -406,7 +413,10 @@ def read_task(text: str | None) -> Any:
     except StudyFieldError as error:
         problem = error.problems[0]
         key_path = ".".join(map(str, problem.path))
-        got = f"{problem.got} ({key_path})" if key_path else problem.got
+        if key_path:
+            got = f"{problem.got} ({key_path})"
+        else:
+            got = problem.got
         raise ArgumentError("--task", problem.expected, got) from None
     return task
 
@@ -523,7 +533,10 @@ def write_study(setting: StudySetting, study: Path) -> tuple[str, dict[str, str]
         except Exception as error:  # a model of the user's may raise anything
             # our own errors say it without the name of a class
             is_ours = isinstance(error, StandfastError)
-            left_out[label] = f"{error}" if is_ours else f"{type(error).__name__}: {error}"
+            if is_ours:
+                left_out[label] = f"{error}"
+            else:
+                left_out[label] = f"{type(error).__name__}: {error}"
     return _fill(setting, fit, study), left_out
 
 

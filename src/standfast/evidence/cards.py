@@ -74,8 +74,9 @@ def _read_cards(results: StoredResults) -> Iterator[Card]:
             )
             samples = rows["sample"].to_list()
             # few samples are shown once each, and not twice
-            shown = (
-                samples if len(samples) <= 2 * _SHOWN else [*samples[:_SHOWN], *samples[-_SHOWN:]]
-            )
+            if len(samples) <= 2 * _SHOWN:
+                shown = samples
+            else:
+                shown = [*samples[:_SHOWN], *samples[-_SHOWN:]]
             for sample in shown:
                 yield read_card(results, Place(data, model, explainer, sample))

@@ -108,7 +108,8 @@ def _list_points(results: StoredResults) -> list[dict[str, str]]:
     points = []
     for row in results.summary.rows:
         if row.estimate is not None and (row.control or len(results.models) > 1):
-            point = {"kind": "control" if row.control else "model"}
+            kind = "control" if row.control else "model"
+            point = {"kind": kind}
             point["where"] = f"{row.label}, {row.explainer}, {row.model} on {row.data}"
             point["value"] = format_estimate(row.estimate, row.spec.decimals)
             points.append(point)

@@ -74,6 +74,9 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
         middle = row.estimate
         if middle is None or not math.isfinite(middle.value) or middle.bound is not None:
             continue  # the format has no place for a bound; the table has it
+        coverage = None
+        if middle.low is not None:
+            coverage = _finite(middle.coverage)
         metric = {
             "type": row.metric,
             "name": f"{row.label} ({row.explainer})",
@@ -81,7 +84,7 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
             "args": {
                 "statistic": "median",
                 "interval": [_finite(middle.low), _finite(middle.high)],
-                "coverage": None if middle.low is None else _finite(middle.coverage),
+                "coverage": coverage,
                 "samples": middle.count,
             },
         }

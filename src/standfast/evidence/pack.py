@@ -158,9 +158,10 @@ def verify_pack(path: str | Path) -> PackVerification:
         _make_tables_again(results, folder, listed, uncheckable, problems)
         problems |= find_false_cards(results, folder, listed)
     except Exception as error:  # somebody may have sealed anything
-        problems["results"] = (
-            str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
-        )
+        if isinstance(error, StandfastError):
+            problems["results"] = str(error)
+        else:
+            problems["results"] = f"cannot be read: {error!r}"
         return PackVerification(_digest(content), len(listed), problems)
     return PackVerification(_digest(content), len(listed), problems, unconfirmed, uncheckable)
 
@@ -217,7 +218,10 @@ def _make_tables_again(
     }
     # a table that is missing is told like one that differs
     for name, describe in checks.items():
-        problem = describe(read_file(folder / name)) if name in listed else "missing"
+        if name in listed:
+            problem = describe(read_file(folder / name))
+        else:
+            problem = "missing"
         if problem:
             problems[name] = problem
     false_readings = describe_false_readings(results)
@@ -252,7 +256,9 @@ def _decide_again(
             f"not what the numbers give: {'; '.join(confirmed.different)}"
         )
     for name, form in _CHECKS.items():
-        expected = None if decisions is None else _digest(FORMATS[form](decisions).encode())
+        expected = None
+        if decisions is not None:
+            expected = _digest(FORMATS[form](decisions).encode())
         # no decisions, no file of decisions
         if (listed.get(name) or {}).get("sha256") != expected:
             problems[name] = f"not what results/{LOOKS} says"
@@ -300,7 +306,8 @@ def _copy_results(results: StoredResults, files: dict[str, bytes], arrays: bool)
     folder = results.store.folder
     names = ["manifest.json"]
     # arrays are inputs of the user's, which are only added on request
-    for part in ("jobs", "artefacts") if arrays else ("jobs",):
+    parts = ("jobs", "artefacts") if arrays else ("jobs",)
+    for part in parts:
         names += [f"{part}/{name}" for name in folder.names(part)]
     if folder.exists(LOOKS):
         names.append(LOOKS)

@@ -105,14 +105,19 @@ def _find_unit(stored: Any) -> str:
     if types.is_date32(stored):
         return "D"
     # Arrow stores these days in milliseconds
-    return "ms" if types.is_date64(stored) else str(stored.unit)
+    if types.is_date64(stored):
+        return "ms"
+    return str(stored.unit)
 
 
 def _read_times(array: Any, label: Any, dtype: Any) -> Cells:
     pa = _import_arrow()
     stored_unit = _find_unit(array.type)
     zone = getattr(array.type, "tz", None) or ""
-    integers = pa.int32() if stored_unit == "D" else pa.int64()
+    if stored_unit == "D":
+        integers = pa.int32()
+    else:
+        integers = pa.int64()
     counts = array.drop_null().view(integers).to_numpy(zero_copy_only=False).astype(np.int64)
     numbers = np.full(len(array), np.nan)
     numbers[~_find_missing(array)], unit = read_times(label, counts, stored_unit, zone)
@@ -157,7 +162,10 @@ def _write_times(column: Column, filled: Array, is_missing: Array) -> Any:
     unit = _find_unit(stored)
     counts = count_in_unit(filled, column.unit, unit, column.type.zone)
     # Arrow stores days in 32 bits
-    integers = counts.astype(np.int32) if unit == "D" else counts
+    if unit == "D":
+        integers = counts.astype(np.int32)
+    else:
+        integers = counts
     return _import_arrow().array(integers, mask=is_missing).view(stored)
 
 

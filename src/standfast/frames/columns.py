@@ -175,7 +175,9 @@ class Column:
         lowest, highest = self.reach
         low = min(number for number in (lowest, self.missing, self.nan) if number is not None)
         # a column of one value needs a range, as bounds do
-        return low, highest if highest > low else low + 1.0
+        if highest <= low:
+            highest = low + 1.0
+        return low, highest
 
     @property
     def edge(self) -> float:
@@ -209,8 +211,11 @@ class Column:
         self._check_empty(cells, is_missing, is_nan)
         numbers = self._number_categories(cells)
         self.check_fits(numbers[~cells.is_empty])
-        numbers = np.where(is_missing, np.nan if self.missing is None else self.missing, numbers)
-        return np.where(is_nan, np.nan if self.nan is None else self.nan, numbers)
+        # nothing stands for an empty cell or a NaN where a column has none
+        number_of_missing = np.nan if self.missing is None else self.missing
+        number_of_nan = np.nan if self.nan is None else self.nan
+        numbers = np.where(is_missing, number_of_missing, numbers)
+        return np.where(is_nan, number_of_nan, numbers)
 
     def _find_nan_cells(self, cells: Cells) -> Array:
         """Which cells `(N,)` are NaN and not missing, in a column that tells these apart."""
@@ -329,7 +334,10 @@ class Column:
         """Which numbers `(N,)` are NaN, and not missing, bool."""
         if self.nan is None or self.missing is None:
             return np.zeros(len(numbers), dtype=bool)
-        edge = self.edge if self.nan == self.missing else (self.nan + self.missing) / 2
+        if self.nan == self.missing:
+            edge = self.edge
+        else:
+            edge = (self.nan + self.missing) / 2
         return numbers < edge
 
     def _round(self, numbers: Array) -> Array:
@@ -405,7 +413,9 @@ def read_categories(
             "frame", f"numbers, texts or dates in {str(label)!r}", str(error)
         ) from None
     check_equal_values(label, [value for value in values if value is not None])
-    categories = tuple(distinct if order is None else order)
+    categories = tuple(distinct)
+    if order is not None:
+        categories = tuple(order)
     unknown = sorted(map(repr, distinct.keys() - set(categories)))
     check(
         not unknown,
@@ -414,9 +424,8 @@ def read_categories(
         f"none for {', '.join(unknown[:3])}",
     )
     codes = {category: float(code) for code, category in enumerate(categories)}
-    return np.array(
-        [math.nan if value is None else codes[value] for value in values], dtype=float
-    ), categories
+    numbers = [math.nan if value is None else codes[value] for value in values]
+    return np.array(numbers, dtype=float), categories
 
 
 def check_equal_values(label: Any, values: Sequence[Any]) -> None:

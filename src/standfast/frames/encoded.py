@@ -95,9 +95,9 @@ class Encoding:
         """
         if self.trials is None:
             return
-        cells = np.asarray(
-            rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
-        )
+        if isinstance(rows, Tensor):
+            rows = rows.detach().cpu()
+        cells = np.asarray(rows, dtype=np.float64)
         # the explainer has encoded them already
         encoded = self.encode(cells) if encoded is None else encoded
         with _trying(self.function):
@@ -121,7 +121,10 @@ class Encoding:
             )
             raise ArgumentError("model", expected, dependence)
         for number in self._list_contradictions():
-            possible = sorted(self.origins[number]) if self.origins is not None else []
+            if self.origins is not None:
+                possible = sorted(self.origins[number])
+            else:
+                possible = []
             expected = (
                 f"encoded columns that change as their transformers say, for {self.label}"
                 " (kernel_shap needs none)"
@@ -249,7 +252,10 @@ def _check_alone(function: FrameFunction, rows: Array, names: tuple[str, ...], l
         differs = ~are_close(transform(function, rows[part]), together[part], tolerance).all(0)
         if differs.any():
             number = int(np.flatnonzero(differs)[0])
-            name = repr(names[number]) if len(names) > number else f"encoded column {number}"
+            if len(names) > number:
+                name = repr(names[number])
+            else:
+                name = f"encoded column {number}"
             expected = f"steps that encode each row alone, for {label} (kernel_shap needs none)"
             raise ArgumentError(
                 "model", expected, f"{name}, which depends on the other rows of the frame"
@@ -297,7 +303,9 @@ def _apply_steps(function: FrameFunction, rows: Tensor | Array) -> Array:
         encoded = transformer.transform(encoded)
     # sparse matrices, and then frames
     encoded = encoded.toarray() if hasattr(encoded, "toarray") else encoded
-    return np.asarray(encoded.to_numpy() if hasattr(encoded, "to_numpy") else encoded)
+    if hasattr(encoded, "to_numpy"):
+        encoded = encoded.to_numpy()
+    return np.asarray(encoded)
 
 
 @contextlib.contextmanager

@@ -38,11 +38,9 @@ def join_cells(
     known_in_reference = np.concatenate([part.known for part in first])
     known_in_all = np.concatenate([part.known for part in parts])
     reach = _find_range(known_in_all, categories)
-    low, high = _find_range(
-        # a reference of empty cells says nothing of the range
-        known_in_reference if len(known_in_reference) else known_in_all,
-        categories,
-    )
+    # a reference of empty cells says nothing of the range
+    known = known_in_reference if len(known_in_reference) else known_in_all
+    low, high = _find_range(known, categories)
     empty_cells = _EmptyCells(
         missing=any(bool(part.is_missing.any()) for part in parts),
         nan=any(bool(part.is_nan.any()) for part in parts if part.is_nan is not None),
@@ -96,7 +94,10 @@ def _measure_spread(numbers: Array) -> float:
     """The standard deviation of numbers `(n,)`, 0 without any; squares of the largest ones would overflow."""
     if len(numbers) == 0:
         return 0.0
-    scale = float(np.abs(numbers).max()) if np.abs(numbers).max() > 1e100 else 1.0
+    if np.abs(numbers).max() > 1e100:
+        scale = float(np.abs(numbers).max())
+    else:
+        scale = 1.0
     return float((numbers / scale).std()) * scale
 
 

@@ -201,7 +201,8 @@ def _check_objects(known: Sequence[Any], label: Any, dtype: Any) -> None:
     )
     times = [value for value in known if isinstance(value, (*_TIMES, datetime.date))]
     expected = f"times in {str(label)!r} stored as times (pandas.to_datetime, pandas.to_timedelta), or days alone"
-    check(not times, "frame", expected, type(times[0]).__name__ if times else "")
+    got = type(times[0]).__name__ if times else ""
+    check(not times, "frame", expected, got)
 
 
 def _read_decimals(
@@ -312,7 +313,10 @@ def _write_numbers(column: Column, numbers: Array, is_nan: Array, dtype: Any) ->
     # missing cells are masked, and NaN stays a number
     if column.kind == "number":
         return pd.Series(pd.arrays.FloatingArray(numbers.astype(dtype.numpy_dtype), is_missing))
-    masked = pd.arrays.BooleanArray if column.kind == "flag" else pd.arrays.IntegerArray
+    if column.kind == "flag":
+        masked = pd.arrays.BooleanArray
+    else:
+        masked = pd.arrays.IntegerArray
     return pd.Series(masked(filled.astype(dtype.numpy_dtype), is_missing))
 
 

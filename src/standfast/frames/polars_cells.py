@@ -94,7 +94,9 @@ def _find_unit(dtype: Any) -> str:
     """The unit that a type of times counts in."""
     import polars as pl
 
-    return "D" if dtype == pl.Date else str(dtype.time_unit)
+    if dtype == pl.Date:
+        return "D"
+    return str(dtype.time_unit)
 
 
 def _read_times(series: pl.Series, label: Any) -> Cells:

@@ -116,7 +116,10 @@ class Table:
         columns = []
         for label in labels:
             parts = [_read_cells(frame, label, orders.get(label)) for frame in frames]
-            may_be_missing = missing if isinstance(missing, bool) else str(label) in missing
+            if isinstance(missing, bool):
+                may_be_missing = missing
+            else:
+                may_be_missing = str(label) in missing
             first = parts[: len(references)]
             last = parts[len(references) :]
             columns.append(join_cells(label, first, last, may_be_missing))
@@ -172,9 +175,9 @@ class Table:
     def decode(self, rows: Tensor | Array) -> Any:
         """Rows of numbers `(N, F)` as a frame; each number becomes the nearest possible cell."""
         # from a card, and with gradients
-        numbers = np.asarray(
-            rows.detach().cpu() if isinstance(rows, Tensor) else rows, dtype=np.float64
-        )
+        if isinstance(rows, Tensor):
+            rows = rows.detach().cpu()
+        numbers = np.asarray(rows, dtype=np.float64)
         write: Any = write_pandas if self.of_pandas else write_polars
         series = [
             write(column, column.decode(codes), column.find_nan(codes))
@@ -279,18 +282,19 @@ class Table:
         else:
             named = self._spread_feature(changes, named)
         # what changes have to know of numbers that are no quantities; nothing of a table of quantities
-        counts = [
+        counts = []
+        for column in self.columns:
             # a flag has two categories
-            len(column.categories) if column.kind in ("category", "flag") else 0
-            for column in self.columns
-        ]
+            has_categories = column.kind in ("category", "flag")
+            counts.append(len(column.categories) if has_categories else 0)
+        # the user's own data win
+        data = self.rows if changes.data is None else changes.data
         return replace(
             changes,
             changes=named,
             fixed=(),
             columns=self.names,
-            # the user's own data win
-            data=self.rows if changes.data is None else changes.data,
+            data=data,
             missing=self.missing,
             lowest=tuple(column.low for column in self.columns),
             highest=tuple(column.high for column in self.columns),
@@ -375,12 +379,16 @@ def _choose_range(column: Column, cells: Tensor) -> Feature | None:
     if SHARE * typical > column.spread:
         by = float(f"{SHARE_OF_SPREAD * column.spread:.3g}")
         reach = by
-        feature = Feature(by=math.floor(by) if is_whole else by, step=step)
+        if is_whole:
+            by = math.floor(by)
+        feature = Feature(by=by, step=step)
     else:
         reach = SHARE * max(abs(column.low), abs(column.high))
         feature = Feature(by=f"{100 * SHARE:g}%", step=step)
     # nothing would change in whole steps
-    return None if is_whole and reach < 1 else feature
+    if is_whole and reach < 1:
+        return None
+    return feature
 
 
 def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) -> list[Any]:
@@ -402,7 +410,8 @@ def _read_labels(frames: Sequence[Any], ordered: Mapping[Any, Sequence[Any]]) ->
 
 
 def _read_cells(frame: Any, label: Any, order: Sequence[Any] | None) -> Cells:
-    return (read_pandas if _is_pandas(frame) else read_polars)(frame[label], label, order)
+    read = read_pandas if _is_pandas(frame) else read_polars
+    return read(frame[label], label, order)
 
 
 def _check_columns(frame: Any, labels: Sequence[Any], of_pandas: bool) -> None:
@@ -435,4 +444,7 @@ def _check_names(labels: Sequence[Any]) -> None:
 
 def _describe(value: object) -> str:
     shape = getattr(value, "shape", None)
-    return type(value).__name__ + (f" of shape {tuple(shape)}" if shape is not None else "")
+    name = type(value).__name__
+    if shape is None:
+        return name
+    return f"{name} of shape {tuple(shape)}"

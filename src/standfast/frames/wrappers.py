@@ -158,12 +158,14 @@ def _list_held(estimator: Any) -> list[Any]:
     candidates: list[Any] = []
     for name, value in getattr(estimator, "__dict__", {}).items():
         if name.endswith("_"):  # fitted, as scikit-learn names it
-            candidates.extend(value if isinstance(value, list | tuple) else [value])
+            inner_estimators = value if isinstance(value, list | tuple) else [value]
+            candidates.extend(inner_estimators)
     # a calibrated classifier predicts no class, and holds the estimator that does
-    answering = [
-        inner if hasattr(inner, "predict") else getattr(inner, "estimator", None)
-        for inner in candidates
-    ]
+    answering = []
+    for inner in candidates:
+        if not hasattr(inner, "predict"):
+            inner = getattr(inner, "estimator", None)
+        answering.append(inner)
     return [inner for inner in answering if hasattr(inner, "predict")]
 
 

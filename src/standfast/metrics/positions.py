@@ -27,7 +27,8 @@ def count_positions(inputs: Tensor, unit: Unit) -> int:
     >>> count_positions(inputs, "entry"), count_positions(inputs, "pixel")
     (216, 72)
     """
-    return math.prod(inputs.shape[1:] if unit == "entry" else spatial_shape(inputs))
+    shape = inputs.shape[1:] if unit == "entry" else spatial_shape(inputs)
+    return math.prod(shape)
 
 
 def sum_channels(maps: Tensor) -> Tensor:

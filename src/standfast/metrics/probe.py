@@ -156,7 +156,10 @@ class Probe:
         #: origins that have too few words for their maps to be compared, bool `(P,)`; None where there are none
         self._short = self._find_short(inputs)
         maps, logits = self._explain_all(inputs, targets, self._short)
-        self.targets = self.model.task.answer(logits) if targets is None else targets
+        if targets is None:
+            self.targets = self.model.task.answer(logits)
+        else:
+            self.targets = targets
         self.maps = maps
         self.logits = logits
         self._fixed = self.explainer.fixed_part(inputs)
@@ -174,7 +177,8 @@ class Probe:
     def _skip_unusable(self) -> None:
         """Skip the origins that cannot be evaluated; the first reason is the one that is kept."""
         if self._short is not None:
-            self.skip(self._short, "no_answer" if self.model.refusal else "degenerate")
+            why: Status = "no_answer" if self.model.refusal else "degenerate"
+            self.skip(self._short, why)
         finite = _finite(self.logits)
         if self.needs_maps:
             finite = finite & _finite(self.maps)
@@ -253,7 +257,9 @@ class Probe:
                 that does not change: nothing was explained there, and the value 0 would be the best there is.
         """
         constant = is_degenerate(values.nan_to_num())
-        self.skip(constant if among is None else constant & among)
+        if among is not None:
+            constant = constant & among
+        self.skip(constant)
 
     def scatter_to_all(self, values: Tensor) -> Tensor:
         """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`.
@@ -360,14 +366,19 @@ class Probe:
         """`query` for as many rows as their maps may be held at once."""
         targets = self.targets[origin]
         explained = self.choose_explained(targets)
-        fixed = None if self._fixed is None else self._fixed[origin]
-        short = None if self._short is None else self._short[origin]
+        fixed = None
+        if self._fixed is not None:
+            fixed = self._fixed[origin]
+        short = None
+        if self._short is not None:
+            short = self._short[origin]
         with recall_passes():
             signed, logits = self._explain_all(self.perturb(x, origin), explained, short, fixed)
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
         low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
-        finite = _finite(logits) & (are_finite(low, high) if compared is maps else _finite(maps))
+        has_finite_maps = are_finite(low, high) if compared is maps else _finite(maps)
+        finite = _finite(logits) & has_finite_maps
         constant = is_constant(low, high, torch.finfo(compared.dtype).eps) & finite
         self.count(origin, constant, ~finite)
         visible = None
@@ -388,7 +399,10 @@ class Probe:
         if want_distance:
             whole = self.reference[origin]
             # a position that only one of the inputs shows has no distance
-            difference = maps - whole if visible is None else (maps - whole) * visible
+            if visible is None:
+                difference = maps - whole
+            else:
+                difference = (maps - whole) * visible
             distance = torch.where(finite, difference.flatten(1).norm(dim=1), torch.nan)
         return Measurement(
             # a margin must not depend on a map that the value ignores

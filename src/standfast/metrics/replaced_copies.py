@@ -57,7 +57,10 @@ def replace_positions(x: Tensor, replaced: Tensor, values: Tensor) -> Tensor:
     >>> replace_positions(torch.ones(1, 2, 2), torch.tensor([[0.0, 1.0]]), torch.tensor(5.0)).tolist()
     [[[1.0, 5.0], [1.0, 5.0]]]
     """
-    shape = x.shape[1:] if replaced.shape[1] == x[0].numel() else (1, *spatial_shape(x))
+    shape: tuple[int, ...] = x.shape[1:]
+    if replaced.shape[1] != x[0].numel():
+        # positions are replaced in all channels
+        shape = (1, *spatial_shape(x))
     # a weight of 0 or 1 gives one of the two ends exactly, several times faster than `where` on a CPU
     return x.lerp_(values, replaced.reshape(-1, *shape))
 
@@ -242,6 +245,8 @@ def _replace_below(ranks: Tensor, values: Tensor) -> Replace:
 
     def replace(owner: Tensor, row: Tensor, ranked: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
         replaced = ranks.index_select(0, ranked).lt_(count[:, None]).to(values.dtype)
-        return replaced, values if len(values) == 1 else values.index_select(0, row)
+        if len(values) == 1:
+            return replaced, values
+        return replaced, values.index_select(0, row)
 
     return replace

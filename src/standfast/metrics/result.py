@@ -101,8 +101,13 @@ class Result:
             f"{count} {status}" for status, count in counts.items() if status != "ok"
         )
         values = [value for value in self.frame()["value"].to_list() if value is not None]
-        middle = f", median {statistics.median(values):z.4g}" if values else ""
-        samples = "1 sample" if len(self) == 1 else f"{len(self)} samples"
+        middle = ""
+        if values:
+            middle = f", median {statistics.median(values):z.4g}"
+        if len(self) == 1:
+            samples = "1 sample"
+        else:
+            samples = f"{len(self)} samples"
         if skipped:
             samples += f" ({skipped})"
         return f"{type(self).__name__}({self.metric}, {samples}{middle})"

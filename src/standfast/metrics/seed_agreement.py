@@ -170,7 +170,9 @@ class SeedAgreement(Metric):
             for name, values in fields.items()
         }
         small = maps[:1].numel() <= _STORED
-        stored = maps.nan_to_num().float() if small and len(maps) else None
+        stored = None
+        if small and len(maps):
+            stored = maps.nan_to_num().float()
         return SeedAgreementResult(**probe.common_fields(self, **scattered), seed_maps=stored)
 
     def _compare(self, maps: Tensor, has_seed: bool) -> dict[str, Array]:

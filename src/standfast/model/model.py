@@ -159,7 +159,9 @@ class Model:
             self.task = name_classes_of(module.function, self.task)
         check_where(output)
         self.output = output
-        self.extras = (extras,) if isinstance(extras, str) else tuple(extras)
+        self.extras: tuple[str, ...] = tuple(extras)
+        if isinstance(extras, str):
+            self.extras = (extras,)
         module = check_module(module)
         check(
             preprocess is None or callable(preprocess),
@@ -180,7 +182,10 @@ class Model:
         self._other_types = tuple(other_types)
         self.dtype = widen_half(torch.empty(0, dtype=self.precision)).dtype
         forward = self._fit_types(module, forward, mixed_precision)
-        self.module = module if forward is None else ForwardWrapper(module, forward)
+        if forward is None:
+            self.module = module
+        else:
+            self.module = ForwardWrapper(module, forward)
         self.preprocess = preprocess
         self.black_box = find_black_box(self.module)
         if self.black_box is not None:
@@ -353,7 +358,9 @@ class Model:
             moved = None
         else:
             moved = self.black_box.replace_share(x, others, share)
-        return x + share * (others - x) if moved is None else moved
+        if moved is None:
+            return x + share * (others - x)
+        return moved
 
     def with_width(self, width: int) -> Model:
         """This model for inputs of so many columns, of those that its reference has; itself without a reference."""
@@ -425,7 +432,9 @@ class Model:
             if name not in extras:
                 raise UnknownNameError("extras", name, extras)
         extras_of_row = {name: extras[name][row : row + 1] for name in self.extras}
-        bound = None if self.black_box is None else self.black_box.bind(extras_of_row)
+        bound = None
+        if self.black_box is not None:
+            bound = self.black_box.bind(extras_of_row)
         if bound is not None:
             return self.with_box(bound)
 
@@ -446,11 +455,15 @@ class Model:
     @property
     def refusal(self) -> str:
         """Why the module answers nothing for the sample that it is bound to; empty where it answers."""
-        return "" if self.black_box is None else self.black_box.refusal
+        if self.black_box is None:
+            return ""
+        return self.black_box.refusal
 
     def forgetting(self) -> contextlib.AbstractContextManager[None]:
         """Inside the block the module runs all rows, also those whose answers it remembers from before."""
-        return contextlib.nullcontext() if self.black_box is None else self.black_box.forgetting()
+        if self.black_box is None:
+            return contextlib.nullcontext()
+        return self.black_box.forgetting()
 
     def with_box(self, box: BlackBox) -> Model:
         """This model with another black box in the place of its own, which needs no further inputs."""
@@ -483,7 +496,9 @@ class Model:
             ArgumentError: the task names a class that is not among them.
         """
         task = self.task.name_classes(names)
-        return self if task is self.task else self.with_task(task)
+        if task is self.task:
+            return self
+        return self.with_task(task)
 
     @property
     def undecided(self) -> Model:
@@ -508,9 +523,9 @@ class Model:
             kind = "a function without gradients"
         lower, upper = self.bounds
         is_same_everywhere = lower.numel() == upper.numel() == 1
-        bounds = (
-            f"bounds {describe_bounds(self.bounds)}{'' if is_same_everywhere else ' by channel'}"
-        )
+        bounds = f"bounds {describe_bounds(self.bounds)}"
+        if not is_same_everywhere:
+            bounds += " by channel"
         preprocess = "" if self.preprocess is None else ", preprocess"
         return f"Model({module_name(self.module)}, {kind}, {bounds}, {self.device}{preprocess})"
 
@@ -605,7 +620,10 @@ class Model:
         try:
             with self.session(), torch.no_grad():
                 batch = inputs[:1].to(self.device)
-                prepared = batch if self.preprocess is None else self.preprocess(batch)
+                if self.preprocess is None:
+                    prepared = batch
+                else:
+                    prepared = self.preprocess(batch)
                 return (
                     not drops_part_of_sample(batch, prepared) and self.forward(batch).shape[0] == 1
                 )
@@ -695,7 +713,10 @@ class Model:
         Call it in a session. It does not check the values of `x` and does not split the batch; `logits` does both.
         """
         unprepared = x if self.overwrites is False else x.clone()
-        prepared = unprepared if self.preprocess is None else self.preprocess(unprepared)
+        if self.preprocess is None:
+            prepared = unprepared
+        else:
+            prepared = self.preprocess(unprepared)
         if not isinstance(prepared, Tensor):
             raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
         outputs = self._read_outputs(prepared)
@@ -742,8 +763,12 @@ class Model:
         ):
             # there is nothing, such as no box, so nothing depends on the inputs
             outputs = outputs + 0 * x.sum()
-        self.classes = outputs.shape[1] if self.task.classes else None
-        self.width = outputs.shape[1] if outputs.ndim == 2 else None
+        self.classes = None
+        if self.task.classes:
+            self.classes = outputs.shape[1]
+        self.width = None
+        if outputs.ndim == 2:
+            self.width = outputs.shape[1]
         return outputs
 
     def _read_returned(self, returned: Any, x: Tensor) -> tuple[Tensor, bool]:
@@ -805,9 +830,11 @@ class Model:
             run_eagerly(),
         ):
             x.requires_grad_(True)
-            returned = self.module(
-                x.clone() if self.preprocess is None else self.preprocess(x.clone())
-            )
+            # a module or a preprocessing may change its input in place
+            prepared = x.clone()
+            if self.preprocess is not None:
+                prepared = self.preprocess(prepared)
+            returned = self.module(prepared)
             said = describe_graph(self.task.below, find_output(returned, self.output, len(x)))
         if said:
             self.warn_once(f"module: {said}")
@@ -905,9 +932,8 @@ class Model:
             return self.predict(inputs)
         expanded = expand_targets(targets, len(inputs)).to(self.device)
         fits = expanded.is_floating_point() == self.task.takes_vectors
-        expected = (
-            f"{'vectors' if self.task.takes_vectors else 'whole numbers'} for {self.task.name}"
-        )
+        form = "vectors" if self.task.takes_vectors else "whole numbers"
+        expected = f"{form} for {self.task.name}"
         check(fits, "targets", expected, getattr(targets, "dtype", targets))
         counts_classes = self.task.classes  # and then the values of outputs are not wanted
         answered_inputs = inputs[:1] if counts_classes else inputs
@@ -1003,7 +1029,10 @@ class Model:
         known_failure = describe_known_failure(error)
         if known_failure is not None:
             return known_failure
-        shape = tuple(inputs.shape) if self._named_shape is None else self._named_shape
+        if self._named_shape is None:
+            shape = tuple(inputs.shape)
+        else:
+            shape = self._named_shape
         failure: Exception = error
         rows = len(inputs)
         try:  # torch's text has the number of rows, which were padded: what does it say of the user's?

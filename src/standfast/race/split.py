@@ -60,9 +60,10 @@ class Split:
         expected = f"at least {needed} samples: {first} for the first look of the race, and a third to confirm"
         if used is not None:
             expected = f"enough for {expected}"
-        argument, got = (
-            ("inputs", f"{available}") if used is None else ("minutes", f"time for {available}")
-        )
+        if used is None:
+            argument, got = "inputs", f"{available}"
+        else:
+            argument, got = "minutes", f"time for {available}"
         check(available >= needed, argument, expected, got)
         order = torch.randperm(count, generator=torch.Generator().manual_seed(seed)).tolist()[
             :available

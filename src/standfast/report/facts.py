@@ -57,11 +57,12 @@ def collect_facts(summary: MetricSummary, results: MetricResults) -> dict[str, A
     random = [
         row for row in rows if row.control and is_random(row.explainer) and row.value is not None
     ]
+    reference = format_value(random[0]) if random else ""
     return {
         "options": Options(results.options),
         "spec": results.spec,
         "ranked": rank_medians(summary),
-        "reference": format_value(random[0]) if random else "",
+        "reference": reference,
         "several": any(row.counts.counted > 1 for row in rows),
         "bounds": sum(row.counts.bounds for row in rows),
         "values": sum(row.counts.counted for row in rows),

@@ -61,7 +61,9 @@ def describe_race_steps(race: Race, command: Sequence[str] = ()) -> NextSteps:
 
 def _sort_by_time(proposal: Proposal) -> float:
     step, _, _ = proposal
-    return math.inf if step.seconds is None else step.seconds
+    if step.seconds is None:
+        return math.inf
+    return step.seconds
 
 
 def _list_confirmed_as(race: Race, outcome: Outcome) -> list[Confirmation]:
@@ -132,7 +134,9 @@ def _lengthen(race: Race, times: float) -> int | None:
 
 def _write_minutes(minutes: int | None) -> Changes:
     """What changes by a limit of time; nothing without one."""
-    return {} if minutes is None else {"minutes": str(minutes)}
+    if minutes is None:
+        return {}
+    return {"minutes": str(minutes)}
 
 
 def _ended_with_all_samples(race: Race) -> bool:
@@ -185,7 +189,9 @@ def _write_call(race: Race, call: GivenCall, changes: Changes) -> str | None:
     if not race.call:
         return None
     line = write_choice(call, changes)
-    return line if "\n" not in line and is_harmless(line) else None
+    if "\n" not in line and is_harmless(line):
+        return line
+    return None
 
 
 def _write_command(command: Sequence[str], changes: Changes) -> str | None:

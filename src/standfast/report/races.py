@@ -63,7 +63,9 @@ def _describe_value(confirmation: Confirmation, race: Race) -> str:
 def _quote_verdict(confirmation: Confirmation) -> str:
     """The verdict on an explainer that is not confirmed, where there is one."""
     is_judged = confirmation.outcome in ("refused", "undecided")
-    return f" {confirmation.verdict}" if is_judged else ""
+    if is_judged:
+        return f" {confirmation.verdict}"
+    return ""
 
 
 def _describe_nobody(race: Race) -> str:
@@ -82,7 +84,8 @@ def _describe_nobody(race: Race) -> str:
         if count == len(race.entrants):
             return f"all {count} explainers {plural}."
         if count:
-            parts.append(f"{count} {singular if count == 1 else plural}")
+            noun = singular if count == 1 else plural
+            parts.append(f"{count} {noun}")
     return f"of {len(race.entrants)} explainers, {join_names(parts, len(parts))}."
 
 
@@ -121,7 +124,9 @@ def describe_end(race: Race) -> str:
 
 def describe_terms(race: Race) -> str:
     """What the race went by."""
-    better = "" if race.direction is None else f" ({race.direction} is better)"
+    better = ""
+    if race.direction is not None:
+        better = f" ({race.direction} is better)"
     looks = join_names([str(count) for count in race.ladder], len(race.ladder))
     level = f"the best leaves as unstable or worse with a probability of at most {race.level:.0%}"
     return f"Race by {race.label}{better} of {race.model} on {race.data}, with looks at {looks} samples; {level}."
@@ -143,7 +148,8 @@ def describe_departure(entrant: Entrant, race: Race) -> str:
         return words[entrant.left]
     if not entrant.samples:
         return "not measured"
-    return f"{'first' if entrant.name == race.leader else 'in the race'} {at}"
+    where = "first" if entrant.name == race.leader else "in the race"
+    return f"{where} {at}"
 
 
 def format_measured(measured: Measured | None, race: Race) -> str:

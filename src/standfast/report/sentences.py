@@ -46,7 +46,9 @@ def begin_sentence(text: str) -> str:
     """
     first, *_ = text.split(" ", 1)
     is_word = first.rstrip(",").isalpha() and first.islower()
-    return text[:1].upper() + text[1:] if is_word else text
+    if is_word:
+        return text[:1].upper() + text[1:]
+    return text
 
 
 def fill(template: str, macro: str, *values: Any) -> str:

@@ -35,7 +35,9 @@ def write_call(results: StoredResults, step: NextStep) -> str | None:
     if metrics is None:
         return None
     count = _count_inputs(results, step)
-    cut = "" if count is None else f"[:{count}]"
+    cut = ""
+    if count is not None:
+        cut = f"[:{count}]"
     options = _change_options(call.options, step, cut)
     if results.summary.minutes is not None:
         options["minutes"] = write_minutes(results.summary.minutes, step)
@@ -51,7 +53,9 @@ def write_race(results: StoredResults, step: NextStep) -> str | None:
     if metrics is None or call.model not in ("model", "module") or len(results.pairs) > 1:
         return None
     evaluated = results.summary.samples.get(results.pairs[0][0], 0)
-    cut = f"[:{step.samples}]" if step.samples > evaluated else ""
+    cut = ""
+    if step.samples > evaluated:
+        cut = f"[:{step.samples}]"
     options = _cut_to_samples(call.options, cut)
     arguments = ["model", f"inputs{cut}", f"metrics={metrics}"]
     arguments += [f"{name}={options[name]}" for name in _OF_A_RACE if name in options]
@@ -66,7 +70,9 @@ def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:
         changes: the code of arguments; `samples`, the number of inputs; and `explainer`, the text of one more.
     """
     further = {name: code for name, code in changes.items() if name not in ("samples", "explainer")}
-    cut = f"[:{changes['samples']}]" if "samples" in changes else ""
+    cut = ""
+    if "samples" in changes:
+        cut = f"[:{changes['samples']}]"
     arguments = ["model", f"inputs{cut}"]
     for name, parts in (("explainers", call.explainers), ("metrics", call.metrics)):
         if parts is None or parts.parts:
@@ -79,9 +85,14 @@ def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:
 
 def _write_given(call_parts: GivenParts | None, name: str, added: str | None) -> str:
     """The code of explainers or metrics, with one more; their name in the session of the user if one has no code."""
-    codes = [] if call_parts is None else [part.code for part in call_parts.parts]
+    if call_parts is not None:
+        codes = [part.code for part in call_parts.parts]
+    else:
+        codes = []
     if call_parts is None or None in codes:
-        return name if added is None else f"[*{name}, {added!r}]"
+        if added is None:
+            return name
+        return f"[*{name}, {added!r}]"
     parts = [(part.name, str(part.code)) for part in call_parts.parts]
     if added is not None:
         parts.append((added, repr(added)))
@@ -119,14 +130,18 @@ def find_reach(change: Neighbourhood) -> Any:
     if not isinstance(reach, tuple):
         return reach
     low, high = reach
-    return high if low in (0, -high) else reach
+    if low in (0, -high):
+        return high
+    return reach
 
 
 def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
     """The explainers of a step; all of the user's where the line cannot choose among them."""
     chosen = _choose_codes(given, step.evaluated)
     if chosen is None:
-        return repr([step.instead]) if step.instead else "explainers"
+        if step.instead:
+            return repr([step.instead])
+        return "explainers"
     if step.instead:
         chosen[step.instead] = repr(step.instead)
     are_named = given is not None and given.are_named and bool(step.evaluated)
@@ -136,10 +151,13 @@ def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
 def _choose_codes(given: GivenParts | None, names: Sequence[str]) -> dict[str, str] | None:
     """The codes of explainers by name; None if one of them has none."""
     chosen: dict[str, str] = {}
-    for part in () if given is None else given.parts:
+    parts = () if given is None else given.parts
+    for part in parts:
         if part.name in names and part.code is not None:
             chosen[part.name] = part.code
-    return chosen if len(chosen) == len(names) else None
+    if len(chosen) == len(names):
+        return chosen
+    return None
 
 
 def _write_metrics(given: GivenParts | None, step: NextStep) -> str | None:
@@ -168,7 +186,9 @@ def _write_metric(part: GivenPart, step: NextStep) -> str | None:
     """The code of a metric, without its neighbourhood where that changes; None if there is none."""
     if not (step.changes and part.is_placed):
         return part.code
-    return None if part.movable is None else repr(part.movable)
+    if part.movable is None:
+        return None
+    return repr(part.movable)
 
 
 def _write_parts(parts: Sequence[tuple[str, str]], are_named: bool) -> str:
@@ -185,7 +205,9 @@ def _count_inputs(results: StoredResults, step: NextStep) -> int | None:
         return None
     # with a time limit the call has had more inputs than were evaluated
     available = max((count for _, count in results.limited_samples.values()), default=0)
-    return None if step.samples <= available else step.samples
+    if step.samples <= available:
+        return None
+    return step.samples
 
 
 def _change_options(given: Mapping[str, str], step: NextStep, cut: str) -> dict[str, str]:

@@ -58,7 +58,9 @@ def write_line(results: StoredResults, step: NextStep) -> str | None:
         line = write_call(results, step)
     if line is None or not _is_one_line(line):
         return None
-    return line if is_command(line) or is_harmless(line) else None
+    if is_command(line) or is_harmless(line):
+        return line
+    return None
 
 
 def _is_one_line(line: str) -> bool:
@@ -120,7 +122,10 @@ def wrap_line(line: str, width: int, indent: str = "    ") -> list[str]:
     >>> wrap_line("standfast run study.yaml --set samples=80", 30)
     ['standfast run study.yaml \\\\', '    --set samples=80']
     """
-    parts = _split_at_options(line) if is_command(line) else _split_code(line)
+    if is_command(line):
+        parts = _split_at_options(line)
+    else:
+        parts = _split_code(line)
     end = " \\" if is_command(line) else ""
     lines: list[str] = []
     current = ""

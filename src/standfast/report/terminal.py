@@ -96,7 +96,10 @@ def format_text(results: StoredResults, verbose: bool = False, width: int = 80) 
     """
     lines = []
     for matrix in _make_matrices(results):
-        title = f"{matrix.title} [95% interval]:" if verbose else f"{matrix.title}:"
+        if verbose:
+            title = f"{matrix.title} [95% interval]:"
+        else:
+            title = f"{matrix.title}:"
         notes = _list_notes(results, matrix) if verbose else matrix.empty_cells
         lines += [*_wrap(title, width), "", *_format_matrix(matrix, verbose, width), ""]
         lines += _format_paragraph([matrix.verdict, *matrix.cautions], width)
@@ -308,7 +311,8 @@ def _list_check_notes(results: StoredResults, matrix: Matrix) -> list[str]:
         for check in sanity.checks:
             if check.state not in ("passed", "exempt"):
                 margin = MARGINS.get(check.question)
-                notes.append(say("check", name, check, None if margin is None else margin.value))
+                limit = None if margin is None else margin.value
+                notes.append(say("check", name, check, limit))
     return notes
 
 

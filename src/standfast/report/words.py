@@ -75,7 +75,9 @@ class MetricWords:
 
         It describes these samples. Whether a difference is demonstrated is for a test to say, not for the verdict.
         """
-        return self.say("verdict", facts) if facts["ranked"] else ""
+        if facts["ranked"]:
+            return self.say("verdict", facts)
+        return ""
 
     def caution(self, facts: dict[str, Any]) -> str:
         """Why the explainers cannot be compared as they are; empty where they can."""

@@ -183,7 +183,10 @@ def find_disagreements(maps: Mapping[str, Maps], top: int) -> tuple[Disagreement
             continue
         # medians of so few counts would jump; and a single sample has no others to compare with
         overlap_of_both = float(np.mean(same))
-        chance = float(np.mean(others)) if len(others) else count / features
+        if len(others):
+            chance = float(np.mean(others))
+        else:
+            chance = count / features
         # nearer to chance than to equal maps
         if overlap_of_both < (1 + chance) / 2 - ROUNDING:
             disagreements.append(
@@ -233,7 +236,10 @@ def measure_data_agreement(maps: Mapping[Source, Maps], model: str, top: int) ->
     mixed = [rng.permuted(np.tile(numbers, (_RESAMPLES, 1)), axis=1) for numbers in whole]
     pairs = {}
     for name, measure in _measures(top).items():
-        kept = means if name == "signs" else [np.abs(rows) for rows in means]
+        if name == "signs":
+            kept = means
+        else:
+            kept = [np.abs(rows) for rows in means]
         for a, b in itertools.combinations_with_replacement(range(len(sources)), 2):
             first = kept[a]
             second = kept[b]
@@ -249,7 +255,8 @@ def measure_data_agreement(maps: Mapping[Source, Maps], model: str, top: int) ->
                 values = _compare_means(first, second, drawn[a], drawn[b], measure)
                 value = float(_compare_means(first, second, whole[a], whole[b], measure)[0])
                 low, high = _widen(value, *np.quantile(values, _TAILS))
-                low = max(low, -1.0 if name == "kendall" else 0.0)
+                least = -1.0 if name == "kendall" else 0.0
+                low = max(low, least)
                 high = min(high, 1.0)
             low, high = float(min(low, value)), float(max(high, value))
             chance = _measure_chance(first, second, measure, rng)
@@ -330,7 +337,10 @@ def _compare(
     if not len(values):
         return Pair(*key, float("nan"), None, None, float("nan"), 0)
     interval = median_interval(values, values, 0.95)
-    chance = float(np.median(others)) if len(others) else float("nan")
+    if len(others):
+        chance = float(np.median(others))
+    else:
+        chance = float("nan")
     return Pair(*key, interval.value, interval.low, interval.high, chance, len(values))
 
 

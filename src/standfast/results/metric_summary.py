@@ -257,7 +257,8 @@ def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Stand
     if index not in comparison.winner_set:
         return rank, "worse"
     first_rank = comparison.mean_ranks[comparison.order[0]]
-    return rank, "best" if rank == first_rank else "tied"
+    standing: Standing = "best" if rank == first_rank else "tied"
+    return rank, standing
 
 
 def _correct_for_explainers(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
@@ -364,7 +365,9 @@ def decide(results: MetricResults, comparison: Comparison | None) -> Decision:
         return Decision("unable", "no result")
     if not len(spec.select_valid(results.frame)):
         is_idle = bool(spec.find_unvaried(results.frame).any())
-        return Decision("unable", "nothing varied" if is_idle else "no value")
+        if is_idle:
+            return Decision("unable", "nothing varied")
+        return Decision("unable", "no value")
     if spec.direction is None:
         return Decision("none", "unranked")
     if comparison is not None:

@@ -148,7 +148,10 @@ class NextStep:
         """How many explainers it may decide in a second; 0 if the seconds are not known. A race chooses one."""
         if self.seconds is None:
             return 0.0
-        decided = 1 if self.kind == "race" else len(self.explainers)
+        if self.kind != "race":
+            decided = len(self.explainers)
+        else:
+            decided = 1
         return decided / max(self.seconds, 1.0)
 
 
@@ -259,7 +262,9 @@ class Situation:
             for (explainer, label), pace in self.paces.items()
             if explainer in explainers and (labels is None or label in labels)
         ]
-        return samples * sum(paces) if paces else None
+        if paces:
+            return samples * sum(paces)
+        return None
 
     def knows(self, explainer: str) -> bool:
         """Whether an explainer, as `evaluate` takes it, is among those of the results already."""
@@ -399,14 +404,18 @@ def _find_nearer(stored: Any, about: Mapping[str, Any]) -> tuple[Neighbourhood, 
     is_large = ball.radius > 1.01 * _SEEN_CHANGE * width
     if is_image(shape) and is_large:
         return _OF_IMAGES
-    return _OF_SERIES if len(shape) == 2 and is_large else ()
+    if len(shape) == 2 and is_large:
+        return _OF_SERIES
+    return ()
 
 
 def _find_nearer_of_table(
     stored: Any, columns: Sequence[Mapping[str, Any]]
 ) -> tuple[Neighbourhood, ...]:
     """Numbers within their precision, where categories may become others: another category is another case."""
-    changes = stored.get("changes") if isinstance(stored, Mapping) else None
+    changes = None
+    if isinstance(stored, Mapping):
+        changes = stored.get("changes")
     if not isinstance(changes, Mapping):
         return ()
     has_free_category = any(

@@ -133,7 +133,9 @@ class StoredResults:
         """
         store = results if isinstance(results, Store) else Store(results)
         manifest = store.manifest()
-        planned = [str(job) for job in (manifest.get("jobs") or [] if jobs is None else jobs)]
+        if jobs is None:
+            jobs = manifest.get("jobs") or []
+        planned = [str(job) for job in jobs]
         records, samples = store.read_all(planned)
         # files are read in the order in which they arrive; results have that of the study
         position = {job: index for index, job in enumerate(planned)}
@@ -317,7 +319,9 @@ class StoredResults:
         stored = dict((self.manifest.get("metrics") or {}).get(label) or {})
         metric = str(stored.get("metric") or self._find_metric_of(label) or label)
         ways = (self.manifest.get("about") or {}).get("removal")
-        removal = str(ways.get(label) or "") if isinstance(ways, Mapping) else ""
+        removal = ""
+        if isinstance(ways, Mapping):
+            removal = str(ways.get(label) or "")
         configured = configure_metric(label, metric, stored, self.task_words, removal)
         configured.spec.check_columns(self.samples)
         return configured
@@ -422,7 +426,9 @@ class StoredResults:
     def _list_texts(self, data: str, key: str) -> list[Any]:
         """What the manifest stores of a data set's names; empty where it has none."""
         texts = self._describe_data(data).get(key)
-        return list(texts) if isinstance(texts, (list, tuple)) else []
+        if isinstance(texts, (list, tuple)):
+            return list(texts)
+        return []
 
     # What they say
 
@@ -833,9 +839,14 @@ def _list_unfit(sanity: Mapping[str, Sanity]) -> list[str]:
 
 def _choose_one(argument: str, name: str | None, names: Sequence[str]) -> str:
     """The name that is asked for, or the only one that there is."""
-    fits = len(names) == 1 if name is None else name in names
+    if name is None:
+        fits = len(names) == 1
+    else:
+        fits = name in names
     check(fits, argument, f"one of {', '.join(names)}", repr(name))
-    return names[0] if name is None else str(name)
+    if name is None:
+        return names[0]
+    return str(name)
 
 
 def _check_name(argument: str, name: str, names: Sequence[str]) -> None:

@@ -146,7 +146,9 @@ class Sanity:
     def more(self) -> int | None:
         """As `needed`, but how many more than there are."""
         most = self._find_most([check.more for check in self._undecided])
-        return None if most is None else round_up(most)
+        if most is None:
+            return None
+        return round_up(most)
 
     @property
     def _undecided(self) -> list[Check]:
@@ -326,7 +328,9 @@ def _drop_missing(columns: Mapping[str, Array], name: str, fine: Array | None = 
 def _find_largest(columns: Mapping[str, Array], name: str) -> float | None:
     """The largest number of a column; None if there is none."""
     values = _drop_missing(columns, name)
-    return float(values.max()) if len(values) else None
+    if len(values):
+        return float(values.max())
+    return None
 
 
 def _exempt(check: Check) -> Check:
@@ -401,7 +405,8 @@ def _judge_scrambled(check: Check, gap: float | None) -> Check:
 def _judge_baseline(outside: float | None, count: int) -> Check:
     if outside is None:
         return Check("baseline", "exempt", samples=count)
-    return Check("baseline", "failed" if outside > OUTSIDE else "passed", outside, samples=count)
+    state: CheckState = "failed" if outside > OUTSIDE else "passed"
+    return Check("baseline", state, outside, samples=count)
 
 
 def _judge_sum(gap: float | None, count: int) -> Check:
@@ -425,7 +430,8 @@ def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Che
     if rightly_the_same or check.state == "untested":
         return _exempt(check)
     is_same = check.low is not None and check.low > MARGINS["class"].value
-    return replace(check, state="remark" if is_same else "passed", needed=None)
+    state: CheckState = "remark" if is_same else "passed"
+    return replace(check, state=state, needed=None)
 
 
 def _decide_column(question: Question, columns: Mapping[str, Array], fine: Array) -> Check:
@@ -482,5 +488,7 @@ def round_up(count: int) -> int | None:
     >>> round_up(41), round_up(4184), round_up(600_000)
     (41, 4200, None)
     """
-    step = 10 ** max(0, len(str(count)) - 2)
-    return -(-count // step) * step if count <= 100_000 else None
+    if count > 100_000:
+        return None
+    step: int = 10 ** max(0, len(str(count)) - 2)
+    return -(-count // step) * step

@@ -213,10 +213,10 @@ class _OtherDraws:
                 )
                 continue
             of_models = [self._read_model(name, other) for name in models]
-            all_draws = [
-                of_given,
-                *(None if isinstance(draws, str) else draws for draws in of_models),
-            ]
+            all_draws: list[StoredDraws | None] = [of_given]
+            for draws in of_models:
+                # a text says why there are none
+                all_draws.append(None if isinstance(draws, str) else draws)
             of_explainers[other] = self._compare_signs(other, all_draws)
         return of_explainers
 

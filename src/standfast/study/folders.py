@@ -149,7 +149,10 @@ class RemoteFolder(Folder):
                 "address", "a folder, or an address that fsspec knows", f"{scheme}://"
             ) from error
         protocol = self.system.protocol
-        self.protocols = {protocol} if isinstance(protocol, str) else set(protocol)
+        if isinstance(protocol, str):
+            self.protocols = {protocol}
+        else:
+            self.protocols = set(protocol)
 
     def _path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"

@@ -125,7 +125,9 @@ class Description:
         if isinstance(value, int | float | str | bool | bytes | None):
             return repr(value)
         if isinstance(value, Tensor):
-            return tensor_digest(value.dequantize() if value.is_quantized else value)
+            if value.is_quantized:
+                value = value.dequantize()
+            return tensor_digest(value)
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
             return [str(value.dtype), list(value.shape), content]
@@ -264,7 +266,8 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> ModelContent:
     parts = [*model.module.modules(), model.preprocess, model.black_box, model.task, model.output]
     has_own_code = any(_is_own_part(part) for part in parts if part is not None)
     plain = model.task == Classification() and model.output is None and not model.extras
-    task = Description([] if plain else [model.task, model.output, model.extras])
+    what_it_answers: list[Any] = [] if plain else [model.task, model.output, model.extras]
+    task = Description(what_it_answers)
     task_reach = [task.reach.content] if task.reach.content else []
     reach = Reach(holds_state=False)
     consists_of: list[Any] = []
@@ -357,7 +360,10 @@ class AnswerNumbers:
                 return what
             pairs = np.array(list(zip(self.numbers[what], other.numbers[what], strict=False)))
             scale = float(np.sqrt(np.nanmean(np.square(pairs))))
-            tolerance = TOLERANCE if precision in (torch.float32, torch.float64) else _COARSE
+            if precision in (torch.float32, torch.float64):
+                tolerance = TOLERANCE
+            else:
+                tolerance = _COARSE
             if not np.allclose(pairs[:, 0], pairs[:, 1], 1e-12, tolerance * scale, equal_nan=True):
                 return what
         return ""
@@ -453,7 +459,9 @@ def answer_rows(model: Model, inputs: Tensor) -> Tensor | None:
 def ask_inputs(model: Model, inputs: Tensor) -> AnswerNumbers:
     """The answers to the first of the inputs `(N, ...)` and to nothing else; no numbers where the model fails."""
     outputs = answer_rows(model, inputs)
-    return AnswerNumbers({} if outputs is None else {"inputs": _combine(outputs)})
+    if outputs is None:
+        return AnswerNumbers({})
+    return AnswerNumbers({"inputs": _combine(outputs)})
 
 
 def _answer(model: Model, x: Tensor) -> Tensor:
@@ -536,7 +544,8 @@ def _send_maps(
         torch.set_num_threads(1)
         _limit_memory(_BYTES)
         with seed_generators(0, model.device):
-            maps = explainer(model, inputs[:_MAPS], None if targets is None else targets[:_MAPS])
+            first_targets = None if targets is None else targets[:_MAPS]
+            maps = explainer(model, inputs[:_MAPS], first_targets)
         write.send(_combine(maps))
     finally:
         # without what this process does at its end, such as writing a traceback in a notebook

@@ -124,9 +124,10 @@ class ModelOnData:
             cut_metric = metric.bind(inputs=self.inputs, rows=slice(start, stop))
             # metrics that hold nothing for single samples return themselves
             holds_no_samples = cut_metric is metric
-            self._digests_of_cut_metrics[key] = (
-                self.metric_digests[label] if holds_no_samples else Description(cut_metric).digest
-            )
+            if holds_no_samples:
+                self._digests_of_cut_metrics[key] = self.metric_digests[label]
+            else:
+                self._digests_of_cut_metrics[key] = Description(cut_metric).digest
         return self._digests_of_cut_metrics[key]
 
 

@@ -158,7 +158,9 @@ def _read(folder: Folder) -> tuple[bytes, dict[str, Any]]:
         content = json.loads(stored)
     except ValueError:
         return stored, {}
-    return stored, content if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
+        content = {}
+    return stored, content
 
 
 def _system() -> str:

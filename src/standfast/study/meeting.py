@@ -198,7 +198,10 @@ class AnswerMemory:
             self.answers[key] = {"identity": identity, **answers.plain}
             return identity
         # the longer answers can be compared with more samples later
-        longer = before if len(before) > len(answers) else answers
+        if len(before) > len(answers):
+            longer = before
+        else:
+            longer = answers
         self.answers[key] = {"identity": stored["identity"], **longer.plain}
         # the identity of the first answers stays, which stored jobs have in theirs
         return stored["identity"]

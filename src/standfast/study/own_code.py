@@ -190,7 +190,10 @@ def _find_file(name: str, folder: str, path: _SearchPath) -> str | None:
     """
     if name.endswith(".py"):
         return _find_path(name, folder)
-    file = path.find_beside(name, folder) if folder else path.find(name)
+    if folder:
+        file = path.find_beside(name, folder)
+    else:
+        file = path.find(name)
     # a compiled module or an archive has no text to read
     if file is not None and file.endswith(".py") and _is_own_file(file):
         return file
@@ -249,7 +252,10 @@ class _SearchPath:
             if spec is not None:
                 inside = spec.submodule_search_locations
                 # a module that is no package has no folders of its own
-                folders = self._list_places(part) if inside is None else [*inside]
+                if inside is None:
+                    folders = self._list_places(part)
+                else:
+                    folders = [*inside]
             try:
                 spec = PathFinder.find_spec(outer, folders)
             except Exception:  # what the finders of other packages raise
@@ -289,9 +295,9 @@ def _list_modules(folder: str) -> frozenset[str] | None:
 def _read_imports(file: str, digest: str, module: str) -> tuple[str, ...]:
     """The names of the modules that the code of a file imports anywhere, also inside of functions."""
     # the digest is an argument, so that the cache sees a changed file
-    return _read_file(file, digest).find_imports(
-        module if Path(file).stem == "__init__" else module.rpartition(".")[0]
-    )
+    is_package = Path(file).stem == "__init__"
+    package = module if is_package else module.rpartition(".")[0]
+    return _read_file(file, digest).find_imports(package)
 
 
 @cache
@@ -364,8 +370,13 @@ def read_code(code: CodeType) -> CodeNames:
     steps = list(dis.get_instructions(code))
     for number, step in enumerate(steps):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            after = steps[number + 1] if number + 1 < len(steps) else step
-            attribute = after.argval if after.opname in ("LOAD_ATTR", "LOAD_METHOD") else ""
+            if number + 1 < len(steps):
+                after = steps[number + 1]
+            else:
+                after = step
+            attribute = ""
+            if after.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+                attribute = after.argval
             loaded.add((step.argval, attribute))
         elif step.opname == "IMPORT_NAME":  # after the number of dots and what is taken
             level = steps[number - 2].argval
@@ -481,7 +492,8 @@ class Reach:
     def _add_entries(self, thing: Collection[Any], name: str) -> None:
         if isinstance(thing, Mapping):
             for key, value in list(thing.items()):
-                self.add(value, f"{name}[{key!r}]" if _is_plain(key) else name)
+                name_of_value = f"{name}[{key!r}]" if _is_plain(key) else name
+                self.add(value, name_of_value)
         elif isinstance(thing, list | tuple):
             for number, value in enumerate(thing):
                 self.add(value, f"{name}[{number}]")
@@ -523,7 +535,9 @@ class Reach:
 
     def _add_imports(self, names: CodeNames, package: str, file: str) -> None:
         for name in names.find_imports(package):
-            path = _find_path(name, str(Path(file).parent)) if name.endswith(".py") else None
+            path = None
+            if name.endswith(".py"):
+                path = _find_path(name, str(Path(file).parent))
             if path is None:
                 self.modules.add(name)
             else:
@@ -609,7 +623,8 @@ class Reach:
         if id(value) in self._met or len(self._met) > _MOST_PARTS:
             return
         self._met[id(value)] = value
-        for inner in value.values() if isinstance(value, dict) else value:
+        inner_values = value.values() if isinstance(value, dict) else value
+        for inner in inner_values:
             self._add_part(inner)
 
     def _add_foreign_state(self, thing: Any, name: str) -> None:
@@ -617,7 +632,10 @@ class Reach:
         with contextlib.suppress(Exception):  # whatever its class raises
             reduce = copyreg.dispatch_table.get(type(thing))
             # as pickle does it: a table for some types, else the object itself
-            made_of = thing.__reduce_ex__(2) if reduce is None else reduce(thing)
+            if reduce is None:
+                made_of = thing.__reduce_ex__(2)
+            else:
+                made_of = reduce(thing)
             # the arguments and the state; what makes the object is its class, which was added
             self.add(made_of if isinstance(made_of, str) else made_of[1:3], name)
 
@@ -669,7 +687,9 @@ def _is_plain(value: object) -> bool:
 def _describe_plain(value: Any) -> Any:
     if isinstance(value, Tensor):
         # a quantised tensor has no bytes of its own that NumPy could read
-        return tensor_digest(value.dequantize() if value.is_quantized else value)
+        if value.is_quantized:
+            value = value.dequantize()
+        return tensor_digest(value)
     if isinstance(value, np.ndarray):
         content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
         return [str(value.dtype), list(value.shape), content]
@@ -690,7 +710,10 @@ def _read_attributes(thing: object) -> dict[str, Any]:
 
 def _list_slots(kind: type) -> list[str]:
     slots = vars(kind).get("__slots__", ())
-    names = [slots] if isinstance(slots, str) else list(slots)
+    if isinstance(slots, str):
+        names = [slots]
+    else:
+        names = list(slots)
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
@@ -700,7 +723,10 @@ def _list_arguments(kind: type) -> list[str]:
         names = list(inspect.signature(kind).parameters)
     except (TypeError, ValueError):
         # built-in classes have no signature
-        names = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+        if is_dataclass(kind):
+            names = [field.name for field in fields(kind)]
+        else:
+            names = []
     return [name for name in names if name not in _WITHOUT_EFFECT]
 
 

@@ -254,7 +254,10 @@ class _Tally:
         self.ended += 1
         if outcome.failed:
             self.failed.append(job)
-        word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
+        if outcome.failed:
+            word, level = "failed", logging.WARNING
+        else:
+            word, level = "done", logging.DEBUG
         coordinates = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
         text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
         logger.log(level, text, self.ended, len(self.pending), word, *coordinates)

@@ -130,7 +130,10 @@ class Store:
     """
 
     def __init__(self, address: str | Path | Folder, lasting: bool = True) -> None:
-        self.folder = address if isinstance(address, Folder) else open_folder(address)
+        if isinstance(address, Folder):
+            self.folder = address
+        else:
+            self.folder = open_folder(address)
         self.lasting = lasting
 
     def statuses(self) -> dict[str, str]:
@@ -223,7 +226,10 @@ class Store:
 
         Without a manifest it has these alone; in a folder without results they are empty.
         """
-        manifest = self.manifest() if self.folder.exists(MANIFEST) else {}
+        if self.folder.exists(MANIFEST):
+            manifest = self.manifest()
+        else:
+            manifest = {}
         return {**manifest, **self._merge_remembered(manifest)}
 
     def _merge_remembered(self, manifest: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -254,7 +260,10 @@ class Store:
             FileNotFoundError: there is none.
             DamagedFileError: the file is damaged, or it is that of another job, or of a job that ended otherwise.
         """
-        ending, status = (_FAILED, "failed") if failed else (_DONE, "done")
+        if failed:
+            ending, status = _FAILED, "failed"
+        else:
+            ending, status = _DONE, "done"
         name = f"jobs/{job}{ending}"
         with self._name_damage(name):
             record, frame = _read_parquet(self.folder.read(name))
@@ -315,7 +324,9 @@ class Store:
 
     def _open_pool(self) -> ThreadPoolExecutor:
         # remote folders wait most of the time, so many questions at once are faster
-        return ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16)
+        # a network waits, a disk does not
+        threads = 2 if isinstance(self.folder, LocalFolder) else 16
+        return ThreadPoolExecutor(threads)
 
     def check_files(self) -> dict[str, str]:
         """What is wrong with each file of the results, by name; empty for nothing."""
@@ -363,7 +374,10 @@ class Store:
         parts = [samples, *(pl.concat(same) for same in frames.values())]
         parts = [part for part in parts if part.width]
         # metrics have columns of their own; missing ones are null
-        whole = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+        if parts:
+            whole = pl.concat(parts, how="diagonal_relaxed")
+        else:
+            whole = pl.DataFrame()
         return records + [record for record, _ in fresh], whole
 
     def _read_now(self, job: str, failed: bool) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -390,13 +404,16 @@ class Store:
         if len(current) < len(about["records"]):
             samples = samples.filter(pl.col("job").is_in([record["job"] for record in current]))
         # without a job that is done there are no columns
-        return current, samples if len(samples) else pl.DataFrame()
+        if not len(samples):
+            samples = pl.DataFrame()
+        return current, samples
 
     def compact(self, jobs: Sequence[str]) -> None:
         """Copy the rows of `jobs` into one file, which `read_all` then reads; the files of the jobs are kept."""
         records, samples = self.read_all(jobs)
         # without rows there are no columns, and the reader asks for this one
-        samples = samples if samples.width else pl.DataFrame(schema={"job": pl.String})
+        if not samples.width:
+            samples = pl.DataFrame(schema={"job": pl.String})
         self.folder.write(_COMPACT, _write_parquet(samples, {"records": records}))
 
     def sweep(self) -> None:

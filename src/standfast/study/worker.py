@@ -235,11 +235,12 @@ class Worker:
         watched = ready.model.watch(share.add_inputs, share.add_rows)
         # whoever gave the job shows its progress
         with show_nothing(), watched, seeded, offer_memory(self._find_memory(job)):
+            targets = None if ready.targets is None else ready.targets[rows]
             return metric(
                 ready.model,
                 explainer,
                 inputs,
-                None if ready.targets is None else ready.targets[rows],
+                targets,
                 generator=torch.Generator().manual_seed(seed),
             )
 
@@ -312,7 +313,10 @@ class Worker:
     def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
         """Compare the model with that of the plan."""
         # a grid that was not planned has nothing to compare with
-        planned_answers = self.grid.planned_answers if isinstance(self.grid, PlannedGrid) else {}
+        if isinstance(self.grid, PlannedGrid):
+            planned_answers = self.grid.planned_answers
+        else:
+            planned_answers = {}
         planned = planned_answers.get((job.data, job.model))
         # without answers nothing can be compared, as of a model that fails
         if planned is None or not planned.numbers:

@@ -146,7 +146,10 @@ def read_answer(
     if at_logits:
         targets = pick_tokens(logits, answer)
         of_answer = targets + (of_answer - targets).detach()
-    deciding = rivals if first is None else rivals[:, :first]
+    if first is None:
+        deciding = rivals
+    else:
+        deciding = rivals[:, :first]
     total = row_sum(of_answer[:, list(explained)])
     mean = row_sum(of_answer) / len(answer)
     count = torch.full_like(total, len(explained))

@@ -470,7 +470,8 @@ def list_prompts(prompts: Any) -> list[Prompt]:
     """
     listed = [prompts] if isinstance(prompts, Prompt) else prompts
     is_list = isinstance(listed, list | tuple) and len(listed) > 0
-    check(is_list, "inputs", _PROMPTS, type(prompts).__name__ if listed else "none")
+    got = type(prompts).__name__ if listed else "none"
+    check(is_list, "inputs", _PROMPTS, got)
     wrong = next((entry for entry in listed if not isinstance(entry, Prompt)), None)
     if wrong is not None:
         raise ArgumentError("inputs", _PROMPTS, f"{type(wrong).__name__} among them")
@@ -497,7 +498,10 @@ def generate_greedily(
     with torch.no_grad(), _evaluating(network.module):
         while len(answer) < most:
             if takes_cache:
-                fresh = [*ids] if cache is None else answer[-1:]
+                if cache is None:
+                    fresh = [*ids]
+                else:
+                    fresh = answer[-1:]
                 tokens = torch.tensor([fresh], device=device)
                 returned = network.module(tokens, past_key_values=cache, use_cache=True)
                 cache = getattr(returned, "past_key_values", None)

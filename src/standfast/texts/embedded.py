@@ -92,7 +92,8 @@ class EmbeddedText(nn.Module):
         self._embedding = [embedding]
         self.training = model.training
         self.radius = float(radius)
-        fine = 0 <= self.radius <= (0.0 if padding is None else self.separation)
+        largest = 0.0 if padding is None else self.separation
+        fine = 0 <= self.radius <= largest
         if padding is None:
             most = "0 without padding"
         else:
@@ -243,15 +244,14 @@ class TransformersText(EmbeddedText):
                 "model", "a sequence classifier of transformers", type(model).__name__
             ) from error
         own_padding = getattr(getattr(model, "config", None), "pad_token_id", None)
-        super().__init__(
-            model,
-            embedding,
-            _forward_embeddings,
-            own_padding if padding is None else padding,
-            radius,
-        )
+        if padding is None:
+            padding = own_padding
+        super().__init__(model, embedding, _forward_embeddings, padding, radius)
         #: the id of absent tokens, or one that no token has; and the one by which the model knows them
-        self._absent = -1 if self.padding is None else self.padding
+        if self.padding is None:
+            self._absent = -1
+        else:
+            self._absent = self.padding
         self._unread = self._absent if own_padding is None else own_padding
         #: kinds of batches that were compared: (with padding, with token types)
         self._compared: set[tuple[bool, bool]] = set()
@@ -319,7 +319,8 @@ class TransformersText(EmbeddedText):
         if kind not in self._compared:
             # from short texts to long ones; always eight, since a model may take one row and not several
             rows = lengths.argsort()[torch.linspace(0, len(x) - 1, 8, device=x.device).long()]
-            self._compare(x[rows], tokens[rows], None if token_types is None else token_types[rows])
+            types_of_rows = None if token_types is None else token_types[rows]
+            self._compare(x[rows], tokens[rows], types_of_rows)
             self._compared.add(kind)
         return x
 

@@ -94,7 +94,9 @@ class Reader:
 
     def _assign(self, tokens: Tokens, written: Written) -> Reading:
         """Which words the tokens belong to; those of the answer belong to none."""
-        most = None if self.most is None else self.most - len(self.answer)
+        most = None
+        if self.most is not None:
+            most = self.most - len(self.answer)
         reading = assign_tokens(tokens, written, len(self.before), most, self.tokenizer.keeps_end)
         if not self.answer:
             return reading
@@ -271,7 +273,10 @@ class Batch:
         """Token ids `(n, length)`, of all tokens or of those of the text."""
         ids = np.full((len(self.rows), self.length), padding, dtype=np.int64)
         for numbers, reading in zip(ids, self.readings, strict=True):
-            tokens = reading.ids[reading.first : reading.last] if inner else reading.ids
+            if inner:
+                tokens = reading.ids[reading.first : reading.last]
+            else:
+                tokens = reading.ids
             numbers[: len(tokens)] = tokens
         return torch.from_numpy(ids).to(device)
 
@@ -279,7 +284,9 @@ class Batch:
         """Which of all tokens `ids` `(n, length)` are there, bool `(n, length)`, without those that are `unseen`."""
         counts = torch.tensor([len(reading.ids) for reading in self.readings])
         there = (torch.arange(self.length) < counts[:, None]).to(ids.device)
-        return there if unseen is None else there & (ids != unseen)
+        if unseen is None:
+            return there
+        return there & (ids != unseen)
 
     def sum_tokens(self, values: Tensor, first: bool, written: Array, width: int) -> Tensor:
         """Numbers of tokens `(n, length)` summed to numbers of words, `(n, W)`; a token of several is shared.
@@ -382,22 +389,25 @@ class TextBox(BlackBox):
     def title(self) -> str:
         """The name of the network's class."""
         module = self.network.module
-        return type(module.model if isinstance(module, EmbeddedText) else module).__name__
+        if isinstance(module, EmbeddedText):
+            module = module.model
+        return type(module).__name__
 
     def find_padding_fault(self, x: Tensor) -> float:
         """By how much the outputs of the first text `(1, W)` change with padding beside it; 0 if by rounding only."""
         device = next(self.network.module.parameters(), x).device
         reading = self.reader.read(np.ascontiguousarray(x[:1].cpu().numpy()))[0]
-        token = None if self.network.word is None else reading.find_token(self.network.word)
+        token = None
+        if self.network.word is not None:
+            token = reading.find_token(self.network.word)
         if not self.network.masks:
             return 0.0
         answers = []
         count = len(reading.ids)
-        filled = (
-            count + _STEP
-            if self.reader.most is None
-            else max(count, min(count + _STEP, self.reader.most))
-        )
+        if self.reader.most is None:
+            filled = count + _STEP
+        else:
+            filled = max(count, min(count + _STEP, self.reader.most))
         for length in (count, filled):
             batch = Batch([0], [reading], length, token)
             ids = batch.make_ids(self.network.padding, device)
@@ -406,11 +416,9 @@ class TextBox(BlackBox):
         alone, padded = answers
         precision = find_input_types(self.network.module)[0]
         difference = float((alone - padded).abs().max())
-        return (
-            difference
-            if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max())
-            else 0.0
-        )
+        if difference > torch.finfo(precision).eps ** (2 / 3) * float(alone.abs().max()):
+            return difference
+        return 0.0
 
     @property
     def composition(self) -> Composition:
@@ -436,7 +444,9 @@ class TextBox(BlackBox):
     def find_short(self, x: Tensor) -> Tensor | None:
         """Texts of one or two words: two numbers are always correlated by 1 or -1."""
         short = (x != NO_WORD).sum(1) < FEWEST
-        return short if bool(short.any()) else None
+        if bool(short.any()):
+            return short
+        return None
 
     def replace_share(self, x: Tensor, others: Tensor, share: float) -> Tensor:
         """At least one word of each text is another's, at places that depend on the text alone."""
@@ -451,7 +461,9 @@ class TextBox(BlackBox):
         return torch.where(possible & (order < count[:, None]), others, x)
 
     def join_maps(self, maps: Tensor, x: Tensor) -> Tensor:
-        return sum_sentences(maps, x) if self.sentences else maps
+        if self.sentences:
+            return sum_sentences(maps, x)
+        return maps
 
     def predict_texts(self, texts: Sequence[str], task: Task) -> Array:
         """The probabilities of texts, `(N, classes)`, or what another task reads, for functions of strings."""
@@ -467,7 +479,9 @@ class TextBox(BlackBox):
 
     def _count_rows(self, length: int, device: torch.device) -> int:
         """How many texts of so many tokens are run together."""
-        return max(16, (_TOKENS if device.type == "cpu" else _TOKENS_ON_CARD) // length // 8 * 8)
+        most_tokens = _TOKENS if device.type == "cpu" else _TOKENS_ON_CARD
+        # a multiple of 8 rows
+        return max(16, most_tokens // length // 8 * 8)
 
     def _count_padding(self, count: int, most: int, device: torch.device) -> int:
         """How many rows a batch of `count` rows gets in addition."""
@@ -484,18 +498,20 @@ class TextBox(BlackBox):
         readings = self.reader.read(np.ascontiguousarray(x.detach().cpu().numpy()))
         groups: dict[tuple[Any, ...], list[int]] = {}
         for row, reading in enumerate(readings):
-            count = len(reading.ids) if around else reading.last - reading.first
+            frame: tuple[Any, ...] = ()
+            if around:
+                count = len(reading.ids)
+            else:
+                count = reading.last - reading.first
+                frame = (tuple(reading.ids[: reading.first]), tuple(reading.ids[reading.last :]))
             length = max(1, count)
             if not exact and self.network.masks:
                 length = max(_STEP, -(-count // _STEP) * _STEP)
                 if self.reader.most is not None:  # of all tokens, those around the text included
                     length = min(length, max(count, self.reader.most - len(reading.ids) + count))
-            token = None if self.network.word is None else reading.find_token(self.network.word)
-            frame = (
-                ()
-                if around
-                else (tuple(reading.ids[: reading.first]), tuple(reading.ids[reading.last :]))
-            )
+            token = None
+            if self.network.word is not None:
+                token = reading.find_token(self.network.word)
             groups.setdefault((length, token, frame), []).append(row)
         for (length, token, _), rows in groups.items():
             yield Batch(rows, [readings[row] for row in rows], length, token)
@@ -512,11 +528,13 @@ class TextBox(BlackBox):
             at_logits: relevance starts at logits, where scores are made of several.
         """
         first = batch.readings[0]
-        frame = (
-            ((), ())
-            if around
-            else (tuple(first.ids[: first.first].tolist()), tuple(first.ids[first.last :].tolist()))
-        )
+        if around:
+            frame = ((), ())
+        else:
+            frame = (
+                tuple(first.ids[: first.first].tolist()),
+                tuple(first.ids[first.last :].tolist()),
+            )
         device = next(self.network.module.parameters(), torch.zeros(0)).device
         # with other weights, as of a control, there are other bounds
         weight = self.network.find_embedding().weight
@@ -540,7 +558,9 @@ class TextBox(BlackBox):
 
 def find_text_box(model: Model) -> TextBox | None:
     """The box of a model that `TextModel` has made; None for another model."""
-    return model.black_box if isinstance(model.black_box, TextBox) else None
+    if isinstance(model.black_box, TextBox):
+        return model.black_box
+    return None
 
 
 def make_text_model(

@@ -186,9 +186,10 @@ class _OfTokenizers(Tokenizer):
             names = [padding["pad_token"]]
         else:
             names = [n for n in _PADDING if copy.token_to_id(n) is not None]
-        self.padding = (
-            padding["pad_id"] if padding else copy.token_to_id(names[0]) if names else None
-        )
+        if padding:
+            self.padding = padding["pad_id"]
+        else:
+            self.padding = copy.token_to_id(names[0]) if names else None
         self.blank = next((name for name in names if copy.token_to_id(name) is not None), None)
         self.mask = next((name for name in _MASKS if copy.token_to_id(name) is not None), None)
 
@@ -289,7 +290,9 @@ class Reading:
     def find_token(self, word: int) -> int:
         """The place among all tokens of the first token of a word; 0 if the word is not there."""
         tokens_of_word = np.flatnonzero((self.owners[:, 0] <= word) & (word <= self.owners[:, 1]))
-        return self.first + int(tokens_of_word[0]) if len(tokens_of_word) else 0
+        if len(tokens_of_word):
+            return self.first + int(tokens_of_word[0])
+        return 0
 
 
 def assign_tokens(
@@ -319,9 +322,15 @@ def assign_tokens(
         before = np.array(tokens.special, dtype=bool) | (spans[:, 1] <= 0)
         first = last = int(np.argmin(before)) if not before.all() else (len(before) + 1) // 2
     ids, spans = np.array(tokens.ids, dtype=np.int64), spans[first:last]
-    excess = 0 if most is None else min(max(0, len(ids) - most), last - first)
+    if most is not None:
+        excess = min(max(0, len(ids) - most), last - first)
+    else:
+        excess = 0
     if excess:
-        cut = slice(first, first + excess) if keeps_end else slice(last - excess, last)
+        if keeps_end:
+            cut = slice(first, first + excess)
+        else:
+            cut = slice(last - excess, last)
         ids, spans = (
             np.delete(ids, cut),
             np.delete(spans, slice(cut.start - first, cut.stop - first), axis=0),

@@ -73,9 +73,9 @@ def _find_kind(letter: str) -> str:
     if category[0] == "M" or category == "Cf" or "EMOJI MODIFIER" in unicodedata.name(letter, ""):
         return "+"
     if category[0] in "LN":
-        return (
-            "." if ord(letter) > 0xE00 and unicodedata.name(letter, "").startswith(_SINGLE) else "a"
-        )
+        if ord(letter) > 0xE00 and unicodedata.name(letter, "").startswith(_SINGLE):
+            return "."
+        return "a"
     return "."
 
 

@@ -170,7 +170,8 @@ class CEval(DistortionMetric):
         points[rows], mask[rows] = least.points[:, 0], fixed
         predicted = task.read_answer(probe.logits, probe.targets)
         flipped = rows[was_found]
-        predicted.fill_(torch.nan if predicted.is_floating_point() else -1)
+        no_answer = torch.nan if predicted.is_floating_point() else -1
+        predicted.fill_(no_answer)
         if len(flipped):
             predicted[flipped] = task.read_answer(
                 call.model.logits(points[flipped]), probe.targets[flipped]

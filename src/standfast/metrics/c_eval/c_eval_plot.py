@@ -110,9 +110,8 @@ class CEvalPlot(DistortionMetric):
         whole = distortions.found.all(1)
         curves = torch.where(whole[:, None], distortions.c.double(), torch.nan)
         knee_sizes = [find_knee(self.fractions, curve) for curve in curves.tolist()]
-        knees = torch.tensor(
-            [torch.nan if p is None else self.fractions[p] for p in knee_sizes], dtype=torch.float64
-        )
+        fractions = [torch.nan if place is None else self.fractions[place] for place in knee_sizes]
+        knees = torch.tensor(fractions, dtype=torch.float64)
         value, low, high = (ends.mean(1) for ends in compute_ratio(distortions, empty))
         fields = search.probe.common_fields(
             self,

@@ -167,9 +167,9 @@ class DistortionSearch:
         self.rows = self.probe.usable()
         self.inputs, self.targets = call.inputs[self.rows], self.probe.targets[self.rows]
         assert not isinstance(metric.segments, Tensor)  # since `__post_init__`
-        self.labels = (
-            segment(call.inputs, metric.segments).labels if metric.unit == "segment" else None
-        )
+        self.labels = None
+        if metric.unit == "segment":
+            self.labels = segment(call.inputs, metric.segments).labels
 
     def fix_places(self, fraction: float) -> Tensor:
         """The places of the usable samples that are fixed, bool `(n, *spatial)`."""

@@ -60,7 +60,10 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
     flat = scores.flatten(1)
     label = labels.flatten(1)
     count = count_fixed(fraction, flat.shape[1])
-    segments = int(label.max()) + 1 if len(flat) else 1
+    if len(flat):
+        segments = int(label.max()) + 1
+    else:
+        segments = 1
     sums = torch.zeros((len(flat), segments), dtype=torch.float64, device=flat.device)
     sums.scatter_add_(1, label, flat.double())
     best_segments = sums.sort(dim=1, descending=True, stable=True).indices
@@ -76,4 +79,6 @@ def fix_segments(scores: Tensor, labels: Tensor, fraction: float) -> Tensor:
 
 def mark_free(mask: Tensor, inputs: Tensor) -> Tensor:
     """Which entries of `inputs` `(N, ...)` may change while the places `mask` `(N, *spatial)` are fixed."""
-    return ~(mask if inputs.ndim == 2 else mask[:, None].expand(inputs.shape))
+    if inputs.ndim != 2:
+        mask = mask[:, None].expand(inputs.shape)
+    return ~mask

@@ -207,7 +207,9 @@ class CorruptionCurve(Metric):
     def __post_init__(self) -> None:
         increasing = all(a < b for a, b in pairwise(self.fractions))
         check(increasing, "fractions", "increasing numbers above 0, up to 1", repr(self.fractions))
-        orders = (self.order,) if isinstance(self.order, str) else self.order
+        orders = self.order
+        if isinstance(orders, str):
+            orders = (orders,)
         check(
             len(set(orders)) == len(orders),
             "order",
@@ -216,8 +218,10 @@ class CorruptionCurve(Metric):
         )
         set_fields(self, order=orders)
         sd = 1.0 if self.sd is None else self.sd
-        spread = [sd] if isinstance(sd, int | float) else sd
-        check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
+        spreads = sd
+        if isinstance(spreads, int | float):
+            spreads = [spreads]
+        check(all(value > 0 for value in spreads), "sd", "numbers above 0", repr(self.sd))
         got = repr(self.background)
         if self.replacement == "sample":
             is_checked = isinstance(self.background, Background | Tensor)
@@ -246,7 +250,8 @@ class CorruptionCurve(Metric):
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """The area. Explainers are compared up to the share that all replace, as longer maps have larger areas."""
         most = _starts_at_the_top(options)
-        positions = f"{'most' if most else 'least'} relevant positions corrupted"
+        which = "most" if most else "least"
+        positions = f"{which} relevant positions corrupted"
         common_share = CommonShare(
             "corrupted_share",
             "drop_top" if most else "drop_bottom",

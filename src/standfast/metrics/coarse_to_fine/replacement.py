@@ -85,7 +85,10 @@ def find_levels(maps: Tensor, counts: Tensor, unit: Unit) -> Tensor:
     >>> find_levels(torch.tensor([[[0.1, 0.9, -1.0, 0.5]]]), torch.tensor([[1, 2]]), "entry").tolist()
     [[[3, 1, 0, 2]]]
     """
-    shape = tuple(maps.shape[1:]) if unit == "entry" else spatial_shape(maps)
+    if unit == "entry":
+        shape = tuple(maps.shape[1:])
+    else:
+        shape = spatial_shape(maps)
     levels = []
     size = max(1, count_at_once(_ELEMENTS // 4, maps) // max(1, maps[0].numel()))
     for part, own_counts in zip(torch.split(maps, size), torch.split(counts, size), strict=True):
@@ -156,7 +159,9 @@ def make_gaussian_fields(
     no numbers, and no number is so low that it stands for a missing cell.
     """
     centre, scale = resolve_noise(model, inputs, mean, sd)
-    reference = model.reference_for(inputs) if mean is None and sd is None else None
+    reference = None
+    if mean is None and sd is None:
+        reference = model.reference_for(inputs)
     fit_cells = None if reference is None else _find_fit(reference)
 
     def fields(x: Tensor, keys: Tensor) -> Tensor:

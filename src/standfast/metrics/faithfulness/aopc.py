@@ -177,7 +177,10 @@ class AOPC(Metric):
     def value_spec(cls, options: Mapping[str, Any], task: TaskWords = CLASS_WORDS) -> ValueSpec:
         """The title names the order, and the axis the score."""
         first = "least" if options.get("order") == "bottom" else "most"
-        score = task.logit if options.get("score") == "logit" else task.probability
+        if options.get("score") == "logit":
+            score = task.logit
+        else:
+            score = task.probability
         return ValueSpec(
             f"AOPC, {first} relevant regions first",
             f"AOPC ({score})",
@@ -225,9 +228,9 @@ class AOPC(Metric):
         # a map may vary within regions whose sums are equal
         probe.skip(_are_equal(region_scores))
         keys = make_sample_keys(inputs, call.seed)
-        region_ranks = rank_with_random_ties(
-            -region_scores if self.order == "bottom" else region_scores, keys
-        )
+        if self.order == "bottom":
+            region_scores = -region_scores
+        region_ranks = rank_with_random_ties(region_scores, keys)
         steps = cut.count.clamp(max=self.steps)
         levels = torch.arange(1, min(self.steps, cut.width) + 1, device=inputs.device).expand(
             len(inputs), -1
@@ -306,7 +309,10 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
     """
     spatial = spatial_shape(inputs)
     if side is None:
-        side = 1 if inputs.ndim == 2 else max(2, round(min(spatial) / CELLS_PER_SIDE))
+        if inputs.ndim != 2:
+            side = max(2, round(min(spatial) / CELLS_PER_SIDE))
+        else:
+            side = 1
     labels = torch.zeros(spatial, dtype=torch.int64, device=inputs.device)
     total = 1
     for axis, length in enumerate(spatial):

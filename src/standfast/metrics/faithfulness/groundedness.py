@@ -280,4 +280,6 @@ class Groundedness(Metric):
         """Whether an answer is grounded that falls by `whole` without all regions, 1 or 0; NaN if that is not known."""
         if math.isnan(whole):
             return math.nan
-        return float(is_lost if self.least is None else whole > self.least)
+        if self.least is None:
+            return float(is_lost)
+        return float(whole > self.least)

@@ -115,7 +115,9 @@ def expand_regions(regions: Tensor, inputs: Tensor) -> Tensor:
     fits = tuple(regions.shape[1:]) in shapes and len(regions) in (1, count)
     check(fits, "regions", f"shape {words}, or 1 for the {count} samples", tuple(regions.shape))
     regions = regions.to(inputs.device)
-    return (regions if regions.ndim == inputs.ndim else regions[:, None]).expand(inputs.shape)
+    if regions.ndim != inputs.ndim:
+        regions = regions[:, None]
+    return regions.expand(inputs.shape)
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,9 @@ class RelevanceLocalisation(Metric):
         parts = []
         for part in torch.split(rows, max(1, _ELEMENTS // positions)):
             maps = probe.maps[part]
-            relevance = compute_relevance(maps.abs() if self.absolute else maps, self.unit)
+            if self.absolute:
+                maps = maps.abs()
+            relevance = compute_relevance(maps, self.unit)
             parts.append(localise_relevance(relevance, inside[part]))
         measured: dict[str, Tensor] = {}
         for name in parts[0]:

@@ -238,7 +238,10 @@ class AttributionAttack(Metric):
         )
         listed = isinstance(self.similarities, list | tuple) and len(self.similarities) > 0
         check(listed, "similarities", "a list with at least one entry", repr(self.similarities))
-        betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
+        if isinstance(self.beta, tuple):
+            betas = self.beta
+        else:
+            betas = (self.beta,)
         set_fields(self, beta=betas, similarities=tuple(self.similarities))
         self._check_similarities()
         if self.k is None:
@@ -380,9 +383,10 @@ class AttributionAttack(Metric):
         seed = call.seed
         points = region.centre.clone()
         # a blind attack only explains twice: it has no budget of which draws are a share
-        kept = KeptClass(
-            probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0
-        )
+        draws = 0
+        if isinstance(attack, GuidedObjective):
+            draws = self._count_draws(probe)
+        kept = KeptClass(probe, draws)
         if len(usable):
             usable_region = region.select(usable)
             if isinstance(attack, GuidedObjective):
@@ -455,11 +459,16 @@ class AttributionAttack(Metric):
     @property
     def _size(self) -> int | float:
         """How many of the first positions are compared; a tenth of them where no similarity says it."""
-        return 0.1 if self.k is None else self.k
+        if self.k is None:
+            return 0.1
+        return self.k
 
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
         """The chance level of each pair `(N,)`; NaN for a similarity that has none."""
-        draws = _DRAWS // 4 if before.shape[2:].numel() >= _LARGE else _DRAWS
+        if before.shape[2:].numel() >= _LARGE:
+            draws = _DRAWS // 4
+        else:
+            draws = _DRAWS
         level = similarity.chance(similarity.of_maps(before), similarity.of_maps(after), draws)
         if level is None:
             return before.new_full((len(before),), torch.nan)

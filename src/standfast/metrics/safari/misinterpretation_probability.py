@@ -296,7 +296,10 @@ class MisinterpretationProbability(Metric):
         largest = plan_first(options, 1)
         few = plan_few(options, largest)
         lean = few < largest and not self.from_event
-        plan = plan_lean(options, largest) if lean else plan_wide(options, largest)
+        if lean:
+            plan = plan_lean(options, largest)
+        else:
+            plan = plan_wide(options, largest)
         # the last population is that of all later levels, too
         plan += plan[-1:] * (levels + 1 - len(plan))
         total = largest + sum(size * moves for size, moves in plan[1 : levels + 1])
@@ -367,15 +370,21 @@ class MisinterpretationProbability(Metric):
         if self.from_event and self.method == "subset" and len(usable):
             objective = EventObjective(event, probe, inputs, track=False)
             # the simulation draws the same seed again
-            seed = draw_seed(None if call.generator is None else call.generator.clone_state())
+            stream = None
+            if call.generator is not None:
+                stream = call.generator.clone_state()
+            seed = draw_seed(stream)
             witnesses, witnessed, searched = self._search_witness(objective, seed)
         # the clean input is one
-        budget = None if self.budget is None else self.budget - 1 - searched
+        budget = None
+        if self.budget is not None:
+            budget = self.budget - 1 - searched
         simulation = self._make_simulation(budget)
         first = plan_first(simulation, region.shape.numel())
         if not self.from_event:
             first = plan_few(simulation, first)
-        kept = KeptClass(probe, self.samples if self.method == "monte_carlo" else first)
+        kept_draws = self.samples if self.method == "monte_carlo" else first
+        kept = KeptClass(probe, kept_draws)
 
         def score(x: Tensor, problem: Tensor) -> Tensor:
             measured = event.query(probe, x, usable[problem])
@@ -468,7 +477,10 @@ class MisinterpretationProbability(Metric):
             reached[usable] = estimate.reaches(target_error)
             ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
             for name, values in columns.items():
-                of_usable = ends[name] if name in ends else getattr(estimate, name)
+                if name in ends:
+                    of_usable = ends[name]
+                else:
+                    of_usable = getattr(estimate, name)
                 if of_usable is not None:
                     values[usable] = of_usable.to(values.dtype)
             extreme[usable] = probe.perturb(estimate.extreme, usable)

@@ -159,7 +159,10 @@ class SanityChecks(Metric):
         bound = self
         if inputs is not None and self.flat != (inputs.ndim == 2):
             bound = replace(self, flat=inputs.ndim == 2)
-        labels = self.labels if extras is None else extras.get("labels", self.labels)
+        if extras is None:
+            labels = self.labels
+        else:
+            labels = extras.get("labels", self.labels)
         if labels is None or labels.ndim != 1 or labels.is_floating_point():
             return bound
         of_rows = labels if rows is None else labels[rows]
@@ -185,7 +188,10 @@ class SanityChecks(Metric):
             measured["other_class"] = _compare_classes(samples)
         everywhere = torch.full_like(probe.margin, torch.nan, dtype=torch.float64)
         predicted = probe.model.task.describe(probe.model.task.answer(probe.logits))
-        classes = probe.logits.shape[1] if probe.model.task.classes else 0
+        if probe.model.task.classes:
+            classes = probe.logits.shape[1]
+        else:
+            classes = 0
         others = None if scrambled is None else scrambled.maps[0]
         return SanityResult(
             **probe.common_fields(self, **measured),
@@ -281,7 +287,9 @@ def _is_linear(samples: ExplainedSamples, partner: Tensor) -> Tensor:
 
 def _find_there(model: Model, x: Tensor) -> Tensor | None:
     """Where inputs `(n, W)` that end at different places are there, bool; None where all have the same width."""
-    widths = None if model.black_box is None else model.black_box.find_widths(x)
+    widths = None
+    if model.black_box is not None:
+        widths = model.black_box.find_widths(x)
     if widths is None:
         return None
     return torch.arange(x.shape[1], device=x.device) < widths[:, None]

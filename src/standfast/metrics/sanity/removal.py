@@ -41,7 +41,10 @@ class Removal:
     @property
     def features(self) -> int:
         """How many there are: the columns of a table, or the positions, with all their channels."""
-        positions = self.x[0] if self.x.ndim == 2 else self.x[0, 0]
+        if self.x.ndim == 2:
+            positions = self.x[0]
+        else:
+            positions = self.x[0, 0]
         return positions.numel()
 
     @cached_property
@@ -140,7 +143,10 @@ def draw_shuffles(x: Tensor, features: int, seed: int) -> Tensor:
 
 def order_features(maps: Tensor, shuffle: Tensor) -> Tensor:
     """The features by their values in the map, the largest first and equal ones as in `shuffle`, `(n, features)`."""
-    of_positions = maps if maps.ndim == 2 else maps.sum(1)
+    if maps.ndim == 2:
+        of_positions = maps
+    else:
+        of_positions = maps.sum(1)
     # in the order of the shuffle, so that a stable sort leaves ties in it
     values = of_positions.flatten(1).gather(1, shuffle)
     return shuffle.gather(1, values.argsort(dim=1, descending=True, stable=True))

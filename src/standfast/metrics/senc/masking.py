@@ -33,7 +33,9 @@ class MaskedComparison:
     def __init__(self, probe: Probe) -> None:
         self.probe = probe
         #: the random explainer gives a fresh map for each mask, even where inputs are the same
-        self.noise = probe.explainer if isinstance(probe.explainer, RandomExplainer) else None
+        self.noise = None
+        if isinstance(probe.explainer, RandomExplainer):
+            self.noise = probe.explainer
         self._ranked = RankedReference(probe.reference)
         self._score = measure_score(probe.model.task, probe.logits, probe.targets, "probability")
 
@@ -49,7 +51,9 @@ class MaskedComparison:
         NaN where logits or explanation are not finite.
         """
         probe = self.probe
-        similarity, constant = self._ranked.compare(maps.abs() if probe.absolute else maps, rows)
+        if probe.absolute:
+            maps = maps.abs()
+        similarity, constant = self._ranked.compare(maps, rows)
         finite = torch.isfinite(logits.flatten(1)).all(1) & torch.isfinite(similarity)
         probe.count(rows, constant & finite, ~finite)
         score = probe.measure_score(logits, rows, "probability")

@@ -142,7 +142,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     masks: MaskCount = field(default=10_000, kw_only=True)
 
     def __post_init__(self) -> None:
-        layers = tuple(self.layers) if isinstance(self.layers, list) else self.layers
+        if isinstance(self.layers, list):
+            layers = tuple(self.layers)
+        else:
+            layers = self.layers
         fits = isinstance(layers, str) or (
             isinstance(layers, tuple)
             and 0 < len(set(layers)) == len(layers)
@@ -165,7 +168,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     def cost(self, classes: int | None = None) -> Cost:
         """The masks of each layer and the sample itself; for a few layers, unless they are named."""
-        named = len(self.layers) if isinstance(self.layers, tuple) else _LAYERS
+        if isinstance(self.layers, tuple):
+            named = len(self.layers)
+        else:
+            named = _LAYERS
         if self.layers == "first":
             named = 1
         return Cost(predictions=0, explanations=self.masks * named + 1)
@@ -180,7 +186,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
         probe = self.make_probe(call)
         seed = call.seed
         usable = probe.usable()
-        fit = find_gateable(model, inputs, chosen) if call.explainer.gateable else set()
+        if call.explainer.gateable:
+            fit = find_gateable(model, inputs, chosen)
+        else:
+            fit = set()
         masked = MaskedLayers(probe, inputs)
         groups = [group_count(layer) for layer in chosen.values()]
         table = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
@@ -191,10 +200,17 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
             width = groups[index]
             layer_seed = int(mix64(torch.tensor([seed + number])).item())
             # one mask in the layer's own weights holds for all samples at once
-            weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
-            parts = self.split_rows(usable, width) if gated or not len(usable) else (usable,)
+            weigh_layer = masked.weigh if gated else masked.weigh_in_place
+            weigh = partial(weigh_layer, layer, number)
+            if gated or not len(usable):
+                parts = self.split_rows(usable, width)
+            else:
+                parts = (usable,)
             for rows in parts:
-                keys = content_keys(inputs[rows], layer_seed).tolist() if gated else [layer_seed]
+                if gated:
+                    keys = content_keys(inputs[rows], layer_seed).tolist()
+                else:
+                    keys = [layer_seed]
                 masks = draw_masks(self.masks, width, self.keep, Streams(keys, CPU))
                 masks = send(masks, inputs.device)
                 features = torch.full((len(rows),), width)

@@ -215,7 +215,9 @@ def draw_series(card: Card) -> list[Lane]:
         painted = paint_area(
             values[row], holds[row], doubtful[row], ground, factors, _PALE_COLOURS, colour
         )
-        name = name_entry((), channel, "channel") if channels > 1 else ""
+        name = ""
+        if channels > 1:
+            name = name_entry((), channel, "channel")
         lanes.append(Lane(name, _list_points(series[channel]), encode_image(painted)))
     return lanes
 

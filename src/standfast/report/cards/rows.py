@@ -192,8 +192,10 @@ def _make_row(card: Card, reason: Reason, scale: Scale, why: str) -> Row:
     named_interval = None
     if reason.probability_low != reason.probability_high:
         named_interval = share.span(reason.probability_low, reason.probability_high)
+    if len(title) > _MOST_LETTERS:
+        title = title[: _MOST_LETTERS - 1] + "…"
     return Row(
-        title=title if len(title) <= _MOST_LETTERS else title[: _MOST_LETTERS - 1] + "…",
+        title=title,
         why=why,
         state=reason.state,
         kind=_find_kind(card, reason),

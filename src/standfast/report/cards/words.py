@@ -269,8 +269,12 @@ class _Writer:
         if not self.is_tested:
             return ReasonWords(reason.feature, name, speaks, "", raising=raising)
         named = say_of_card("named_in", format_share(reason.probability), self.all_draws)
-        why = "" if reason.state == "holds" else self._blame(number)
-        needs = self._foresee(reason) if reason.state == "undecided" else ""
+        why = ""
+        if reason.state != "holds":
+            why = self._blame(number)
+        needs = ""
+        if reason.state == "undecided":
+            needs = self._foresee(reason)
         return ReasonWords(reason.feature, name, speaks, named, why, needs, raising)
 
     def _say_sign(self, reason: Reason) -> str:
@@ -450,7 +454,10 @@ class _Writer:
     def _count_with_others(self, count: int) -> int:
         """How many draws or models have to be made for so many that keep the decision, if as large a share does."""
         card = self.card
-        kept, drawn = (self.models, card.models) if self.models else (card.kept, card.drawn)
+        if self.models:
+            kept, drawn = self.models, card.models
+        else:
+            kept, drawn = card.kept, card.drawn
         if kept == drawn or not kept:
             return count
         whole_number = math.ceil(count * drawn / kept)

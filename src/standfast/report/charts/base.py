@@ -242,7 +242,10 @@ def choose_style(explainers: Sequence[str], name: str) -> Style:
         return Style(INK, "circle", (1, 0))
     number = list(explainers).index(name)
     is_control = isinstance(explainers, Explainers) and name in explainers.controls
-    colour = REFERENCE if is_control else COLOURS[number % len(COLOURS)]
+    if is_control:
+        colour = REFERENCE
+    else:
+        colour = COLOURS[number % len(COLOURS)]
     return Style(colour, SHAPES[number % len(SHAPES)], DASHES[number % len(DASHES)])
 
 
@@ -300,9 +303,13 @@ def title_axis(axis: Axis, channel: str = "x") -> str | list[str]:
     """
     if axis.direction is None:
         return axis.title
-    higher = axis.direction == "higher"
-    arrow = f"{axis.good} →" if higher else f"← {axis.good}"
-    line = f"{axis.title}, {arrow}" if higher else f"{arrow}, {axis.title}"
+    # the arrow points to where good values lie
+    if axis.direction == "higher":
+        arrow = f"{axis.good} →"
+        line = f"{axis.title}, {arrow}"
+    else:
+        arrow = f"← {axis.good}"
+        line = f"{arrow}, {axis.title}"
     if channel == "y" and len(line) <= _LINE:
         return line
     return [axis.title, arrow]

@@ -178,7 +178,10 @@ def _list_rows(lines: Sequence[Line], axis: Axis) -> Rows:
 
 def _list_points(line: Line, axis: Axis, room: tuple[float, float]) -> Rows:
     drawn = _choose_points(line)
-    stride = 1 if len(drawn) <= MARKED else len(drawn) // 5
+    if len(drawn) <= MARKED:
+        stride = 1
+    else:
+        stride = len(drawn) // 5
     rows: Rows = []
     for position, index in enumerate(drawn):
         is_bound = line.bounds is not None and bool(line.bounds[index])

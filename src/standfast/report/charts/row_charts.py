@@ -267,6 +267,7 @@ def _list_intervals(
         low = entry.value if entry.low is None else entry.low
         high = entry.value if entry.high is None else entry.high
         interval = f"[{axis.write(entry.low)}, {axis.write(entry.high)}]"
+        shape = _triangle(axis) if entry.bound else style.shape
         rows.append(
             {
                 "explainer": entry.name,
@@ -277,7 +278,7 @@ def _list_intervals(
                 "reads": f"{axis.write(entry.value, entry.bound)} {interval}",
                 "bound": entry.bound,
                 "colour": style.colour,
-                "shape": _triangle(axis) if entry.bound else style.shape,
+                "shape": shape,
             }
         )
     return rows

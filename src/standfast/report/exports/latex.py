@@ -125,7 +125,9 @@ def _fill_group(
             doubtful.add(row.explainer)
     lines = []
     for explainer, cells_by_label in cells.items():
-        name = escape(explainer) + (_DOUBTFUL if explainer in doubtful else "")
+        name = escape(explainer)
+        if explainer in doubtful:
+            name += _DOUBTFUL
         lines.append([name, *(cells_by_label.get(label, "--") for label in labels)])
     return lines
 

@@ -82,7 +82,10 @@ def _make_map(agreement: MapAgreement, measure: Measure, title: str) -> HeatMap:
     levels = [pair.chance for pair in agreement.pairs if pair.measure == measure]
     # a single sample has no other, and so no chance level
     finite = sorted(level for level in levels if not math.isnan(level))
-    chance = format_number(finite[len(finite) // 2]) if finite else "–"
+    if finite:
+        chance = format_number(finite[len(finite) // 2])
+    else:
+        chance = "–"
     return HeatMap(title.format(top=agreement.top), names, tuple(rows), chance, by_chance)
 
 

@@ -69,7 +69,9 @@ def _list_counts(row: SummaryRow) -> list[str]:
     counts = row.counts
     notes = []
     if counts.bounds:
-        unresolved = f" ({counts.unresolved} unresolved)" if counts.unresolved else ""
+        unresolved = ""
+        if counts.unresolved:
+            unresolved = f" ({counts.unresolved} unresolved)"
         notes.append(f"bounds: {counts.bounds} of {counts.counted}{unresolved}")
     if counts.imprecise:
         notes.append(f"error not reached: {counts.imprecise} of {counts.counted}")

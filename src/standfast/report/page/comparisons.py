@@ -173,7 +173,9 @@ def _draw(
     if not has_places(members):
         return [table]
     chart = _draw_lines(results, option, rows, heading)
-    return [table] if chart is None else [chart, table]
+    if chart is None:
+        return [table]
+    return [chart, table]
 
 
 def _find_rows(results: StoredResults, keys: Keys) -> Rows:
@@ -225,9 +227,10 @@ def _make_table(
         "Medians over samples. ★: the best mean rank in its column; ☆: not told apart from"
         " it (paired tests, 5%)."
     )
-    columns = [
-        (member.text, member.name if member.name != member.text else "") for member in members
-    ]
+    columns = []
+    for member in members:
+        full_name = member.name if member.name != member.text else ""
+        columns.append((member.text, full_name))
     cells = []
     for line, of_line in rows.items():
         cells.append((line, [_make_cell(results, of_line.get(member)) for member in members]))
@@ -248,7 +251,11 @@ def _make_cell(results: StoredResults, row: SummaryRow | None) -> TableCell:
         return TableCell("–")
     cell = describe_row(results, row)
     metric = results.summary.find(row.data, row.model, row.label)
-    star = "" if metric is None else mark_leaders(metric).get(row.explainer, "")
-    word = "" if row.quality is None else say("quality", row.quality)
+    star = ""
+    if metric is not None:
+        star = mark_leaders(metric).get(row.explainer, "")
+    word = ""
+    if row.quality is not None:
+        word = say("quality", row.quality)
     small = "\n".join(filter(None, [word, cell.interval, *cell.notes[:2]]))
     return TableCell(cell.main, small, quality=row.quality, star=star)

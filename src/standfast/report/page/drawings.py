@@ -106,11 +106,14 @@ class _Panel:
 
     def __init__(self, picture: Picture, place: int, found: bool) -> None:
         values = np.asarray(picture.array, dtype=float)
-        marks = None if picture.marks is None else np.asarray(picture.marks)
+        marks = None
+        if picture.marks is not None:
+            marks = np.asarray(picture.marks)
         if values.ndim > 2:
             # features without an order, whatever their shape
             values = values.reshape(-1)
-            marks = None if marks is None else marks.reshape(-1)
+            if marks is not None:
+                marks = marks.reshape(-1)
         self.picture = picture
         self.place = place
         self.title = picture.title
@@ -227,14 +230,16 @@ def _fill_cell(
         return "bar", value / panel.limit
     if panel.marks is not None:
         mark = panel.marks[feature]
-        return "mark", panel.picture.colours[mark - 1] if mark > 0 else ""
+        colour = panel.picture.colours[mark - 1] if mark > 0 else ""
+        return "mark", colour
     # without descriptions of columns numbers are not read as cells of a data frame, and no change is marked
     changed = bool(row.columns) and first_input is not None and value != float(first_input[feature])
     if feature < len(row.columns):
         words = describe_cell(row.columns[feature], value)
     else:
         words = ""
-    return "number changed" if changed else "number", words or format_number(value, None)
+    kind = "number changed" if changed else "number"
+    return kind, words or format_number(value, None)
 
 
 def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
@@ -252,8 +257,13 @@ def _draw_series(panels: list[_Panel], row: GalleryRow) -> dict[str, Any]:
             panel.parts = [ChannelLane("", "", _colour_marks(panel, 0))]
             continue
         for channel in shown:
-            low, high = (-panel.limit, panel.limit) if panel.change else scales[channel]
-            points = _list_points(line[channel], low, high) if len(line) == channels else ""
+            if panel.change:
+                low, high = -panel.limit, panel.limit
+            else:
+                low, high = scales[channel]
+            points = ""
+            if len(line) == channels:
+                points = _list_points(line[channel], low, high)
             ground = _colour_ground(panel, channel, channels)
             panel.parts.append(ChannelLane(names[channel], points, ground))
     return {
@@ -423,7 +433,10 @@ def _colour_words(panel: _Panel, words: Sequence[str]) -> list[ColouredWord]:
         return _mark_words(panel, panel.marks, words)
     if panel.plain:
         return [ColouredWord(word, _PLAIN) for word in words]
-    values = np.abs(array).max(axis=0) if panel.change else array.sum(axis=0)
+    if panel.change:
+        values = np.abs(array).max(axis=0)
+    else:
+        values = array.sum(axis=0)
     limit = float(np.abs(values).max()) or 1.0
     beyond = values[len(words) :]
     values = values[: len(words)]

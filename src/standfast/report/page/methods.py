@@ -37,7 +37,10 @@ def list_changes(results: StoredResults) -> list[str]:
     changes = []
     for metric in results.metrics.values():
         reach = describe_reach(metric.options, position)
-        changes.append(f"moved {reach}" if reach else describe_transformation(metric.options))
+        if reach:
+            changes.append(f"moved {reach}")
+        else:
+            changes.append(describe_transformation(metric.options))
     return list(dict.fromkeys(filter(None, changes)))
 
 
@@ -170,10 +173,12 @@ def flatten(value: Any, prefix: str = "") -> Pairs:
         # the parts of a composition have no names
         value = {str(number): entry for number, entry in enumerate(value, 1)}
     if not isinstance(value, dict):
-        return [(prefix, "default" if value is None else str(value))]
+        text = "default" if value is None else str(value)
+        return [(prefix, text)]
     pairs: Pairs = []
     for key, inner in value.items():
-        pairs += flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+        name = f"{prefix}.{key}" if prefix else str(key)
+        pairs += flatten(inner, name)
     return pairs
 
 

@@ -48,7 +48,9 @@ class Configuration:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
         try:
-            return float(value) if math.isfinite(value) else None
+            if math.isfinite(value):
+                return float(value)
+            return None
         except OverflowError:
             return None
 

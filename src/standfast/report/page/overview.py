@@ -42,11 +42,21 @@ def draw_medians(metric: MetricSummary, explainers: Explainers) -> Chart | None:
             # its row stays empty, so that charts of the same explainers have the same rows
             bars.append(IntervalBar(row.explainer, math.nan, None, None))
     sign = -1 if spec.direction == "higher" else 1
-    bars.sort(key=lambda bar: math.inf if math.isnan(bar.value) else sign * bar.value)
+
+    def rank_bar(bar: IntervalBar) -> float:
+        """The best first, and those without a value last."""
+        if math.isnan(bar.value):
+            return math.inf
+        return sign * bar.value
+
+    bars.sort(key=rank_bar)
     kind, line = _find_line(metric)
     has_zeros = any(bar.zero is not None for bar in bars)
     words = Words(spec.title, say("lines", kind, has_zeros), "medians")
-    axis = make_axis(spec) if line is None else make_axis(spec, line)
+    if line is None:
+        axis = make_axis(spec)
+    else:
+        axis = make_axis(spec, line)
     return draw_intervals(bars, explainers, axis, words, mark_leaders(metric))
 
 
@@ -83,7 +93,8 @@ def _find_line(metric: MetricSummary) -> tuple[str, float | None]:
     values = [row.value for row in metric.rows if row.control and row.value is not None]
     if not values or spec.direction is None:
         return "", None
-    return "control", max(values) if spec.direction == "higher" else min(values)
+    best = max if spec.direction == "higher" else min
+    return "control", best(values)
 
 
 def tabulate_pairs(metric: MetricSummary) -> Table | None:
@@ -111,10 +122,14 @@ def _compare_pair(comparison: Comparison, row: int, column: int) -> TableCell:
     if row == column:
         return TableCell("")
     p = float(comparison.p_values[row, column])
-    text = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    if p < 0.001:
+        text = "p < 0.001"
+    else:
+        text = f"p = {p:.2g}"
     if not comparison.significant[row, column]:
         return TableCell("", text)
-    return TableCell("+" if comparison.effects[row, column] > 0 else "−", text)
+    sign = "+" if comparison.effects[row, column] > 0 else "−"
+    return TableCell(sign, text)
 
 
 def tabulate_agreement(agreement: Agreement) -> Table:

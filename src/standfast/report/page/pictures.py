@@ -42,7 +42,8 @@ def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str | None:
     if picture.marks is not None:
         return _draw_marks(picture, rgb)
     is_large = max(rgb.shape[:2]) > LARGE
-    return encode_image(rgb, "WEBP" if is_large else "PNG")
+    kind = "WEBP" if is_large else "PNG"
+    return encode_image(rgb, kind)
 
 
 def _draw_marks(picture: Picture, rgb: Array) -> str:

@@ -78,7 +78,9 @@ def _read_texts(results: StoredResults) -> dict[str, list[Sequence[str]]]:
 
 def _write(words: Sequence[str]) -> str:
     """A text from its words, with blanks between them if they bring none along."""
-    separator = "" if any(word[:1].isspace() for word in words) else " "
+    separator = ""
+    if not any(word[:1].isspace() for word in words):
+        separator = " "
     return separator.join(words).strip()
 
 
@@ -88,10 +90,16 @@ def _list_swaps(frame: pl.DataFrame, texts: Mapping[str, Sequence[Sequence[str]]
         return ""
     changes = []
     for data, sample, swapped_words in frame.select("data", "sample", "swapped_words").iter_rows():
-        words = texts[data][sample] if sample < len(texts[data]) else ()
+        if sample < len(texts[data]):
+            words = texts[data][sample]
+        else:
+            words = ()
         changes_of_row = []
         for position, new_word in read_swaps({"swapped_words": swapped_words}).items():
-            old_word = words[position] if position < len(words) else "?"
+            if position < len(words):
+                old_word = words[position]
+            else:
+                old_word = "?"
             changes_of_row.append(f"{old_word.strip()} → {new_word.strip() or '–'}")
         changes.append(", ".join(changes_of_row))
     return _shorten(changes)
@@ -112,6 +120,9 @@ def _encode_block(
     has_interval = {"low", "high"} <= set(frame.columns) and spec.column not in ("low", "high")
     ends = ("low", "high") if has_interval else ()
     extras = _choose_extras(frame, spec, {spec.column, *ends, *flags})
+    interval = None
+    if has_interval:
+        interval = [_encode(frame, "low"), _encode(frame, "high")]
     return {
         "label": names["label"].index(metric.name),
         "rows": len(frame),
@@ -121,7 +132,7 @@ def _encode_block(
         "censored": spec.censored,
         "columns": columns,
         "value": _encode(frame, spec.column),
-        "interval": [_encode(frame, "low"), _encode(frame, "high")] if has_interval else None,
+        "interval": interval,
         "flags": {name: _encode_flag(frame[name]) for name in flags},
         "only": [name for name in conditions if name in flags],
         "extras": {name: _encode(frame, name) for name in extras},
@@ -163,7 +174,8 @@ def _list_links(frame: pl.DataFrame, metric: ConfiguredMetric, links: Links) -> 
     ids = []
     for data, model, explainer, sample, repeat in rows.iter_rows():
         key = (data, model, metric.name, explainer, int(sample))
-        ids.append(links.get(key, "") if repeat == first_repeat else "")
+        row_id = links.get(key, "") if repeat == first_repeat else ""
+        ids.append(row_id)
     return ids
 
 
@@ -188,9 +200,8 @@ def _encode(frame: pl.DataFrame, name: str) -> Any:
     column = column.cast(pl.Float64).round_sig_figs(6).fill_nan(None)
     values: list[Any] = column.to_list()
     if column.is_infinite().any():
-        values = [
-            value if value is None or math.isfinite(value) else str(value) for value in values
-        ]
+        infinite = (math.inf, -math.inf)
+        values = [str(value) if value in infinite else value for value in values]
     return _shorten(values)
 
 

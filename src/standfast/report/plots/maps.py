@@ -48,8 +48,10 @@ def draw_maps(
     """Draw explanations over their inputs; `show` describes the arguments."""
     if not isinstance(inputs, Tensor | np.ndarray):
         # a data set
-        features = getattr(inputs, "features", None) if features is None else features
-        tokens = getattr(inputs, "tokens", None) if tokens is None else tokens
+        if features is None:
+            features = getattr(inputs, "features", None)
+        if tokens is None:
+            tokens = getattr(inputs, "tokens", None)
         inputs = getattr(inputs, "inputs", inputs)
     x = _to_array(inputs, "inputs")
     maps_by_name = _read_maps(maps, x)
@@ -119,11 +121,13 @@ def _to_array(values: Any, argument: str) -> Array:
         "a tensor or an array",
         type(values).__name__,
     )
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    if isinstance(values, Tensor):
+        array = values.detach().cpu().numpy()
+    else:
+        array = values
     # NaN in a map marks positions that it says nothing about
-    finite: Array = np.nan_to_num(
-        np.asarray(array, dtype=float), nan=np.nan if argument == "maps" else 0.0
-    )
+    in_place_of_nan = np.nan if argument == "maps" else 0.0
+    finite: Array = np.nan_to_num(np.asarray(array, dtype=float), nan=in_place_of_nan)
     return finite
 
 
@@ -147,7 +151,10 @@ def _draw_grid(
         if kind == "image":
             _draw_image(grid[row, 0], x[row])
             grid[row, 0].set_title(escape_text(title or "input"), fontsize=9)
-        words = (tokens or ())[row] if kind == "text" else ()
+        if kind == "text":
+            words = (tokens or ())[row]
+        else:
+            words = ()
         for column, (name, values) in enumerate(maps.items(), first):
             _draw_map(grid[row, column], kind, x[row], values[row], features, words)
             parts = [name] if kind == "image" else [title, name]
@@ -162,14 +169,19 @@ def _find_height(kind: str, entries: int) -> float:
         return 2.2
     if kind == "series":
         return 0.6 + 0.55 * min(entries, 12)
-    bars = FEATURES + 1 if kind == "text" else min(entries, FEATURES + 1)
+    if kind == "text":
+        bars = FEATURES + 1
+    else:
+        bars = min(entries, FEATURES + 1)
     return 0.8 + 0.24 * bars
 
 
 def _find_title(titles: Sequence[str] | None, row: int, rows: int) -> str:
     if titles is not None:
         return titles[row]
-    return f"sample {row}" if rows > 1 else ""
+    if rows > 1:
+        return f"sample {row}"
+    return ""
 
 
 def _draw_map(
@@ -217,7 +229,10 @@ def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     if values is None:
-        picture = np.moveaxis(shades, 0, -1) if len(x) == 3 else shades.mean(0)
+        if len(x) == 3:
+            picture = np.moveaxis(shades, 0, -1)
+        else:
+            picture = shades.mean(0)
         axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         return
     flat, unseen = add_channels(values)
@@ -275,7 +290,10 @@ def _draw_bars(axes: Any, values: Array, labels: Sequence[str]) -> None:
     """Bars with the names of features, or words, the largest first; the others are added up."""
     order = rank_entries([values], len(values))
     # one bar for the others takes the place of a bar, so it is there for two at least
-    shown = order if len(order) <= FEATURES + 1 else order[:FEATURES]
+    if len(order) <= FEATURES + 1:
+        shown = order
+    else:
+        shown = order[:FEATURES]
     rest = order[len(shown) :]
     names = [labels[entry] for entry in shown]
     heights = values[shown]

@@ -53,7 +53,10 @@ def plot_panels(
     filled. An arrow is a median that is only a bound. Controls are grey; "-" is a metric that does not evaluate them.
     """
     plt = import_pyplot()
-    lines = len(rows) if len(rows) > 1 else -(-len(panels) // _COLUMNS)
+    if len(rows) > 1:
+        lines = len(rows)
+    else:
+        lines = -(-len(panels) // _COLUMNS)
     columns = -(-len(panels) // lines)
     size = (min(3.2 * columns + 1.2, 16), (0.34 * len(explainers) + 1.5) * lines)
     figure, grid = plt.subplots(
@@ -80,12 +83,14 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
         estimate = estimates.get(name)
         is_control = name in explainers.controls
         if row is None or estimate is None:
-            _write_in_row(axes, line, "-" if is_control else "no value")
+            mark = "-" if is_control else "no value"
+            _write_in_row(axes, line, mark)
             continue
         if estimate.low is not None or estimate.high is not None:
             ends = [_cut_end(estimate.low, left), _cut_end(estimate.high, right)]
             axes.plot(ends, [line, line], color="0.45", lw=1.6, solid_capstyle="butt", zorder=1)
-        _draw_point(axes, line, row, estimate, REFERENCE if is_control else ESTIMATE)
+        colour = REFERENCE if is_control else ESTIMATE
+        _draw_point(axes, line, row, estimate, colour)
     axes.set_xlim(left, right)
     _label_panel(axes, panel, explainers)
 
@@ -113,7 +118,9 @@ def _list_ends(estimate: Interval | None) -> tuple[float | None, ...]:
 
 def _cut_end(end: float | None, edge: float) -> float:
     """The end of an interval; where it is open, the edge of the panel."""
-    return end if end is not None and math.isfinite(end) else edge
+    if end is not None and math.isfinite(end):
+        return end
+    return edge
 
 
 def _label_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:

@@ -78,7 +78,9 @@ def make_cell(
             return f"{number:.0%}"
         return format_number(number, 3)
 
-    between = f"[{write(low)}, {write(high)}]" if np.isfinite([low, high]).all() else ""
+    between = ""
+    if np.isfinite([low, high]).all():
+        between = f"[{write(low)}, {write(high)}]"
     return TableCell(write(value), between, faint)
 
 
@@ -89,7 +91,9 @@ def count_flag(frame: pl.DataFrame, column: str, label: str) -> list[Detail]:
     'empty maps: 1 of 2'
     """
     count = int(read_flags(frame, column).sum())
-    return [Detail(label, count, len(frame))] if count else []
+    if count:
+        return [Detail(label, count, len(frame))]
+    return []
 
 
 def find_finite(frame: pl.DataFrame, column: str) -> Array:

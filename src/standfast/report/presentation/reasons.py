@@ -36,9 +36,10 @@ class ReasonsPresentation(Presentation):
         )
         if not len(rows):
             return None
-        shown = (
-            rows if len(rows) <= 2 * _SHOWN else pl.concat([rows.head(_SHOWN), rows.tail(_SHOWN)])
-        )
+        if len(rows) <= 2 * _SHOWN:
+            shown = rows
+        else:
+            shown = pl.concat([rows.head(_SHOWN), rows.tail(_SHOWN)])
         columns = [
             ("answer", "what is explained"),
             ("named again", "share of the draws"),
@@ -72,7 +73,10 @@ def _describe_row(row: Mapping[str, Any]) -> list[TableCell]:
     """The cells of one decision."""
     interval = f"{format_number(row['low'], 2)} to {format_number(row['high'], 2)}"
     of_all = f"of {row['reasons']}"
-    kept = row["answer_kept"] / row["drawn"] if row["drawn"] else 0.0
+    if row["drawn"]:
+        kept = row["answer_kept"] / row["drawn"]
+    else:
+        kept = 0.0
     return [
         TableCell(str(row["targets"])),
         TableCell(format_number(row["value"], 2), interval),

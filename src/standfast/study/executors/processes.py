@@ -59,9 +59,8 @@ class InProcess(Executor):
         for job in jobs:
             if tell is not None:
                 tell(job, 0.0)
-            yield store_result(
-                store, job, worker.run(job, None if tell is None else partial(tell, job))
-            )
+            tell_of_job = None if tell is None else partial(tell, job)
+            yield store_result(store, job, worker.run(job, tell_of_job))
 
 
 class Processes(Executor):
@@ -131,9 +130,10 @@ class _Process(CrewMember):
     def hear(self) -> Said:
         """What it says, or how it was lost."""
         try:
-            said: Said | StandfastError = (
-                self.connection.recv() if self.connection.poll() else self._describe_end()
-            )
+            if self.connection.poll():
+                said: Said | StandfastError = self.connection.recv()
+            else:
+                said = self._describe_end()
         except (EOFError, OSError):
             said = self._describe_end()
         if isinstance(said, StandfastError):
@@ -293,7 +293,10 @@ def memory_of(process: int) -> int | None:
 
 def _device(device: str, number: int) -> str:
     """The device of a worker: with several GPUs, the workers take turns."""
-    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if torch.cuda.is_available():
+        cards = torch.cuda.device_count()
+    else:
+        cards = 0
     if cards and device in ("auto", "cuda"):
         return f"cuda:{number % cards}"
     return device
@@ -312,9 +315,9 @@ def _starting(threads: int) -> Iterator[None]:
     # another thread may get the signal all the same; Python would then interrupt a start that is half done
     came: list[int] = []
     in_main = threading.current_thread() is threading.main_thread()
-    handler = (
-        signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if in_main else None
-    )
+    handler = None
+    if in_main:
+        handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
         yield
     finally:
@@ -324,7 +327,8 @@ def _starting(threads: int) -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
             del os.environ[name]
-            os.environ.update({} if value is None else {name: value})
+            if value is not None:
+                os.environ[name] = value
     # Ctrl-C that came meanwhile is handled now, when the start is complete
     if came and callable(handler):
         handler(signal.SIGINT, None)

@@ -112,9 +112,10 @@ class Ray(Executor):
         if isinstance(self.workers, int):
             return self.workers
         by_cpu = resources.get("CPU", 1.0) / self.cpus_per_worker
-        by_gpu = (
-            resources.get("GPU", 0.0) / self.gpus_per_worker if self.gpus_per_worker else by_cpu
-        )
+        if self.gpus_per_worker:
+            by_gpu = resources.get("GPU", 0.0) / self.gpus_per_worker
+        else:
+            by_gpu = by_cpu
         return max(1, int(min(by_cpu, by_gpu)))
 
 
@@ -147,9 +148,8 @@ class _RayCrew(Crew[_Actor]):
         # a worker sees only the GPUs that it was given
         automatic = "cuda" if executor.gpus_per_worker else "cpu"
         with pickle_modules_of(grid, ray.cloudpickle):
-            self.shared = ray.put(
-                replace(grid, device=automatic if grid.device == "auto" else grid.device)
-            )
+            device = automatic if grid.device == "auto" else grid.device
+            self.shared = ray.put(replace(grid, device=device))
         resources: dict[str, Any] = {
             "num_cpus": executor.cpus_per_worker,
             "num_gpus": executor.gpus_per_worker,

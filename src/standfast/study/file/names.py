@@ -152,7 +152,9 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
         ((name, value),) = content.items()
         if not names.knows(name):
             raise names.make_unknown_error(name, name)
-        first = names.scalar(names.registry[name]) if names.scalar else None
+        first = None
+        if names.scalar:
+            first = names.scalar(names.registry[name])
         if isinstance(value, Mapping | None):
             return NamedEntry(names, name, value or {}, (name,))
         if first is None:
@@ -161,7 +163,9 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
     hint = next(
         filter(None, (suggest_name(key, [*names.forms, *names.listed]) for key in content)), ""
     )
-    forms = f", or one with {', '.join(names.forms)}" if names.forms else ""
+    forms = ""
+    if names.forms:
+        forms = f", or one with {', '.join(names.forms)}"
     raise reject(
         f"{names.one}: its name, or its options beneath its name{forms}", f"{show(raw)}{hint}"
     )
@@ -173,7 +177,10 @@ def _read_text(text: str, names: Names) -> NamedEntry:
         match = re.fullmatch(r"(.*?):(\w+\s*=.*)", text, re.DOTALL)
     else:
         match = None
-    name, options = (match[1].strip(), match[2]) if match else (text, "")
+    if match:
+        name, options = match[1].strip(), match[2]
+    else:
+        name, options = text, ""
     if not names.knows(name):
         raise names.make_unknown_error(name)
     return NamedEntry(names, name, parse_options(options, names.one))

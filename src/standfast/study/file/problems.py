@@ -60,8 +60,12 @@ class Problem:
     line: int | None = None
 
     def __str__(self) -> str:
-        line = "" if self.line is None else f" (line {self.line})"
-        note = f" ({self.note})" if self.note else ""
+        line = ""
+        if self.line is not None:
+            line = f" (line {self.line})"
+        note = ""
+        if self.note:
+            note = f" ({self.note})"
         return f"{shorten(join_keys(self.path), 100)}{line}: expected {self.expected}, got {self.got}{note}"
 
 
@@ -166,7 +170,10 @@ def _from_details(details: Any, keys: Collection[str]) -> Sequence[Problem]:
     path = (*location[:1], *indices)
     if isinstance(context.get("error"), ArgumentError):
         return _place_beneath(path, _problems_of(context["error"], keys, ""))
-    got = "nothing" if kind == "missing" else show(details["input"])
+    if kind == "missing":
+        got = "nothing"
+    else:
+        got = show(details["input"])
     expected = (
         _EXPECTED.get(kind, details["msg"]).format(**context).removeprefix("Input should be ")
     )
@@ -248,7 +255,8 @@ def join_keys(path: Keys) -> str:
     >>> join_keys(("metrics", 2, "worst_case", "budget"))
     'metrics[2].worst_case.budget'
     """
-    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    steps = [f"[{key}]" if isinstance(key, int) else f".{key}" for key in path]
+    text = "".join(steps)
     return text.removeprefix(".") or "the file"
 
 
@@ -291,7 +299,8 @@ def with_article(noun: str) -> str:
     >>> with_article("int"), with_article("metric")
     ('an int', 'a metric')
     """
-    return f"{'an' if noun[:1] in set('aeiouAEIOU') else 'a'} {noun}"
+    article = "an" if noun[:1] in set("aeiouAEIOU") else "a"
+    return f"{article} {noun}"
 
 
 def shorten(text: str, width: int = 120) -> str:

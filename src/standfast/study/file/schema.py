@@ -79,7 +79,9 @@ def _define_kinds(definitions: Schema, names: Names, forms: Iterable[Schema] = (
             required = options.get("required", ())
             options["required"] = [option for option in required if option != neighbourhood_option]
             options["properties"][neighbourhood_option]["anyOf"].append(_refer("neighbourhoods"))
-        first = names.scalar(names.registry[name]) if names.scalar else None
+        first = None
+        if names.scalar:
+            first = names.scalar(names.registry[name])
         value = [options["properties"][first]] if first else []
         by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), *value]}
     # aliases stand for entries of other packages, whose options are not known here

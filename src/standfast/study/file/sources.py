@@ -95,7 +95,8 @@ def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
 
 
 def _check_positive(numbers: Numbers) -> Numbers:
-    if not all(number > 0 for number in (numbers if isinstance(numbers, tuple) else (numbers,))):
+    listed = numbers if isinstance(numbers, tuple) else (numbers,)
+    if not all(number > 0 for number in listed):
         raise reject("a number above 0, or one for each channel", show(numbers))
     return numbers
 
@@ -455,7 +456,10 @@ class ModelEntry(Entry):
         Raises:
             StudyFieldError: the file is missing or of another kind; at the key of the entry.
         """
-        named = {"name": self._name} if isinstance(self, NamedModel) else {}
+        if isinstance(self, NamedModel):
+            named = {"name": self._name}
+        else:
+            named = {}
         about = named | self.model_dump(
             # what tells one model of a study from another: it is a part of the identity of stored jobs
             include={self.form, "options", "weights"},
@@ -518,7 +522,8 @@ class NamedModel(ModelEntry):
         hub, _, folder = self._name.partition(":")
         # a folder beside the study file wins over a name of the hub
         local = hub == "transformers" and (base / folder).is_dir()
-        return zoo.load(f"{hub}:{base / folder}" if local else self._name, self.pretrained)
+        address = f"{hub}:{base / folder}" if local else self._name
+        return zoo.load(address, self.pretrained)
 
 
 class ModelProgram(ModelEntry):
@@ -758,7 +763,9 @@ class StudyModel(ModelSource):
         """The model of what the rows stand for, such as data frames or texts."""
         model = self.load(type(reader))
         with errors_at(keys=self.entry.known(), key=self.entry.form):
-            task = self.entry.task.load_files(self.base) if "task" in self.entry.given else None
+            task = None
+            if "task" in self.entry.given:
+                task = self.entry.task.load_files(self.base)
             return reader.make_model(model, task, device)
 
     def load(self, reader: type[Reader]) -> Any:

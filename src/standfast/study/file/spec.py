@@ -213,7 +213,8 @@ class Study(Entry):
         Raises:
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
-        return self.ask().make_grid(_try_model if check else None)
+        try_model = _try_model if check else None
+        return self.ask().make_grid(try_model)
 
     def ask(self) -> Question:
         """The question that the study asks: data in memory, files of models read, functions imported.
@@ -325,7 +326,8 @@ class Study(Entry):
             entry = None
         if entry is None:
             return (section,), ""
-        return entry.path, entry.value.form if section == "data" else ""
+        kind = entry.value.form if section == "data" else ""
+        return entry.path, kind
 
     def _pairs(self) -> list[tuple[str, str]]:
         data_of_models: dict[str, Container[str]] = {}

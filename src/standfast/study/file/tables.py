@@ -53,7 +53,10 @@ class DataTable(DataEntry):
     def _load(self, base: Path, count: int | None) -> GivenFrame:
         whole, about = read_frame(base / self.table, self.types)
         label = self._find_label(list(map(str, whole.columns)))
-        unused = list(self.drop) if label is None else [label, *self.drop]
+        if label is None:
+            unused = list(self.drop)
+        else:
+            unused = [label, *self.drop]
         extras: dict[str, Tensor] = {}
         # a cell without a value is no class, and the accuracy needs all of them
         if label is not None and not whole[label].isna().any():

@@ -359,7 +359,9 @@ def _find_dear(costs: Costs, levels: Levels, limit: float) -> list[Pair]:
     dear = [pair for spent, pair in costs.rank_pairs(levels) if spent > _DEAR * limit]
     is_all = len(dear) == len(costs.rank_pairs(levels))
     # the cheapest stays, or nothing would be evaluated
-    return dear[:-1] if is_all else dear
+    if is_all:
+        return dear[:-1]
+    return dear
 
 
 def _find_least(start: _Start, minutes: float, seconds: float) -> _Part:
@@ -451,4 +453,5 @@ def describe_choice(grid: Grid, choice: Choice) -> str:
 
 
 def _name_minutes(minutes: float) -> str:
-    return f"{minutes:g} minute" + ("" if minutes == 1 else "s")
+    noun = "minute" if minutes == 1 else "minutes"
+    return f"{minutes:g} {noun}"

@@ -307,7 +307,9 @@ def list_settings(costs: Costs, levels: Levels) -> dict[str, Mapping[str, Any]]:
 
 def _share_of(checked: int | None, all_checked: int) -> float:
     """The share of the checks' samples; None stands for all of them."""
-    return 1.0 if checked is None else checked / max(all_checked, 1)
+    if checked is None:
+        return 1.0
+    return checked / max(all_checked, 1)
 
 
 def _count_beyond(metric: Metric, inputs: Tensor) -> int:

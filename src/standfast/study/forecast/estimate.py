@@ -67,7 +67,9 @@ class Estimate:
         return "\n".join(filter(None, [format_costs(self), self.advice]))
 
     def __repr__(self) -> str:
-        memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
+        memory = ""
+        if not math.isnan(self.memory):
+            memory = f", {self.memory / 1e9:.2g} GB"
         if self.unknown:
             unknown = f", and an unknown time for {', '.join(self.unknown)}"
         else:
@@ -84,7 +86,9 @@ class Estimate:
                 broken.setdefault(line.error, []).append(f"{line.label} with {line.explainer}")
         texts: list[str] = []
         for error, jobs in broken.items():
-            more = f", and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+            more = ""
+            if len(jobs) > 1:
+                more = f", and {len(jobs) - 1} more"
             texts.append(f"trials failed, and their jobs will: {jobs[0]}{more}: {error}")
         return texts
 

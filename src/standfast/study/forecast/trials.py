@@ -256,7 +256,9 @@ class _Trials:
 
     def _count_filled(self, rows: int) -> int:
         """How many rows the model could run in the time of so many: a small batch is filled up."""
-        return rows if self.model.runs_rows_once else max(rows, _ROWS)
+        if self.model.runs_rows_once:
+            return rows
+        return max(rows, _ROWS)
 
     def _count_together(self, explainer: Explainer) -> int:
         """How many inputs are explained in the time of one, whose rows are filled up."""
@@ -282,7 +284,9 @@ class _Trials:
         if self._count_filled(count * rows) / rows * by_rows.seconds > limit:
             return by_rows
         inputs = part.take(self.inputs)
-        targets = None if self.targets is None else self.targets[part.rows]
+        targets = None
+        if self.targets is not None:
+            targets = self.targets[part.rows]
         # its caches must not be warm when the metric is tried
         model = copy.copy(part.model)
 
@@ -356,7 +360,8 @@ class _Trials:
         )
         if metric.has_random_cost:
             return replace(line, seconds=math.nan, basis="unknown")
-        return replace(line, seconds=seconds, basis="explanations" if speed.measured else "model")
+        basis: Basis = "explanations" if speed.measured else "model"
+        return replace(line, seconds=seconds, basis=basis)
 
     def _fill_in_by_trials(self, line: Line, metric: Metric, job: Job, limit: float) -> Line:
         """The line with what the metric takes by a trial of itself and, if that has no end, of its pilot."""
@@ -413,14 +418,15 @@ class _Trials:
         evaluations = max(evaluations, own_trial.evaluations)
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
-        seconds = math.sqrt(
-            (pilot_trial if pilot_trial.ended else own_trial).scaled_to(evaluations)
-            * own_trial.scaled_to(evaluations)
-        )
+        pilot_or_trial = pilot_trial if pilot_trial.ended else own_trial
+        seconds_by_pilot = pilot_or_trial.scaled_to(evaluations)
+        seconds_by_trial = own_trial.scaled_to(evaluations)
+        seconds = math.sqrt(seconds_by_pilot * seconds_by_trial)
         predicted = replace(own_trial, seconds=seconds, evaluations=evaluations)
         if metric.has_random_cost and not pilot_trial.ended:
             return predicted, "unknown"
-        return predicted, "pilot" if pilot_trial.ended else "trial"
+        basis: Basis = "pilot" if pilot_trial.ended else "trial"
+        return predicted, basis
 
     def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
@@ -433,7 +439,9 @@ class _Trials:
         part = self._choose(job)
         model = part.model
         inputs = part.take(self.inputs)
-        targets = None if self.targets is None else self.targets[part.rows]
+        targets = None
+        if self.targets is not None:
+            targets = self.targets[part.rows]
         count = 0
         start = (0.0, 0)
         half = (0.0, 0)
@@ -449,7 +457,8 @@ class _Trials:
             if not start[1]:
                 start = now if count >= len(inputs) else start
             elif not half[1]:
-                half = now if now[0] > limit / 2 else half
+                if now[0] > limit / 2:
+                    half = now
             elif now[0] > limit:
                 # after half of the time there was at least one chunk, also of a slow model
                 raise _EnoughSeen

@@ -67,7 +67,10 @@ def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -
             points = (summary.share, getattr(summary, mean), low, high)
             # where nothing is replaced, nothing is lost
             lines.append(make_line(name, *(np.insert(values, 0, 0.0) for values in points)))
-    which, direction = ("most", "higher") if order == "top" else ("least", "lower")
+    if order == "top":
+        which, direction = "most", "higher"
+    else:
+        which, direction = "least", "lower"
     title = f"Mean drop, {which} relevant positions first"
     heading = f"What happens when the {which} relevant positions go first?"
     words = Words(title, caption, f"drop-{order}", heading)

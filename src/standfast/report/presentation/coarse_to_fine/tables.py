@@ -69,4 +69,5 @@ def _show_gate(drops: Drops, name: str) -> TableCell:
         return TableCell("–")
     gate = drops.gates[name]
     cell = make_cell(gate.difference, gate.low, gate.high)
-    return TableCell("passed" if gate.passed else "not passed", f"{cell.text} {cell.small}".strip())
+    outcome = "passed" if gate.passed else "not passed"
+    return TableCell(outcome, f"{cell.text} {cell.small}".strip())

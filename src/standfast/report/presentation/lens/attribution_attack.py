@@ -67,7 +67,9 @@ class AttributionAttackPresentation(Presentation):
         say = words_of(self).say
         loaded = {name: load_curves(results, name) for name in results.present}
         curves = {name: stored for name, stored in loaded.items() if stored is not None}
-        shape = next(iter(curves.values())).shape if curves else None
+        shape = None
+        if curves:
+            shape = next(iter(curves.values())).shape
         captions = {name: say(name) for name in ("by_window", "by_k")}
         return [
             draw_distribution(results),

@@ -164,7 +164,11 @@ def overlap_by_chance(shape: tuple[int, ...], k: int, w: int) -> float:
         members = np.outer(members, last - first + 1).ravel()
     sizes, how_often = np.unique(members, return_counts=True)
     # the logarithm of the probability that a window of n positions has none of the k
-    none = [
-        np.log1p(-n / (total - np.arange(k))).sum() if n <= total - k else -np.inf for n in sizes
-    ]
+    none = []
+    for n in sizes:
+        if n <= total - k:
+            none.append(np.log1p(-n / (total - np.arange(k))).sum())
+        else:
+            # there are fewer positions outside the window than are drawn
+            none.append(-np.inf)
     return float(1 - (np.exp(none) * how_often).sum() / total)

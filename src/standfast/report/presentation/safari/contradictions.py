@@ -104,7 +104,10 @@ def _compare_with_search(estimate: MetricResults, worst: MetricResults) -> list[
     ended = pl.col("censored").cast(pl.Boolean).fill_null(False)
     # independent draws without the event are no run that ended early: their bound holds, whatever a search finds
     is_drawn = estimate.options.get("method") == "monte_carlo"
-    doubtful = rows.clear() if is_drawn else rows.filter(happened & ended)
+    if is_drawn:
+        doubtful = rows.clear()
+    else:
+        doubtful = rows.filter(happened & ended)
     return [
         *_list("search_found", estimate, worst, doubtful),
         *_list("search_missed", estimate, worst, rows.filter(~happened & ~ended)),

@@ -85,7 +85,8 @@ def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> Ch
     event = describe_event(view.options)
     side = "below" if event["below"] else "above"
     title = f"similarity ({view.options.get('similarity')}) {side}"
-    level = Axis(title, rules=() if limit is None else (limit,))
+    rules = () if limit is None else (limit,)
+    level = Axis(title, rules=rules)
     return draw_lines(lines, view.explainers, level, AXIS, words)
 
 

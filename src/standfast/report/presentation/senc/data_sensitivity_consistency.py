@@ -135,4 +135,6 @@ def lay_out(
     if published:
         values = values - np.nanmean(values)
     laid: Array = values[np.asarray(segments)]
-    return laid if len(shape) == 1 else laid[None]
+    if len(shape) == 1:
+        return laid
+    return laid[None]
