@@ -50,15 +50,19 @@ def write_race(results: StoredResults, step: NextStep) -> str | None:
     """A race of the usual explainers by the user's metrics; None for several models or data sets, or of a study."""
     call = read_call(results.manifest)
     metrics = _write_metrics(call.metrics, step)
-    if metrics is None or call.model not in ("model", "module") or len(results.pairs) > 1:
+    is_of_one_model = call.model in ("model", "module") and len(results.pairs) == 1
+    if metrics is None or not is_of_one_model:
         return None
-    evaluated = results.summary.samples.get(results.pairs[0][0], 0)
+    data, _ = results.pairs[0]
+    evaluated = results.summary.samples.get(data, 0)
     cut = ""
     if step.samples > evaluated:
         cut = f"[:{step.samples}]"
     options = _cut_to_samples(call.options, cut)
     arguments = ["model", f"inputs{cut}", f"metrics={metrics}"]
-    arguments += [f"{name}={options[name]}" for name in _OF_A_RACE if name in options]
+    for name in _OF_A_RACE:
+        if name in options:
+            arguments.append(f"{name}={options[name]}")
     return f"standfast.choose({', '.join(arguments)})"
 
 
@@ -69,7 +73,9 @@ def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:
         call: as it was.
         changes: the code of arguments; `samples`, the number of inputs; and `explainer`, the text of one more.
     """
-    further = {name: code for name, code in changes.items() if name not in ("samples", "explainer")}
+    further = dict(changes)
+    for name in ("samples", "explainer"):
+        further.pop(name, None)
     cut = ""
     if "samples" in changes:
         cut = f"[:{changes['samples']}]"
@@ -77,7 +83,8 @@ def write_choice(call: GivenCall, changes: Mapping[str, str]) -> str:
     for name, parts in (("explainers", call.explainers), ("metrics", call.metrics)):
         if parts is None or parts.parts:
             added = changes.get("explainer") if name == "explainers" else None
-            arguments.append(f"{name}={_write_given(parts, name, added)}")
+            code = _write_given(parts, name, added)
+            arguments.append(f"{name}={code}")
     options = {**_cut_to_samples(call.options, cut), **further}
     arguments += [f"{name}={code}" for name, code in options.items()]
     return f"standfast.choose({', '.join(arguments)})"
@@ -112,7 +119,8 @@ def write_training(results: StoredResults) -> str | None:
 def write_minutes(minutes: float, step: NextStep) -> str:
     """The limit of time of a step, from that of the results: longer where more is asked of the same explainers."""
     if step.kind in ("samples", "question"):
-        return str(math.ceil(minutes + (step.seconds or 0.0) / 60))
+        further_minutes = (step.seconds or 0.0) / 60
+        return str(math.ceil(minutes + further_minutes))
     return f"{minutes:g}"
 
 
@@ -166,7 +174,9 @@ def _write_metrics(given: GivenParts | None, step: NextStep) -> str | None:
     parts = None if given is None else _write_given_metrics(given, step)
     if given is None or parts is None:
         # the line names the user's metrics, and can neither add to them nor change them
-        return None if further or step.changes else "metrics"
+        if further or step.changes:
+            return None
+        return "metrics"
     parts += [(name, repr(name)) for name in further]
     return _write_parts(parts, given.are_named)
 
@@ -196,7 +206,8 @@ def _write_parts(parts: Sequence[tuple[str, str]], are_named: bool) -> str:
     if are_named:
         entries = ", ".join(f"{name!r}: {code}" for name, code in parts)
         return f"{{{entries}}}"
-    return f"[{', '.join(code for _, code in parts)}]"
+    codes = ", ".join(code for _, code in parts)
+    return f"[{codes}]"
 
 
 def _count_inputs(results: StoredResults, step: NextStep) -> int | None:
@@ -204,7 +215,8 @@ def _count_inputs(results: StoredResults, step: NextStep) -> int | None:
     if step.kind != "samples":
         return None
     # with a time limit the call has had more inputs than were evaluated
-    available = max((count for _, count in results.limited_samples.values()), default=0)
+    counts = [count for _, count in results.limited_samples.values()]
+    available = max(counts, default=0)
     if step.samples <= available:
         return None
     return step.samples
@@ -245,7 +257,8 @@ def _write_changes(changes: Sequence[Neighbourhood]) -> str:
             reach = list_reaches(change)
         else:
             reach = find_reach(change)
-        codes.append(f"standfast.neighbourhoods.{type(change).__name__}({spell(reach)})")
+        name = type(change).__name__
+        codes.append(f"standfast.neighbourhoods.{name}({spell(reach)})")
     if len(codes) == 1:
         return codes[0]
     return f"[{', '.join(codes)}]"

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import itertools
 import json
 import math
 import multiprocessing
@@ -129,8 +130,9 @@ class Description:
                 value = value.dequantize()
             return tensor_digest(value)
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-            content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
-            return [str(value.dtype), list(value.shape), content]
+            content = np.ascontiguousarray(value).tobytes()
+            short_digest = hashlib.sha256(content).hexdigest()[:16]
+            return [str(value.dtype), list(value.shape), short_digest]
         if id(value) in self._outer:
             return "itself"
         self._outer.add(id(value))
@@ -148,17 +150,16 @@ class Description:
         if isinstance(value, set | frozenset):  # whose order differs from process to process
             return sorted((inner(entry) for entry in value), key=repr)
         if isinstance(value, nn.Module):
-            return [type(value).__name__, self._describe_code(type(value)), digest_state(value)]
+            kind = type(value)
+            return [kind.__name__, self._describe_code(kind), digest_state(value)]
         if isinstance(value, partial):
             return [inner(value.func), inner(value.args), inner(value.keywords)]
         if isinstance(value, MethodType):
             return [inner(value.__func__), inner(value.__self__)]
         if isinstance(value, FunctionType):
             closed = read_closure(value)
-            return [
-                self._describe_code(value),
-                inner([value.__defaults__, value.__kwdefaults__, closed]),
-            ]
+            code = self._describe_code(value)
+            return [code, inner([value.__defaults__, value.__kwdefaults__, closed])]
         if isinstance(value, type | BuiltinFunctionType | ModuleType):
             return [value.__name__, self._describe_code(value)]
         kind = type(value)
@@ -176,11 +177,10 @@ class Description:
         if is_dataclass(value) and not isinstance(value, type):
             # equal metrics have one identity; fields of the user's count even if they do not when two are compared
             skipped = _NOT_COMPARED if isinstance(value, Metric) else frozenset()
-            counted = [
-                field
-                for field in fields(value)
-                if field.name not in skipped and field.metadata.get("identity", True)
-            ]
+            counted = []
+            for field in fields(value):
+                if field.name not in skipped and field.metadata.get("identity", True):
+                    counted.append(field)
             # all values before all defaults: what is reached is a part of identities in the order in which it is met
             contents = [self._describe(getattr(value, field.name)) for field in counted]
             defaults = [self._default(field) for field in counted]
@@ -233,7 +233,8 @@ def is_estimator(value: object) -> bool:
 
 def digest_state(module: nn.Module) -> str:
     """A hash of the parameters and buffers of a module, and of nothing else."""
-    return digest(Description({**module.state_dict(), **dict(module.named_buffers())}).content)
+    state = {**module.state_dict(), **dict(module.named_buffers())}
+    return digest(Description(state).content)
 
 
 @dataclass(frozen=True)
@@ -265,8 +266,8 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> ModelContent:
     """
     parts = [*model.module.modules(), model.preprocess, model.black_box, model.task, model.output]
     has_own_code = any(_is_own_part(part) for part in parts if part is not None)
-    plain = model.task == Classification() and model.output is None and not model.extras
-    what_it_answers: list[Any] = [] if plain else [model.task, model.output, model.extras]
+    is_plain = model.task == Classification() and model.output is None and not model.extras
+    what_it_answers: list[Any] = [] if is_plain else [model.task, model.output, model.extras]
     task = Description(what_it_answers)
     task_reach = [task.reach.content] if task.reach.content else []
     reach = Reach(holds_state=False)
@@ -334,14 +335,18 @@ class AnswerNumbers:
     @classmethod
     def from_plain(cls, content: Mapping[str, str]) -> AnswerNumbers:
         """From what `plain` returns."""
-        return cls({what: tuple(map(float, text.split())) for what, text in content.items()})
+        numbers: dict[str, tuple[float, ...]] = {}
+        for what, text in content.items():
+            numbers[what] = tuple(float(number) for number in text.split())
+        return cls(numbers)
 
     @classmethod
     def join(cls, parts: Sequence[AnswerNumbers]) -> AnswerNumbers:
         """The answers to all inputs, from those to parts of them."""
         numbers: dict[str, tuple[float, ...]] = {}
         for what in parts[0].numbers:
-            numbers[what] = sum((part.numbers.get(what, ()) for part in parts), ())
+            numbers_of_parts = [part.numbers.get(what, ()) for part in parts]
+            numbers[what] = tuple(itertools.chain.from_iterable(numbers_of_parts))
         return cls(numbers, min(part.pace for part in parts))
 
     def __len__(self) -> int:
@@ -364,7 +369,8 @@ class AnswerNumbers:
                 tolerance = TOLERANCE
             else:
                 tolerance = _COARSE
-            if not np.allclose(pairs[:, 0], pairs[:, 1], 1e-12, tolerance * scale, equal_nan=True):
+            ours, theirs = pairs[:, 0], pairs[:, 1]
+            if not np.allclose(ours, theirs, 1e-12, tolerance * scale, equal_nan=True):
                 return what
         return ""
 
@@ -391,16 +397,18 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
     rows["noisy copies"] = _add_noise(model, first_inputs[:_NOISY_COPIES])
     ask = _ask_each
     composition = find_composition(model)
-    if composition is not None and composition.rows is not None and len(composition.rows) > 0:
-        rows["cells"] = composition.rows[:_ROWS_WITH_OTHER_CELLS].to(first_inputs)
+    other_rows = None if composition is None else composition.rows
+    if other_rows is not None and len(other_rows) > 0:
+        rows["cells"] = other_rows[:_ROWS_WITH_OTHER_CELLS].to(first_inputs)
         ask = _ask_together
     paces = [math.inf]
 
     def answer(part: Tensor) -> Tensor:
         began = time.perf_counter()
         answers = _answer(model, part).cpu()  # so that a card has ended
+        seconds = time.perf_counter() - began
         # batches are filled up
-        paces.append((time.perf_counter() - began) / max(len(part), 2 * ROW_ALIGNMENT))
+        paces.append(seconds / max(len(part), 2 * ROW_ALIGNMENT))
         return answers
 
     # a model that fails has no answers here, and its jobs say why
@@ -423,7 +431,8 @@ def _ask_together(answer: _Answer, rows: Mapping[str, Tensor]) -> dict[str, tupl
         answers = answer(torch.cat([*rows.values()]))
     except Exception:  # it refuses some of them; then the others count
         return _ask_each(answer, rows)
-    parts = torch.split(answers, [len(part) for part in rows.values()])
+    lengths = [len(part) for part in rows.values()]
+    parts = torch.split(answers, lengths)
     return {what: _combine(part) for what, part in zip(rows, parts, strict=True)}
 
 
@@ -444,7 +453,8 @@ def _ask_gradients(model: Model, inputs: Tensor) -> tuple[float, ...]:
     with torch.enable_grad():
         x = inputs.detach().clone().requires_grad_(True)
         outputs = model.forward(x.clone())
-        (gradient,) = torch.autograd.grad(outputs.flatten(1).amax(1).sum(), x)
+        largest_outputs = outputs.flatten(1).amax(1)
+        (gradient,) = torch.autograd.grad(largest_outputs.sum(), x)
         return _combine(gradient)
 
 
@@ -478,7 +488,8 @@ def ask_nearby(model: Model, neighbourhood: Neighbourhood, inputs: Tensor) -> An
     with contextlib.suppress(Exception), model.session(), torch.no_grad():
         region = neighbourhood.around(first_inputs, model.bounds)
         points = region.sample(count, region.streams(0)).flatten(0, 1)
-        copies = region.perturb(points, torch.arange(len(first_inputs)).repeat_interleave(count))
+        origins = torch.arange(len(first_inputs)).repeat_interleave(count)
+        copies = region.perturb(points, origins)
         answers["copies of the neighbourhood"] = _combine(_answer(model, copies))
     return AnswerNumbers(answers)
 
@@ -568,19 +579,19 @@ def _limit_memory(more: int) -> None:
 def _add_noise(model: Model, x: Tensor) -> Tensor:
     lower, upper = (bound.expand_as(x) for bound in model.bounds)
     spread = (upper - lower).nan_to_num(posinf=0.0)
-    largest_value = x.flatten(1).abs().amax(1).reshape(-1, *[1] * (x.ndim - 1)).expand_as(x)
+    one_for_each = (len(x), *[1] * (x.ndim - 1))
+    largest_value = x.flatten(1).abs().amax(1).reshape(one_for_each).expand_as(x)
     spread = torch.where(spread > 0, spread, largest_value)
-    noise = (
-        torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x)
-        - 0.5
-    )
-    return torch.minimum(torch.maximum(x + _SHARE_OF_NOISE * spread * noise, lower), upper)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x) - 0.5
+    noisy = x + _SHARE_OF_NOISE * spread * noise
+    return torch.minimum(torch.maximum(noisy, lower), upper)
 
 
 def _combine(values: Tensor) -> tuple[float, ...]:
     """A fixed random combination of the numbers of each row."""
     rows = values.detach().double().cpu().flatten(1)
-    weights = torch.randn(
-        rows.shape[1], generator=torch.Generator().manual_seed(1), dtype=torch.float64
-    )
-    return tuple(float(f"{number:.6g}") for number in (rows @ weights).tolist())
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(rows.shape[1], generator=generator, dtype=torch.float64)
+    sums = (rows @ weights).tolist()
+    return tuple(float(f"{number:.6g}") for number in sums)

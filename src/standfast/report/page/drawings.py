@@ -155,8 +155,8 @@ def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
     for kind, panels_of_kind in panels.items():
         draw = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind]
         alt = ". ".join(panel.picture.alt for panel in panels_of_kind)
-        content = draw(panels_of_kind, row)
-        drawings.append(Drawing(kind, "", alt, True, content))
+        drawn = draw(panels_of_kind, row)
+        drawings.append(Drawing(kind, "", alt, True, drawn))
     return drawings
 
 
