@@ -161,7 +161,8 @@ def evaluate(
     began = time.monotonic()
     minutes = check_minutes(minutes)
     seed, repeats = as_number(seed), as_number(repeats)
-    samples_per_job = None if samples_per_job is None else as_number(samples_per_job)
+    if samples_per_job is not None:
+        samples_per_job = as_number(samples_per_job)
     check(type(seed) is int, "seed", "a whole number", repr(seed))
     check(
         about is None or isinstance(about, Mapping),

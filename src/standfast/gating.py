@@ -312,7 +312,10 @@ def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dic
 
     def watch(name: str) -> None:
         def note(_layer: nn.Module, _args: Any, out: Tensor) -> None:
-            row_count = out.shape[0] if out.ndim >= 2 else -1
+            if out.ndim >= 2:
+                row_count = out.shape[0]
+            else:
+                row_count = -1
             rows_of_layer[name].append(row_count)
 
         handles.append(layers[name].register_forward_hook(note))

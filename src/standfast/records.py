@@ -119,7 +119,10 @@ class _Declared(NamedTuple):
             return True
         if not is_number(value):
             return False
-        limits_of_kind = [limits for kind, limits in self.numbers if isinstance(value, kind | int)]
+        limits_of_kind = []
+        for kind, limits in self.numbers:
+            if isinstance(value, kind | int):
+                limits_of_kind.append(limits)
         return any(limits.holds(value) for limits in limits_of_kind)
 
     @property
@@ -218,7 +221,10 @@ def _check_declared_options(kind: Any) -> None:
         check(not unknown, argument, expected, ", ".join(map(repr, unknown)))
     for declaration, names in getattr(kind, "list_declared_counts", dict)().items():
         hints = _read_hints(kind)
-        others = [name for name in names if name not in hints or not hints[name].is_whole_number]
+        others = []
+        for name in names:
+            if name not in hints or not hints[name].is_whole_number:
+                others.append(name)
         argument = f"{kind.__qualname__}.{declaration}"
         expected = "options whose type is a whole number from 1 on, such as Count"
         check(not others, argument, expected, ", ".join(map(repr, others)))
@@ -278,7 +284,10 @@ def _read_arguments(
     kind: Any, positional: list[Any], named: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a dataclass, as they are held; those that it does not have are left as they are."""
-    names = [field.name for field in dataclasses.fields(kind) if field.init and not field.kw_only]
+    names = []
+    for field in dataclasses.fields(kind):
+        if field.init and not field.kw_only:
+            names.append(field.name)
     by_position = dict(zip(names, positional, strict=False))
     options = _read_options(kind, {**by_position, **named})
     too_many = positional[len(names) :]

@@ -379,7 +379,10 @@ def read_bounds(
         first = tuple(wrong[0].tolist())
         lower_end, upper_end = low[first].item(), high[first].item()
         got = f"({lower_end:zg}, {upper_end:zg})"
-        index = first[0] if len(first) == 1 else first
+        if len(first) == 1:
+            index = first[0]
+        else:
+            index = first
         where = f" at {index}" if first else ""
         more = ""
         if len(wrong) > 1:

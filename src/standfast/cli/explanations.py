@@ -39,7 +39,10 @@ def find_kinds(name: str) -> list[str]:
         raise ArgumentError(
             "name", "the name of a single thing", f"{name!r}; standfast list {name} shows them"
         )
-    kinds = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
+    kinds = []
+    for word, kind in KINDS.items():
+        if _knows(kind.load(), name):
+            kinds.append(word)
     # metrics are known at once, explainers when they are used
     if ":" in name and "metrics" in kinds:
         kinds = ["metrics"]
@@ -108,7 +111,10 @@ def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
         usual_options = getattr(entry, "usual", "")
     spelled = f"{name}:{usual_options}" if usual_options else name
     names = {"name": spelled, "title": getattr(entry, "__name__", "")}
-    uses = [f"  {form.format(**names)}" for form in (kind.python, kind.study) if form]
+    uses = []
+    for form in (kind.python, kind.study):
+        if form:
+            uses.append(f"  {form.format(**names)}")
     parts.append("\n".join(["Example:", *uses]))
     if bibtex := getattr(entry, "bibtex", ""):
         parts.append(f"Source:\n\n{textwrap.indent(bibtex.strip(), '  ')}")

@@ -544,7 +544,10 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
     samples = setting.samples
     shape = setting.shape
     # only bounds that are one number for all features fit into the line
-    bounds = [float(bound) for bound in map(torch.as_tensor, samples.bounds) if bound.numel() == 1]
+    bounds = []
+    for bound in map(torch.as_tensor, samples.bounds):
+        if bound.numel() == 1:
+            bounds.append(float(bound))
     # YAML is no HTML
     environment = make_environment(autoescape=False, package="standfast.cli")
     environment.filters["flow"] = _flow
@@ -569,7 +572,10 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
 
 def _write_feature(feature: Feature) -> Any:
     """How a file writes the change of a column: the amount alone where nothing else is set."""
-    options = {name: value for name, value in plain_options(feature).items() if value is not None}
+    options = {}
+    for name, value in plain_options(feature).items():
+        if value is not None:
+            options[name] = value
     # as most changes are a single amount
     if set(options) == {"by"}:
         return options["by"]

@@ -131,7 +131,10 @@ def _make_table(
     if types:
         options["types"] = {str(name): kind for name, kind in types.items()}
     # the path is now that of the table
-    others = {key: value for key, value in data.options.items() if key not in ("path", "label")}
+    others = {}
+    for key, value in data.options.items():
+        if key not in ("path", "label"):
+            others[key] = value
     return NamedSource(data.label, options | others)
 
 

@@ -36,7 +36,10 @@ def find_false_cards(
 ) -> dict[str, str]:
     """What is wrong with the cards of a pack: each is made again from the arrays of the pack."""
     # JSON alone: pages may change between versions
-    names = [name for name in listed if name.startswith("cards/") and name.endswith(".json")]
+    names = []
+    for name in listed:
+        if name.startswith("cards/") and name.endswith(".json"):
+            names.append(name)
     if not names:
         return {}
     expected = {

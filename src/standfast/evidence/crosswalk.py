@@ -96,7 +96,10 @@ def _describe_clause(clause: Clause, kinds: Mapping[str, str], tested: Set[str])
     # a comparison with controls speaks to a clause as well
     if tested & set(labels):
         present.add("tested")
-    parts = [words for needed, words in clause.shows.items() if not needed or present & set(needed)]
+    parts = []
+    for needed, words in clause.shows.items():
+        if not needed or present & set(needed):
+            parts.append(words)
     of_all = not clause.kinds  # the record as a whole speaks to it, whatever was measured
     metrics = "the whole pack" if of_all else ", ".join(labels)
     shows = "; ".join(parts) if metrics else "nothing in this study"
@@ -119,7 +122,9 @@ def _list_points(results: StoredResults) -> list[dict[str, str]]:
 def _find_kind(metric: ConfiguredMetric) -> str:
     """What the numbers of a configured metric are: its `evidence`, but `drawn` where a search only draws at random."""
     metric_class = find_metric_class(metric.metric)
-    kind = "" if metric_class is None else metric_class.evidence
+    kind = ""
+    if metric_class is not None:
+        kind = metric_class.evidence
     options = flatten_options(metric.options)
     # a search that only draws is no worst case
     drawn = kind == "searched" and {options.get("search"), options.get("attack")} & _RANDOM

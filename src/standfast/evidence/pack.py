@@ -245,7 +245,9 @@ def _decide_again(
     listed: Mapping[str, Any] = about["files"]
     decisions = read_decisions(results)
     confirmed = confirm_decisions(results)
-    outcome = None if decisions is None else decisions.outcome
+    outcome = None
+    if decisions is not None:
+        outcome = decisions.outcome
     if about.get("outcome") != outcome:
         problems[LIST] = f"its outcome is {about.get('outcome')}, and the decisions give {outcome}"
     elif about.get("results") != json.loads(json.dumps(_describe_results(results))):

@@ -69,7 +69,9 @@ def is_booster(estimator: Any) -> bool:
 
 def find_frame_function(model: Model) -> FrameFunction | None:
     """The function of a model that `make_model` has made; None for another model."""
-    function = None if model.black_box is None else model.black_box.function
+    function = None
+    if model.black_box is not None:
+        function = model.black_box.function
     return function if isinstance(function, FrameFunction) else None
 
 

@@ -158,7 +158,10 @@ def _list_held(estimator: Any) -> list[Any]:
     candidates: list[Any] = []
     for name, value in getattr(estimator, "__dict__", {}).items():
         if name.endswith("_"):  # fitted, as scikit-learn names it
-            inner_estimators = value if isinstance(value, list | tuple) else [value]
+            if isinstance(value, list | tuple):
+                inner_estimators = value
+            else:
+                inner_estimators = [value]
             candidates.extend(inner_estimators)
     # a calibrated classifier predicts no class, and holds the estimator that does
     answering = []

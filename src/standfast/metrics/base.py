@@ -113,7 +113,10 @@ class _PresetsApplied(ConfigurationType):
         check_preset(preset)
         kind: Any = cls  # a class of metrics
         # a class of metrics is a dataclass, which type checkers do not know of T
-        positional = [f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only]
+        positional = []
+        for f in dataclasses.fields(kind):
+            if f.init and not f.kw_only:
+                positional.append(f.name)
         given_options = {*positional[: len(values)], *options}
         preset_values = {
             option: value

@@ -114,7 +114,9 @@ def plan_draws(budget: int, probe: Probe | None = None) -> int:
     In an L2 ball a draw of many features costs many that are rejected, so of large images there are fewer.
     """
     draws = min(_MOST, budget // _PART)
-    region = None if probe is None else probe.region
+    region = None
+    if probe is not None:
+        region = probe.region
     if region is None or region.is_plain:
         return draws
     return min(draws, _REJECTED // region.shape.numel())

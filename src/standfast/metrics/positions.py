@@ -27,8 +27,9 @@ def count_positions(inputs: Tensor, unit: Unit) -> int:
     >>> count_positions(inputs, "entry"), count_positions(inputs, "pixel")
     (216, 72)
     """
-    shape = inputs.shape[1:] if unit == "entry" else spatial_shape(inputs)
-    return math.prod(shape)
+    if unit == "entry":
+        return math.prod(inputs.shape[1:])
+    return math.prod(spatial_shape(inputs))
 
 
 def sum_channels(maps: Tensor) -> Tensor:

@@ -148,7 +148,9 @@ class Probe:
         self.model, self.explainer = call.model, call.explainer
         self.region = region
         self.needs_maps = needs_maps
-        self.similarity = None if similarity is None else get_similarity(similarity)
+        self.similarity = None
+        if similarity is not None:
+            self.similarity = get_similarity(similarity)
         self.absolute = absolute
         self.explain = explain
         self.margin_kind = margin
@@ -377,7 +379,10 @@ class Probe:
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
         low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
-        has_finite_maps = are_finite(low, high) if compared is maps else _finite(maps)
+        if compared is maps:
+            has_finite_maps = are_finite(low, high)
+        else:
+            has_finite_maps = _finite(maps)
         finite = _finite(logits) & has_finite_maps
         constant = is_constant(low, high, torch.finfo(compared.dtype).eps) & finite
         self.count(origin, constant, ~finite)

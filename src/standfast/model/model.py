@@ -526,7 +526,9 @@ class Model:
         bounds = f"bounds {describe_bounds(self.bounds)}"
         if not is_same_everywhere:
             bounds += " by channel"
-        preprocess = "" if self.preprocess is None else ", preprocess"
+        preprocess = ""
+        if self.preprocess is not None:
+            preprocess = ", preprocess"
         return f"Model({module_name(self.module)}, {kind}, {bounds}, {self.device}{preprocess})"
 
     def warn_once(self, text: str) -> None:

@@ -77,7 +77,10 @@ def _run_in(
     converted = {}
     for name, extra in extras.items():
         # labels and indices keep their type
-        converted[name] = extra.to(dtype) if extra.is_floating_point() else extra
+        if extra.is_floating_point():
+            converted[name] = extra.to(dtype)
+        else:
+            converted[name] = extra
     return function(module, x.to(dtype), **converted)
 
 
@@ -278,7 +281,10 @@ def keep_state(module: nn.Module) -> Iterator[None]:
 
 def _restore_attributes(part: nn.Module, before: Mapping[str, Any]) -> None:
     """Put back the attributes of a layer; those whose names begin with an underscore belong to torch."""
-    added = [name for name in vars(part) if name not in before and not name.startswith("_")]
+    added = []
+    for name in vars(part):
+        if name not in before and not name.startswith("_"):
+            added.append(name)
     for name in added:
         del vars(part)[name]
     vars(part).update({name: value for name, value in before.items() if not name.startswith("_")})

@@ -435,9 +435,15 @@ def _sum_seconds(results: Results) -> float:
 
 def _find_label(by: str | None, specs: Mapping[str, ValueSpec], grid: Grid) -> str:
     """The label of the metric that ranks: the one that was asked for, or the first of faithfulness, or of stability."""
-    ranking = {label: spec for label, spec in specs.items() if spec.direction is not None}
+    ranking = {}
+    for label, spec in specs.items():
+        if spec.direction is not None:
+            ranking[label] = spec
     if by is not None:
-        named = [label for label in ranking if by in (label, grid.metrics[label].name)]
+        named = []
+        for label in ranking:
+            if by in (label, grid.metrics[label].name):
+                named.append(label)
         labels = ", ".join(ranking) or "none"
         check(
             len(named) > 0, "by", f"the label of a metric that ranks explainers: {labels}", repr(by)

@@ -404,7 +404,9 @@ def find_work(plan: Plan) -> PlannedWork:
         work[kind] = work.get(kind, 0.0) + job.work
         samples[kind] = samples.get(kind, 0) + job.stop - job.start
     sanity = plan.grid.sanity
-    name_of_checks = "" if sanity is None else sanity.name
+    name_of_checks = ""
+    if sanity is not None:
+        name_of_checks = sanity.name
     return PlannedWork(work, samples, name_of_checks)
 
 

@@ -69,7 +69,10 @@ class Split:
             :available
         ]
         kept = order[_ONE_OF - 1 :: _ONE_OF]
-        raced = [row for number, row in enumerate(order) if number % _ONE_OF != _ONE_OF - 1]
+        raced = []
+        for number, row in enumerate(order):
+            if number % _ONE_OF != _ONE_OF - 1:
+                raced.append(row)
         return cls(tuple(raced), tuple(kept))
 
 

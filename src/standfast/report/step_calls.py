@@ -171,7 +171,9 @@ def _choose_codes(given: GivenParts | None, names: Sequence[str]) -> dict[str, s
 def _write_metrics(given: GivenParts | None, step: NextStep) -> str | None:
     """The metrics of a step; None where one has to move to another neighbourhood and cannot."""
     further = [METRIC_OF[kind] for kind in step.missing if kind in METRIC_OF]
-    parts = None if given is None else _write_given_metrics(given, step)
+    parts = None
+    if given is not None:
+        parts = _write_given_metrics(given, step)
     if given is None or parts is None:
         # the line names the user's metrics, and can neither add to them nor change them
         if further or step.changes:

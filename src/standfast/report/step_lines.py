@@ -106,7 +106,10 @@ def list_session_names(line: str) -> list[str]:
     >>> list_session_names("standfast.evaluate(model, ['inputs'], inputs[:80], metrics, reference=reference)")
     ['model', 'inputs', 'metrics', 'reference']
     """
-    nodes = [node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Name)]
+    nodes = []
+    for node in ast.walk(ast.parse(line)):
+        if isinstance(node, ast.Name):
+            nodes.append(node)
     nodes.sort(key=lambda node: node.col_offset)
     names = dict.fromkeys(node.id for node in nodes)
     return [name for name in names if name not in _IMPORTED]
@@ -151,5 +154,8 @@ def _split_code(code: str) -> list[str]:
     """Code in parts that end with a comma and a space, or with an opening bracket, that are in no text."""
     quoted = [range(*match.span()) for match in _QUOTED.finditer(code)]
     ends = [match.end() for match in re.finditer(r", |[({]|(?<!\w)\[", code)]
-    cuts = [end for end in ends if not any(end - 1 in text for text in quoted)]
+    cuts = []
+    for end in ends:
+        if not any(end - 1 in text for text in quoted):
+            cuts.append(end)
     return [code[start:stop] for start, stop in pairwise([0, *cuts, len(code)])]

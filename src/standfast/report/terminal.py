@@ -220,7 +220,9 @@ def _lay_out_metric(matrix: Matrix, metric: MetricSummary, samples: int | None) 
     for name in matrix.names:
         row = metric.find_row(name)
         texts[name] = to_ascii(_write_cell(row, samples))
-        quality = None if row is None else row.quality
+        quality = None
+        if row is not None:
+            quality = row.quality
         signs[name] = _SIGNS[quality] + _STARS[metric.stars.get(name)]
     widest_text = max(map(len, texts.values()))
     widest_sign = max(map(len, signs.values()))
@@ -311,7 +313,9 @@ def _list_check_notes(results: StoredResults, matrix: Matrix) -> list[str]:
         for check in sanity.checks:
             if check.state not in ("passed", "exempt"):
                 margin = MARGINS.get(check.question)
-                limit = None if margin is None else margin.value
+                limit = None
+                if margin is not None:
+                    limit = margin.value
                 notes.append(say("check", name, check, limit))
     return notes
 

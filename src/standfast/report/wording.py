@@ -92,7 +92,9 @@ def _name_feature(results: StoredResults) -> tuple[str, float | None]:
     if not shapes or not all(is_image(shape) for shape in shapes):
         return "feature", None
     widths = {_find_width(about.get("bounds")) for about in data_sets}
-    width = widths.pop() if len(widths) == 1 else None
+    width = None
+    if len(widths) == 1:
+        width = widths.pop()
     return "pixel", width
 
 

@@ -291,7 +291,9 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
         if row.explainer in sanity and _is_near_chance(sanity[row.explainer]):
             # of a model that has learned nothing, no map is good or bad
             quality = None
-        failure_p = None if quality is None else row.failure_p
+        failure_p = None
+        if quality is not None:
+            failure_p = row.failure_p
         judged.append(
             replace(
                 row, quality=quality, failure_p=failure_p, more_samples_needed=more_samples_needed

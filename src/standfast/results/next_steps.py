@@ -298,7 +298,10 @@ def _find_samples(situation: Situation) -> NextStep | None:
         return len(decided) / (done + _MOST_TIMES * needed)
 
     chosen = max(needed_of.values(), key=count_decided)
-    decided = [name for name in situation.candidates if needed_of.get(name, chosen + 1) <= chosen]
+    decided = []
+    for name in situation.candidates:
+        if needed_of.get(name, chosen + 1) <= chosen:
+            decided.append(name)
     least = min(needed_of[name] for name in decided)
     most = _MOST_TIMES * chosen
     evaluated = tuple(name for name in situation.candidates if name not in situation.refused)
@@ -423,7 +426,10 @@ def _find_nearer_of_table(
     )
     if not has_free_category:
         return ()
-    numbers = [str(column["name"]) for column in columns if column.get("kind") == "number"]
+    numbers = []
+    for column in columns:
+        if column.get("kind") == "number":
+            numbers.append(str(column["name"]))
     reach = {name: (changes.get(name) or {}).get("by") or _PRECISION for name in numbers}
     if reach:
         return (TableChanges({name: Feature(by=by) for name, by in reach.items()}),)

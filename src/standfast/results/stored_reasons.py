@@ -87,7 +87,10 @@ def read_card(
     Raises:
         ArgumentError: no reasons are stored, or none of this sample.
     """
-    labels = [label for label, metric in results.metrics.items() if metric.metric == METRIC]
+    labels = []
+    for label, metric in results.metrics.items():
+        if metric.metric == METRIC:
+            labels.append(label)
     check(len(labels) > 0, "results", "those of the metric reasons", "none")
     view = results.metric_results(place.data, place.model, labels[0])
     stored = _load(view, place.explainer, place.sample)

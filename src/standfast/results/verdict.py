@@ -304,7 +304,9 @@ def _find_obstacle(
     failure = _find_certain_failure(name, rows, judging)
     if failure is None:
         return check or _find_ground(name, rows)
-    open_check = None if sanity is None else sanity.reason
+    open_check = None
+    if sanity is not None:
+        open_check = sanity.reason
     return replace(failure, open_check=open_check)
 
 
@@ -331,7 +333,9 @@ def _find_certain_failure(name: str, rows: Sequence[SummaryRow], judging: int) -
 
 def _find_failed_check(sanity: Sanity | None, name: str) -> Ground | None:
     """The sanity check that an explainer does not pass; None if it passes all of them."""
-    reason = None if sanity is None else sanity.reason
+    reason = None
+    if sanity is not None:
+        reason = sanity.reason
     if sanity is None or reason is None:
         return None
     if sanity.state == "failed":
@@ -386,7 +390,10 @@ def _find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
 
 def _order_by_stability(summary: Summary, metric: MetricSummary) -> list[SummaryRow]:
     """The rows of a measure of stability, the most stable first, and of equal ones those that say something."""
-    rows = [row for row in metric.rows if row.references is not None and row.value is not None]
+    rows = []
+    for row in metric.rows:
+        if row.references is not None and row.value is not None:
+            rows.append(row)
     values = np.array([[row.value or 0.0 for row in rows]])
     if metric.metric.spec.direction == "higher":
         values = -values

@@ -267,7 +267,9 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> ModelContent:
     parts = [*model.module.modules(), model.preprocess, model.black_box, model.task, model.output]
     has_own_code = any(_is_own_part(part) for part in parts if part is not None)
     is_plain = model.task == Classification() and model.output is None and not model.extras
-    what_it_answers: list[Any] = [] if is_plain else [model.task, model.output, model.extras]
+    what_it_answers: list[Any] = []
+    if not is_plain:
+        what_it_answers = [model.task, model.output, model.extras]
     task = Description(what_it_answers)
     task_reach = [task.reach.content] if task.reach.content else []
     reach = Reach(holds_state=False)
@@ -397,7 +399,9 @@ def ask_model(model: Model, inputs: Tensor, outputs: Tensor | None = None) -> An
     rows["noisy copies"] = _add_noise(model, first_inputs[:_NOISY_COPIES])
     ask = _ask_each
     composition = find_composition(model)
-    other_rows = None if composition is None else composition.rows
+    other_rows = None
+    if composition is not None:
+        other_rows = composition.rows
     if other_rows is not None and len(other_rows) > 0:
         rows["cells"] = other_rows[:_ROWS_WITH_OTHER_CELLS].to(first_inputs)
         ask = _ask_together
@@ -499,7 +503,9 @@ def ask_reader(
 ) -> AnswerNumbers:
     """The maps of an explainer that reads the inside of a model (`reads_inside`); no numbers where it fails."""
     first_rows = slice(0, _MAPS_OF_READERS)
-    first_targets = None if targets is None else targets[first_rows]
+    first_targets = None
+    if targets is not None:
+        first_targets = targets[first_rows]
     answers: dict[str, tuple[float, ...]] = {}
     # its jobs say why it fails
     with (
@@ -555,7 +561,9 @@ def _send_maps(
         torch.set_num_threads(1)
         _limit_memory(_BYTES)
         with seed_generators(0, model.device):
-            first_targets = None if targets is None else targets[:_MAPS]
+            first_targets = None
+            if targets is not None:
+                first_targets = targets[:_MAPS]
             maps = explainer(model, inputs[:_MAPS], first_targets)
         write.send(_combine(maps))
     finally:

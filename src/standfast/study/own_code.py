@@ -492,7 +492,10 @@ class Reach:
     def _add_entries(self, thing: Collection[Any], name: str) -> None:
         if isinstance(thing, Mapping):
             for key, value in list(thing.items()):
-                name_of_value = f"{name}[{key!r}]" if _is_plain(key) else name
+                if _is_plain(key):
+                    name_of_value = f"{name}[{key!r}]"
+                else:
+                    name_of_value = name
                 self.add(value, name_of_value)
         elif isinstance(thing, list | tuple):
             for number, value in enumerate(thing):

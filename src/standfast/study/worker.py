@@ -235,7 +235,9 @@ class Worker:
         watched = ready.model.watch(share.add_inputs, share.add_rows)
         # whoever gave the job shows its progress
         with show_nothing(), watched, seeded, offer_memory(self._find_memory(job)):
-            targets = None if ready.targets is None else ready.targets[rows]
+            targets = None
+            if ready.targets is not None:
+                targets = ready.targets[rows]
             return metric(
                 ready.model,
                 explainer,
@@ -271,7 +273,9 @@ class Worker:
             samples = self.grid.data[job.data]
             model = self.grid.models[job.model].model(samples, self.grid.device)
             tried = self._find_tried(job, model)
-            checked = None if tried is None else tried.inputs
+            checked = None
+            if tried is not None:
+                checked = tried.inputs
             inputs, targets = inputs_for(model, samples, checked)
             # before the model is asked: other code could do anything
             self._prove_code()

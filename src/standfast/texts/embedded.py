@@ -319,7 +319,9 @@ class TransformersText(EmbeddedText):
         if kind not in self._compared:
             # from short texts to long ones; always eight, since a model may take one row and not several
             rows = lengths.argsort()[torch.linspace(0, len(x) - 1, 8, device=x.device).long()]
-            types_of_rows = None if token_types is None else token_types[rows]
+            types_of_rows = None
+            if token_types is not None:
+                types_of_rows = token_types[rows]
             self._compare(x[rows], tokens[rows], types_of_rows)
             self._compared.add(kind)
         return x

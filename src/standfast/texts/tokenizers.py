@@ -180,7 +180,9 @@ class _OfTokenizers(Tokenizer):
         copy.no_padding()
         copy.no_truncation()
         self.tokenizer = copy
-        self.most = None if truncation is None else truncation["max_length"]
+        self.most = None
+        if truncation is not None:
+            self.most = truncation["max_length"]
         self.keeps_end = truncation is not None and truncation["direction"] == "left"
         if padding:
             names = [padding["pad_token"]]
@@ -189,7 +191,9 @@ class _OfTokenizers(Tokenizer):
         if padding:
             self.padding = padding["pad_id"]
         else:
-            self.padding = copy.token_to_id(names[0]) if names else None
+            self.padding = None
+            if names:
+                self.padding = copy.token_to_id(names[0])
         self.blank = next((name for name in names if copy.token_to_id(name) is not None), None)
         self.mask = next((name for name in _MASKS if copy.token_to_id(name) is not None), None)
 

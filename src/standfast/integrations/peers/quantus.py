@@ -131,7 +131,9 @@ def _read_options(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
         is_variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         if name in _OUTPUT or name == "self" or is_variadic:
             continue
-        default = None if parameter.default is parameter.empty else parameter.default
+        default = None
+        if parameter.default is not parameter.empty:
+            default = parameter.default
         kind: Any = Any
         if isinstance(default, bool | int | float):
             kind = type(default)

@@ -170,7 +170,9 @@ def make_gaussian_fields(
     reference = None
     if mean is None and sd is None:
         reference = model.reference_for(inputs)
-    fit_cells = None if reference is None else _find_fit(reference)
+    fit_cells = None
+    if reference is not None:
+        fit_cells = _find_fit(reference)
 
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         count = x[0].numel()

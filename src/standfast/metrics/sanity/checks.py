@@ -192,7 +192,9 @@ class SanityChecks(Metric):
             classes = probe.logits.shape[1]
         else:
             classes = 0
-        others = None if scrambled is None else scrambled.maps[0]
+        others = None
+        if scrambled is not None:
+            others = scrambled.maps[0]
         return SanityResult(
             **probe.common_fields(self, **measured),
             negative=(probe.maps < 0).flatten(1).any(1),

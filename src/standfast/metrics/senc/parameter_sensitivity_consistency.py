@@ -268,7 +268,10 @@ def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any
         squares = torch.where(has, width.square(), 0.0).sum(1)
         return torch.where(has.any(1), (-1.0, 1.0)[side] * squares.sqrt() / divisor, torch.nan)
 
-    means = {name: mean(values) for name, values in layers.items() if name != "p_value"}
+    means = {}
+    for name, values in layers.items():
+        if name != "p_value":
+            means[name] = mean(values)
     value = means.pop("rho")
     middle = table.null_band.mean(2)
     null = centre(table.null_band)

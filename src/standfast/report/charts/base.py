@@ -158,7 +158,10 @@ class Chart:
         with altair.data_transformers.enable("default"):
             drawn = self.drawing.to_dict(validate=False)
         # nothing of a theme
-        parts = {key: drawn[key] for key in drawn if key in ("data", "height", "layer", "params")}
+        parts = {}
+        for key in drawn:
+            if key in ("data", "height", "layer", "params"):
+                parts[key] = drawn[key]
         return {**parts, "datasets": dict(self.data)}
 
 
@@ -262,7 +265,10 @@ def round_number(value: float) -> float | None:
 
 def find_room(values: Iterable[float | None]) -> tuple[float, float]:
     """The range of the finite values with a margin, where intervals without an end stop."""
-    finite = [float(value) for value in values if value is not None and math.isfinite(value)]
+    finite = []
+    for value in values:
+        if value is not None and math.isfinite(value):
+            finite.append(float(value))
     low = min(finite, default=0.0)
     high = max(finite, default=0.0)
     first = finite[0] if finite else 0.0

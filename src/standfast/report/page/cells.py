@@ -77,6 +77,9 @@ def _list_counts(row: SummaryRow) -> list[str]:
         notes.append(f"error not reached: {counts.imprecise} of {counts.counted}")
     if counts.without_number:
         notes.append(f"{counts.without_number} {row.spec.empty}")
-    skipped = [(group.status, group.rows) for group in counts.uncounted if group.status != "ok"]
+    skipped = []
+    for group in counts.uncounted:
+        if group.status != "ok":
+            skipped.append((group.status, group.rows))
     notes += [f"skipped: {rows} {status}" for status, rows in sorted(skipped)]
     return notes

@@ -115,7 +115,10 @@ def _compare_explainers(results: StoredResults) -> Iterator[Comparison]:
 
 def _compare_models(results: StoredResults) -> Iterator[Comparison]:
     for data in results.data:
-        members = [Member(model, model) for name, model in results.pairs if name == data]
+        members = []
+        for name, model in results.pairs:
+            if name == data:
+                members.append(Member(model, model))
         figures: list[Figure] = []
         for label in results.metrics:
             keys = {}
@@ -183,7 +186,10 @@ def _find_rows(results: StoredResults, keys: Keys) -> Rows:
     row_of = {(row.data, row.model, row.label, row.explainer): row for row in results.summary.rows}
     rows = {}
     for line, keys_of_line in keys.items():
-        of_line = {member: row_of[key] for member, key in keys_of_line.items() if key in row_of}
+        of_line = {}
+        for member, key in keys_of_line.items():
+            if key in row_of:
+                of_line[member] = row_of[key]
         if of_line:
             rows[line] = of_line
     return rows
@@ -220,7 +226,9 @@ def _make_table(
     """A row for each line, a column for each value: the estimate, its interval, and two remarks of the metric."""
     for member in members:
         row = next((of_line[member] for of_line in rows.values() if member in of_line), None)
-        warning = "" if row is None else _find_warning(results, row)
+        warning = ""
+        if row is not None:
+            warning = _find_warning(results, row)
         if warning:
             caption += f"Beware, {member.text}: {warning} "
     caption += (

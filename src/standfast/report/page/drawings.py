@@ -247,7 +247,9 @@ def _fill_cell(
         return "bar", value / panel.limit
     if panel.marks is not None:
         mark = panel.marks[feature]
-        colour = panel.picture.colours[mark - 1] if mark > 0 else ""
+        colour = ""
+        if mark > 0:
+            colour = panel.picture.colours[mark - 1]
         return "mark", colour
     # without descriptions of columns numbers are not read as cells of a data frame, and no change is marked
     changed = False

@@ -191,7 +191,10 @@ def flatten(value: Any, prefix: str = "") -> Pairs:
         return [(prefix, text)]
     pairs: Pairs = []
     for key, inner in value.items():
-        name = f"{prefix}.{key}" if prefix else str(key)
+        if prefix:
+            name = f"{prefix}.{key}"
+        else:
+            name = str(key)
         pairs += flatten(inner, name)
     return pairs
 
@@ -222,7 +225,9 @@ def list_publications(results: StoredResults) -> list[str]:
 def _find_publication(metric: ConfiguredMetric) -> str:
     """The publication's BibTeX entry, or what the manifest has of it."""
     kind = find_metric_class(metric.metric)
-    entry = "" if kind is None else kind.bibtex
+    entry = ""
+    if kind is not None:
+        entry = kind.bibtex
     if entry:
         return entry
     return str(metric.stored.get("bibtex") or metric.stored.get("citation") or "")

@@ -90,7 +90,10 @@ def _find_line(metric: MetricSummary) -> tuple[str, float | None]:
         return "rare", math.log(RARE)
     if references:
         return "identical", references[0].identical
-    values = [row.value for row in metric.rows if row.control and row.value is not None]
+    values = []
+    for row in metric.rows:
+        if row.control and row.value is not None:
+            values.append(row.value)
     if not values or spec.direction is None:
         return "", None
     best = max if spec.direction == "higher" else min
@@ -128,7 +131,10 @@ def _compare_pair(comparison: Comparison, row: int, column: int) -> TableCell:
         text = f"p = {p:.2g}"
     if not comparison.significant[row, column]:
         return TableCell("", text)
-    sign = "+" if comparison.effects[row, column] > 0 else "−"
+    if comparison.effects[row, column] > 0:
+        sign = "+"
+    else:
+        sign = "−"
     return TableCell(sign, text)
 
 

@@ -142,7 +142,10 @@ def _encode_block(
 
 def _choose_flags(frame: pl.DataFrame, conditions: Sequence[str]) -> list[str]:
     """The columns of flags that say anything: conditions of a value, and others that are set in any row."""
-    flags = [name for name, kind in frame.schema.items() if kind == pl.Boolean]
+    flags = []
+    for name, kind in frame.schema.items():
+        if kind == pl.Boolean:
+            flags.append(name)
     return [name for name in flags if name in conditions or frame[name].any()]
 
 
@@ -174,7 +177,9 @@ def _list_links(frame: pl.DataFrame, metric: ConfiguredMetric, links: Links) -> 
     ids = []
     for data, model, explainer, sample, repeat in rows.iter_rows():
         key = (data, model, metric.name, explainer, int(sample))
-        row_id = links.get(key, "") if repeat == first_repeat else ""
+        row_id = ""
+        if repeat == first_repeat:
+            row_id = links.get(key, "")
         ids.append(row_id)
     return ids
 

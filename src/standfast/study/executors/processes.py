@@ -59,7 +59,9 @@ class InProcess(Executor):
         for job in jobs:
             if tell is not None:
                 tell(job, 0.0)
-            tell_of_job = None if tell is None else partial(tell, job)
+            tell_of_job = None
+            if tell is not None:
+                tell_of_job = partial(tell, job)
             yield store_result(store, job, worker.run(job, tell_of_job))
 
 

@@ -268,7 +268,10 @@ def _labels_of_explainers(entries: Sequence[Explained]) -> list[str]:
         words = ""
         if names.count(entry.name) > 1:
             words = _describe_options(entry)
-        label = f"{entry.name}: {words}" if words else entry.name
+        if words:
+            label = f"{entry.name}: {words}"
+        else:
+            label = entry.name
         labels.append(label)
     return labels
 
@@ -283,7 +286,10 @@ def _describe_options(entry: Explained) -> str:
         with contextlib.suppress(TypeError):  # it has options without a default
             defaults = plain_options(type(entry.value)())
     # `...` is no value of any option, so an option without a default always counts
-    changed = {key: value for key, value in options.items() if defaults.get(key, ...) != value}
+    changed = {}
+    for key, value in options.items():
+        if defaults.get(key, ...) != value:
+            changed[key] = value
     return ", ".join(f"{key}={value}" for key, value in changed.items())
 
 

@@ -240,7 +240,9 @@ def read_section(
             path = (*path, *named.path)
             with errors_at(*named.path):
                 for words, (value, plain) in build(named).items():
-                    joined_label = None if label is None else join_label(label, words)
+                    joined_label = None
+                    if label is not None:
+                        joined_label = join_label(label, words)
                     checked = CheckedEntry(
                         value=value,
                         plain=plain,

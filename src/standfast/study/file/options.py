@@ -179,7 +179,10 @@ def _type_of_option(annotation: Any, default: object = None) -> Any:
             return special.read(raw, default, kinds)
 
         return Annotated[Any, PlainValidator(read), WithJsonSchema(schema)]
-    items = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple and get_args(kind)]
+    items = []
+    for kind in kinds:
+        if get_origin(kind) is tuple and get_args(kind):
+            items.append(get_args(kind)[0])
     if items and _find_special(_members(items[0])):
         several: Any = tuple[_type_of_option(items[0]), ...]  # type: ignore[misc]
         return Annotated[several, BeforeValidator(as_tuple), Field(min_length=1)]

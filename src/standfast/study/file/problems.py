@@ -243,7 +243,10 @@ def join_names(names: Iterable[object], width: int = 150) -> str:
     """Names with commas between them, the last ones left out where they are too many."""
     words = [str(name) for name in names]
     ends = accumulate(len(word) + 2 for word in words)
-    kept = [word for word, end in zip(words, ends, strict=True) if end <= width + 2]
+    kept = []
+    for word, end in zip(words, ends, strict=True):
+        if end <= width + 2:
+            kept.append(word)
     if len(kept) < len(words):
         kept.append(f"... {len(words)} in all")
     return ", ".join(kept) or "there are none"
@@ -299,7 +302,8 @@ def with_article(noun: str) -> str:
     >>> with_article("int"), with_article("metric")
     ('an int', 'a metric')
     """
-    article = "an" if noun[:1] in set("aeiouAEIOU") else "a"
+    is_vowel = noun[:1] in set("aeiouAEIOU")
+    article = "an" if is_vowel else "a"
     return f"{article} {noun}"
 
 

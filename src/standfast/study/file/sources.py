@@ -304,7 +304,9 @@ class DataFunction(DataEntry):
             return _give_texts(texts, self.targets)
         is_pair = isinstance(returned, tuple | list) and len(returned) == 2
         inputs, raw_labels = returned if is_pair else (returned, None)
-        labels = None if raw_labels is None else as_labels(raw_labels, "function")
+        labels = None
+        if raw_labels is not None:
+            labels = as_labels(raw_labels, "function")
         return self._as_samples(Content(as_inputs(inputs, "function"), labels, about), about)
 
     def _check_decided(self, words: str, count: int | None) -> None:
@@ -522,7 +524,10 @@ class NamedModel(ModelEntry):
         hub, _, folder = self._name.partition(":")
         # a folder beside the study file wins over a name of the hub
         local = hub == "transformers" and (base / folder).is_dir()
-        address = f"{hub}:{base / folder}" if local else self._name
+        if local:
+            address = f"{hub}:{base / folder}"
+        else:
+            address = self._name
         return zoo.load(address, self.pretrained)
 
 

@@ -270,7 +270,10 @@ class Study(Entry):
                 if column not in all_columns:
                     raise make_unknown_error("a column", column, all_columns, "units", column)
         for name, columns in columns_of_data.items():
-            units = {column: unit for column, unit in self.units.items() if column in columns}
+            units = {}
+            for column, unit in self.units.items():
+                if column in columns:
+                    units[column] = unit
             if units:
                 samples = inputs.samples[name]
                 about = {**samples.about, "units": units}

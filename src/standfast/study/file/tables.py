@@ -65,13 +65,19 @@ class DataTable(DataEntry):
             # regression has no classes
             if classes:
                 about["classes"] = classes
-        types = {name: how for name, how in self.types.items() if name not in unused}
+        types = {}
+        for name, how in self.types.items():
+            if name not in unused:
+                types[name] = how
         if self.reference is None:
             reference = whole
         else:
             reference = read_frame(base / self.reference, types)[0]
         frame = whole[:count].drop(columns=unused, errors="ignore")
-        ordered = {name: how for name, how in types.items() if isinstance(how, tuple)}
+        ordered = {}
+        for name, how in types.items():
+            if isinstance(how, tuple):
+                ordered[name] = how
         table = Table.read(reference.drop(columns=unused, errors="ignore"), frame, ordered=ordered)
         return GivenFrame(
             table.decode(table.encode(frame)),

@@ -356,7 +356,10 @@ def _sum_pairs(costs: Costs, pairs: Collection[Pair], levels: Levels) -> float:
 
 def _find_dear(costs: Costs, levels: Levels, limit: float) -> list[Pair]:
     """The pairs of which one sample takes a large part of the time; never all of them."""
-    dear = [pair for spent, pair in costs.rank_pairs(levels) if spent > _DEAR * limit]
+    dear = []
+    for spent, pair in costs.rank_pairs(levels):
+        if spent > _DEAR * limit:
+            dear.append(pair)
     is_all = len(dear) == len(costs.rank_pairs(levels))
     # the cheapest stays, or nothing would be evaluated
     if is_all:

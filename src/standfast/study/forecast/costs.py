@@ -66,7 +66,9 @@ class Costs:
         self.workers = workers
         self.left_out = tuple(left_out)
         self.ladders: Mapping[str, Ladder] = grid.free.ladders
-        checks = None if grid.sanity is None else grid.sanity.name
+        checks = None
+        if grid.sanity is not None:
+            checks = grid.sanity.name
         self.check_lines = [line for line in estimate.lines if line.label == checks]
         # the checks have samples of their own, and are left out in another way
         evaluated = [line for line in estimate.lines if line.label != checks]

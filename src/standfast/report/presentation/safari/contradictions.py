@@ -31,7 +31,10 @@ def find_contradictions(
     contradictions: list[Contradiction] = []
     for other in others:
         events = (part.options.get("event"), other.options.get("event"))
-        alike = {name for name in part.options if part.options[name] == other.options.get(name)}
+        alike = set()
+        for name in part.options:
+            if part.options[name] == other.options.get(name):
+                alike.add(name)
         if other.metric == part.metric and events == ("changed_class", "misclassification"):
             if {"neighbourhood", "margin"} <= alike:
                 contradictions += _compare_with_whole(part, other)
