@@ -135,7 +135,8 @@ def masked_weight(layer: nn.Module, mask: Tensor) -> Tensor:
     elif isinstance(layer, CONVOLUTIONS):
         keep = keep[:, None]
     if isinstance(layer, CONVOLUTIONS):
-        keep = keep.reshape(*keep.shape, *[1] * (weight.ndim - 2))
+        further_axes = weight.ndim - 2
+        keep = keep.reshape(*keep.shape, *[1] * further_axes)
     return torch.where(keep, weight.detach(), 0.0)
 
 
@@ -215,7 +216,8 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
             [5.]])
     """
     groups = group_count(layer)
-    fits = masks.ndim == 2 and masks.shape[1] == groups and masks.dtype == torch.bool
+    has_shape = masks.ndim == 2 and masks.shape[1] == groups
+    fits = has_shape and masks.dtype == torch.bool
     check(
         fits,
         "masks",
@@ -227,7 +229,8 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
         owners = _OWNERS.get()
         # by default row i of the batch is row i of the chunk
         rows = masks if owners is None else masks[owners]
-        if like.shape[0] != len(rows) or like.ndim < 2 or like.shape[axis] != groups:
+        has_channels = like.ndim >= 2 and like.shape[axis] == groups
+        if like.shape[0] != len(rows) or not has_channels:
             raise ModelError(
                 f"gating: expected {len(rows)} rows with {groups} channels at the masked {type(layer).__name__}, got"
                 f" shape {tuple(like.shape)}; an explainer that forwards rows of its own must name their owners"
@@ -240,12 +243,14 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
     def after(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
         rest = torch.zeros((), dtype=out.dtype, device=out.device)
         if isinstance(layer.bias, Tensor):
-            rest = layer.bias.reshape(-1, *[1] * (out.ndim - 2))
+            further_axes = out.ndim - 2
+            rest = layer.bias.reshape(-1, *[1] * further_axes)
         return torch.where(keep(out, 1), out, rest)
 
     def before(_layer: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
         x = args[0] if args else kwargs["input"]
-        x = torch.where(keep(x, x.ndim - 1), x, torch.zeros((), dtype=x.dtype, device=x.device))
+        zero = torch.zeros((), dtype=x.dtype, device=x.device)
+        x = torch.where(keep(x, x.ndim - 1), x, zero)
         if args:
             return ((x, *args[1:]), kwargs)
         return (args, {**kwargs, "input": x})

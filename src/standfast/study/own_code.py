@@ -98,7 +98,8 @@ def _is_in_installed_folder(folder: Path) -> bool:
 
 def _is_installed(path: str) -> bool:
     # with the separator, or `site` would be found in `site-packages-old`
-    return any(path == folder or path.startswith(folder + os.sep) for folder in _installed())
+    beginnings = tuple(folder + os.sep for folder in _installed())
+    return path in _installed() or path.startswith(beginnings)
 
 
 @cache
@@ -109,7 +110,8 @@ def _installed() -> tuple[str, ...]:
     folders += [*site.getsitepackages(), site.getusersitepackages()]
     this_package = str(Path(__file__).parents[1])
     # real paths, since an environment may be reached through links
-    return tuple({os.path.realpath(folder) for folder in [*folders, this_package]})
+    folders.append(this_package)
+    return tuple({os.path.realpath(folder) for folder in folders})
 
 
 def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
@@ -136,7 +138,8 @@ def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
                 # a file that is gone cannot be read, and what is in memory stays
                 continue
         digests[name] = _FIRST[key]
-        waiting += [(named, file) for named in _read_imports(file, _FIRST[key], name)]
+        imports = _read_imports(file, _FIRST[key], name)
+        waiting += [(imported, file) for imported in imports]
     # in one order, as the digests are a part of identities
     return dict(sorted({**_read_unimported(waiting), **digests}.items()))
 
@@ -164,7 +167,8 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
         # it may be removed between looking and reading
         with contextlib.suppress(OSError):
             digests[name] = _digest_file(file)
-            waiting += [(named, file) for named in _read_imports(file, digests[name], name)]
+            imports = _read_imports(file, digests[name], name)
+            waiting += [(imported, file) for imported in imports]
     return digests
 
 
@@ -213,7 +217,9 @@ def _is_of_installed(name: str) -> bool:
     if name.endswith(".py"):  # the path of a file
         return False
     top = name.partition(".")[0]
-    return top in sys.stdlib_module_names or (top in sys.modules and not is_own(top))
+    if top in sys.stdlib_module_names:
+        return True
+    return top in sys.modules and not is_own(top)
 
 
 class _SearchPath:
@@ -270,7 +276,8 @@ class _SearchPath:
         """The folders of the path that can have a module."""
         if module not in self._on_path:
             folders = dict.fromkeys(sys.path)
-            self._on_path[module] = [folder for folder in folders if self._may_have(folder, module)]
+            may_have = [folder for folder in folders if self._may_have(folder, module)]
+            self._on_path[module] = may_have
         return self._on_path[module]
 
     def _may_have(self, folder: str, module: str) -> bool:
@@ -286,7 +293,8 @@ def _list_modules(folder: str) -> frozenset[str] | None:
     """The names of files and folders in a folder, up to the first dot; None if it cannot be listed."""
     try:
         with os.scandir(folder or ".") as entries:
-            return frozenset(entry.name.partition(".")[0].casefold() for entry in entries)
+            stems = [entry.name.partition(".")[0] for entry in entries]
+            return frozenset(stem.casefold() for stem in stems)
     except (OSError, TypeError):  # the path may hold what is no text, which Python leaves out
         return None
 
@@ -340,7 +348,8 @@ class CodeNames:
         for level, module, parts in self.imported:
             start = _resolve(level, module, package)
             # what is taken from a package may be a module of it
-            names |= {start, *(f"{start}.{part}" for part in parts if part != "*")}
+            names.add(start)
+            names |= {f"{start}.{part}" for part in parts if part != "*"}
         loaded_names = {name for pair in self.loaded for name in pair}
         if loaded_names.intersection(_IMPORTERS):
             names |= set(filter(_may_be_module, self.texts))
@@ -533,7 +542,8 @@ class Reach:
             # of a whole module only what is used counts
             if isinstance(value, ModuleType) and attribute and is_own(value.__name__):
                 self.own = True
-                self.add(getattr(value, attribute, None), f"{name}.{attribute}")
+                used = getattr(value, attribute, None)
+                self.add(used, f"{name}.{attribute}")
             self.add(value, name)
 
     def _add_imports(self, names: CodeNames, package: str, file: str) -> None:
@@ -640,7 +650,9 @@ class Reach:
             else:
                 made_of = reduce(thing)
             # the arguments and the state; what makes the object is its class, which was added
-            self.add(made_of if isinstance(made_of, str) else made_of[1:3], name)
+            if not isinstance(made_of, str):
+                made_of = made_of[1:3]
+            self.add(made_of, name)
 
     def _keep(self, name: str, description: Any) -> None:
         self.content.append([name, description])
@@ -694,8 +706,9 @@ def _describe_plain(value: Any) -> Any:
             value = value.dequantize()
         return tensor_digest(value)
     if isinstance(value, np.ndarray):
-        content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
-        return [str(value.dtype), list(value.shape), content]
+        content = np.ascontiguousarray(value).tobytes()
+        short_digest = hashlib.sha256(content).hexdigest()[:16]
+        return [str(value.dtype), list(value.shape), short_digest]
     if isinstance(value, bytes | bytearray):
         return hashlib.sha256(value).hexdigest()[:16]
     return repr(value)

@@ -97,7 +97,8 @@ def check_fractions(fractions: Sequence[float], name: str) -> tuple[float, ...]:
     """The shares as a tuple; raises `ArgumentError` unless they lie between 0 and 1, in rising order."""
     fits = isinstance(fractions, tuple | list) and len(fractions) > 0
     fits = fits and all(isinstance(f, int | float) and 0 < f < 1 for f in fractions)
-    check(fits and list(fractions) == sorted(set(fractions)), name, _EXPECTED, fractions)
+    is_rising = fits and list(fractions) == sorted(set(fractions))
+    check(is_rising, name, _EXPECTED, fractions)
     return tuple(float(fraction) for fraction in fractions)
 
 
@@ -132,11 +133,13 @@ class Distortions:
         """
         c = self.c[:, column]
         was_found = self.found[:, column]
-        better = other.found[:, other_column] & (~was_found | (other.c[:, other_column] < c))
-        second = torch.minimum(torch.where(was_found, c, torch.inf), self.second[:, column])
+        other_c = other.c[:, other_column]
+        better = other.found[:, other_column] & (~was_found | (other_c < c))
+        first = torch.where(was_found, c, torch.inf)
+        second = torch.minimum(first, self.second[:, column])
         self.second[:, column] = torch.where(better, second, self.second[:, column])
         self.points[better, column] = other.points[better, other_column]
-        self.c[:, column] = torch.where(better, other.c[:, other_column], c)
+        self.c[:, column] = torch.where(better, other_c, c)
         self.found[:, column] |= better
 
 
@@ -152,7 +155,9 @@ class DistortionSearch:
     """
 
     def __init__(self, metric: DistortionMetric, call: Call) -> None:
-        self.call, self.norm, self.attack = call, check_norm(metric.norm), get_attack(metric.attack)
+        self.call = call
+        self.norm = check_norm(metric.norm)
+        self.attack = get_attack(metric.attack)
         self.probe = Probe(call)
         self.scores = score_pixels(self.probe.maps, metric.absolute)
         # a call without samples has no places to count, and passes
@@ -165,7 +170,8 @@ class DistortionSearch:
         )
         self.probe.skip_constant(self.scores)
         self.rows = self.probe.usable()
-        self.inputs, self.targets = call.inputs[self.rows], self.probe.targets[self.rows]
+        self.inputs = call.inputs[self.rows]
+        self.targets = self.probe.targets[self.rows]
         assert not isinstance(metric.segments, Tensor)  # since `__post_init__`
         self.labels = None
         if metric.unit == "segment":
