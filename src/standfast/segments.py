@@ -214,7 +214,8 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     >>> segment(torch.rand(1, 6), torch.tensor([5, 5, 0, 0, 9, 9])).labels
     tensor([[1, 1, 0, 0, 2, 2]])
     """
-    how, spatial = check_segments(how), spatial_shape(inputs)
+    how = check_segments(how)
+    spatial = spatial_shape(inputs)
     check(
         inputs.ndim >= 2 and len(inputs) > 0,
         "inputs",
@@ -236,7 +237,8 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
         return _find_superpixels(inputs, count, _quickshift, FEWEST, min(_MOST, positions))
     if how == "slic" or (how != "grid" and inputs.ndim == 4):
         find = partial(_slic, count=count)
-        return _find_superpixels(inputs, count, find, max(FEWEST, count // 2), count + count // 2)
+        least, most = max(FEWEST, count // 2), count + count // 2
+        return _find_superpixels(inputs, count, find, least, most)
     labels = make_grid(spatial, count)
     return share_labels(
         inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1
@@ -291,13 +293,16 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     """Segments with the user's labels, renumbered without gaps."""
     many = (len(inputs), *spatial)
     expected = f"labels of shape {spatial} or {many}"
-    check(tuple(labels.shape) in (spatial, many), "segments", expected, tuple(labels.shape))
+    shape = tuple(labels.shape)
+    check(shape in (spatial, many), "segments", expected, shape)
     rows = labels.reshape(-1, int(np.prod(spatial))).numpy()
     renumbered = [np.unique(row, return_inverse=True)[1] for row in rows]
     counts = [int(row.max()) + 1 for row in renumbered]
-    check(min(counts) >= FEWEST, "segments", f"at least {FEWEST} different labels", min(counts))
-    labels_of_rows = send(torch.from_numpy(np.stack(renumbered).astype(np.int64)), inputs.device)
-    if len(labels_of_rows) != len(inputs) or tuple(labels.shape) == spatial:
+    least = min(counts)
+    check(least >= FEWEST, "segments", f"at least {FEWEST} different labels", least)
+    numbers = np.stack(renumbered).astype(np.int64)
+    labels_of_rows = send(torch.from_numpy(numbers), inputs.device)
+    if len(labels_of_rows) != len(inputs) or shape == spatial:
         return share_labels(inputs, labels_of_rows[0].reshape(spatial), counts[0])
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     return Segments(
@@ -326,7 +331,9 @@ def _find_superpixels(
         # a constant image has no superpixels, and cannot be rescaled
         if not high > low:
             return None
-        numbered = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
+        # superpixels are found in [0, 1]
+        found_labels = find((image - low) / (high - low))
+        numbered = np.unique(found_labels, return_inverse=True)[1]
         if least <= numbered.max() + 1 <= width:
             return numbered.reshape(regular.shape).astype(np.int64)
         return None
@@ -336,7 +343,9 @@ def _find_superpixels(
         map_images = map if regular.size < _SMALL else pool.map
         cuts = list(map_images(cut, images))
     fallback = [labels_of_image is None for labels_of_image in cuts]
-    maps = [regular if labels_of_image is None else labels_of_image for labels_of_image in cuts]
+    maps = []
+    for labels_of_image in cuts:
+        maps.append(regular if labels_of_image is None else labels_of_image)
     counts = [int(numbered.max()) + 1 for numbered in maps]
     device = inputs.device
     labels = torch.from_numpy(np.stack(maps))
@@ -361,9 +370,12 @@ def _quickshift(image: Array) -> Labels:
 
     kernel = max(1.0, min(image.shape[1:]) / _KERNELS)
     colour = len(image) == 3
+    # as lightness, which goes from 0 to 100
+    scaled = image if colour else 100 * image
+    ratio = _RATIO_LAB if colour else _RATIO
     labels: Labels = quickshift(  # type: ignore[no-untyped-call]
-        image if colour else 100 * image,
-        ratio=_RATIO_LAB if colour else _RATIO,
+        scaled,
+        ratio=ratio,
         kernel_size=kernel,
         max_dist=_LINK * kernel,
         convert2lab=colour,

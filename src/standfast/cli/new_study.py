@@ -165,7 +165,8 @@ class StudySetting:
             or {"name", "texts"} & set(about)
             or scaled
         )
-        if bounds_are_known or self.table is not None or not {"path", "function"} & set(about):
+        is_of_user = bool({"path", "function"} & set(about))
+        if bounds_are_known or self.table is not None or not is_of_user:
             return False
         # values of 8 bits are multiples of 1/255, also after they were scaled
         levels = 255 * self.samples.inputs
@@ -192,7 +193,8 @@ class StudySetting:
         if has_columns:
             return "saliency", "integrated_gradients", kernel_shap
         layers = self.tried.module.modules()
-        has_convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in layers)
+        convolutions = nn.Conv1d | nn.Conv2d
+        has_convolutions = any(isinstance(layer, convolutions) for layer in layers)
         third = "gradcam" if has_convolutions else "input_x_gradient"
         return "saliency", "integrated_gradients", third
 
@@ -235,7 +237,8 @@ class StudySetting:
             return choose_ball(self.samples.inputs, self.samples.bounds).radius
         x = self.samples.inputs.double()
         # a constant table has no standard deviation
-        if len(self.shape) == 1 and len(x) > 1 and bool((x != x[0]).any()):
+        varies = len(x) > 1 and bool((x != x[0]).any())
+        if len(self.shape) == 1 and varies:
             spread = x.std(0)
             scale = float(spread[spread > 0].median())
         else:
@@ -279,14 +282,18 @@ class StudySetting:
                     f"warning: {why}it may be untrained, and there are no labels that would show it"
                 ]
             return []
-        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
-        correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
+        rows = _choose_rows(len(labels))
+        labels_of_rows = labels[rows]
+        is_correct = self.tried.predict(self.samples.inputs[rows]) == labels_of_rows
+        correct = int(is_correct.sum())
         count = len(rows)
         # the more frequent class counts, as it is right for most samples
-        chance = max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
+        most_frequent = float(labels_of_rows.bincount().max()) / count
+        chance = max(1 / self.classes, most_frequent)
         lines = [f"accuracy on the labels: {correct / count:.1%} of {count} samples"]
         # two standard deviations above chance: less is no evidence of training
-        if correct <= count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
+        deviation = math.sqrt(count * chance * (1 - chance))
+        if correct <= count * chance + 2 * deviation:
             doubt = (
                 f"is it trained? Always naming the most frequent class is right for {chance:.1%}"
             )
@@ -298,9 +305,10 @@ class StudySetting:
         labels = self.samples.extras.get("labels")
         if not isinstance(self.tried.task, Regression) or labels is None:
             return []
-        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
+        rows = _choose_rows(len(labels))
         labels_of_rows = labels[rows].double()
-        predicted = self.tried.logits(self.samples.inputs[rows])[:, 0].double()
+        outputs = self.tried.logits(self.samples.inputs[rows])
+        predicted = outputs[:, 0].double()
         error = (predicted - labels_of_rows).abs().mean()
         naive = (labels_of_rows - labels_of_rows.median()).abs().mean()
         lines = [f"mean absolute error on the labels: {error:.4g} of {len(rows)} samples"]
@@ -313,7 +321,8 @@ class StudySetting:
         """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
         # numbers of a data frame have units of their own, and are no rows of one radius
         words = self.table is not None or self.holds_texts
-        if len(self.shape) != 1 or len(self.samples) < 2 or words:
+        is_table = len(self.shape) == 1 and len(self.samples) > 1
+        if not is_table or words:
             return []
         spread = self.samples.inputs.std(dim=0)
         moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
@@ -321,12 +330,19 @@ class StudySetting:
         most = int(spread.argmax())
         if not moving[least] < spread[most] / _UNEVEN:
             return []
-        names = self.samples.features or [f"column {column}" for column in range(self.shape[0])]
+        numbered = [f"column {column}" for column in range(self.shape[0])]
+        names = self.samples.features or numbered
         return [
             f"warning: {names[least]} varies by {spread[least]:.2g} and {names[most]} by {spread[most]:.2g} (standard"
             " deviations), but one radius holds for all columns; give the model scaled columns, and scale the table in"
             " the same way"
         ]
+
+
+def _choose_rows(count: int) -> torch.Tensor:
+    """The numbers of some samples, evenly spaced, by which a model is measured."""
+    spaced = torch.linspace(0, count - 1, min(count, _MEASURED))
+    return spaced.round().long()
 
 
 def read_source(
@@ -353,7 +369,8 @@ def read_source(
     path = Path(text)
     # a name wins over a file of the same name
     is_name = names.knows(text)
-    is_function = re.fullmatch(REFERENCE, text) is not None and not is_name and not path.exists()
+    is_spelled_so = re.fullmatch(REFERENCE, text) is not None
+    is_function = is_spelled_so and not is_name and not path.exists()
     more = {key: value for key, value in options.items() if value is not None}
     may_have_weights = is_function or "weights" not in more
     expected = "none but for a module:function"
@@ -457,7 +474,8 @@ def try_setting(model: NamedSource, data: NamedSource, folder: Path) -> StudySet
         _load(model, data, folder)
     except StudyError as error:
         # only values outside of [0, 1] can be helped by other bounds
-        outside = any(problem.path[-1:] == ("bounds",) for problem in error.problems)
+        ends = [problem.path[-1:] for problem in error.problems]
+        outside = ("bounds",) in ends
         if data.name or "bounds" in data.options or not outside:
             raise
         # all values of float32 fit, so that the true range can be read
@@ -492,7 +510,8 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     (-2.37, 2.01)
     """
     # two significant digits of the larger end
-    digits = 2 - math.floor(math.log10(max(abs(low), abs(high), 1e-30)))
+    largest = max(abs(low), abs(high), 1e-30)
+    digits = 2 - math.floor(math.log10(largest))
     unit = 10.0**-digits
     below = math.floor(low / unit) * unit
     above = math.ceil(high / unit) * unit
@@ -551,12 +570,14 @@ def _fill(setting: StudySetting, explainers: Sequence[str], study: Path) -> str:
     # YAML is no HTML
     environment = make_environment(autoescape=False, package="standfast.cli")
     environment.filters["flow"] = _flow
+    # a tuple of one has a comma
+    sides = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
     return environment.get_template("study.yaml").render(
         study=study,
         model=setting.model,
         data=setting.data,
         samples=min(SAMPLES, len(samples)),
-        shape=f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})",
+        shape=f"({sides})",
         bounds=bounds if len(bounds) == 2 else None,
         assumed=setting.observed or setting.bounds_assumed,
         returned=setting.returned,

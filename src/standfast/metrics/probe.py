@@ -218,8 +218,11 @@ class Probe:
         maps = torch.zeros_like(x)
         rows = (~short).nonzero()[:, 0]
         if len(rows):
-            columns = [None if values is None else values[rows] for values in (targets, fixed)]
-            explained, logits[rows] = self.explainer.attribute_all(self.model, x[rows], *columns)
+            # nothing is explained of an input that is too short
+            of_rows = []
+            for values in (targets, fixed):
+                of_rows.append(None if values is None else values[rows])
+            explained, logits[rows] = self.explainer.attribute_all(self.model, x[rows], *of_rows)
             maps = maps.to(explained.dtype)
             maps[rows] = explained
         return maps, logits
@@ -291,7 +294,8 @@ class Probe:
         """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
         if not isinstance(evaluations, Tensor):
             evaluations = torch.full_like(origin, evaluations)
-        self._evaluations.index_add_(0, origin, evaluations.to(torch.int64).expand(len(origin)))
+        counts = evaluations.to(torch.int64).expand(len(origin))
+        self._evaluations.index_add_(0, origin, counts)
 
     def common_fields(self, metric: _ConfiguredMetric, **of_usable: Tensor) -> dict[str, Any]:
         """Fields of a `Result`: what the metric and the probe know, and values of the usable origins `(n, ...)`.

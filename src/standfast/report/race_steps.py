@@ -104,7 +104,8 @@ def _propose_samples(race: Race) -> Proposal | None:
         least = closest.needed
         most = 4 * closest.needed
         # a part of all samples is kept for the confirmation
-        count = _TENS * math.ceil(race.samples * (1 + most / closest.samples) / _TENS)
+        all_samples = race.samples * (1 + most / closest.samples)
+        count = _TENS * math.ceil(all_samples / _TENS)
         kept = f"{round_roughly(least)} to {round_roughly(most)}"
         why = (
             f"Some {kept} more samples for the confirmation would decide {closest.explainer},"
@@ -148,7 +149,8 @@ def _ended_with_all_samples(race: Race) -> bool:
 def _propose_budget(race: Race) -> Proposal | None:
     """More of the budget, where that ended the race with several explainers in it."""
     samples = max((entrant.samples for entrant in race.finalists), default=0)
-    is_short = len(race.finalists) > 1 and 0 < samples < race.ladder[-1] and not race.out_of_time
+    may_go_on = 0 < samples < race.ladder[-1] and not race.out_of_time
+    is_short = len(race.finalists) > 1 and may_go_on
     if not is_short or race.budget >= 1:
         return None
     budget = min(1.0, 2 * race.budget)

@@ -42,8 +42,11 @@ class MaskedComparison:
     def explain(self, x: Tensor, classes: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
         probe = self.probe
-        maps, logits = probe.explainer.attribute(probe.model, x, probe.choose_explained(classes))
-        return (widen_half(maps) if self.noise is None else self.noise.noise(x, call)), logits
+        explained = probe.choose_explained(classes)
+        maps, logits = probe.explainer.attribute(probe.model, x, explained)
+        if self.noise is not None:
+            return self.noise.noise(x, call), logits
+        return widen_half(maps), logits
 
     def weigh(self, rows: Tensor, maps: Tensor, logits: Tensor) -> Tensor:
         """The weights `(2, M)`, of prediction and of explanation, of masked copies of the samples `rows` `(M,)`.
@@ -54,11 +57,13 @@ class MaskedComparison:
         if probe.absolute:
             maps = maps.abs()
         similarity, constant = self._ranked.compare(maps, rows)
-        finite = torch.isfinite(logits.flatten(1)).all(1) & torch.isfinite(similarity)
+        finite_logits = torch.isfinite(logits.flatten(1)).all(1)
+        finite = finite_logits & torch.isfinite(similarity)
         probe.count(rows, constant & finite, ~finite)
         score = probe.measure_score(logits, rows, "probability")
         close = probe.model.task.measure_closeness(self._score[rows], score)
-        return torch.where(finite, torch.stack((close, similarity.double())), torch.nan)
+        weights = torch.stack((close, similarity.double()))
+        return torch.where(finite, weights, torch.nan)
 
 
 class MaskedLayers:
@@ -88,7 +93,8 @@ class MaskedLayers:
         blocks = zip(torch.split(samples, size), torch.split(indices, size), strict=True)
         for sample, index in blocks:
             calls = _number_calls(number, first + index)
-            parts.append(self._compare(explain, rows[sample], calls, masks[sample, index]))
+            masks_of_block = masks[sample, index]
+            parts.append(self._compare(explain, rows[sample], calls, masks_of_block))
         return torch.cat(parts, 1)[:, back]
 
     def weigh_in_place(

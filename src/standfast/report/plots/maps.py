@@ -60,11 +60,13 @@ def draw_maps(
         maps_by_name = {name: values[None] for name, values in maps_by_name.items()}
     kind = _find_kind(x, tokens is not None)
     if features is not None:
-        expected = f"{x.shape[1]} names, one for each column or channel"
-        check(len(features) == x.shape[1], "features", expected, len(features))
+        columns = x.shape[1]
+        expected = f"{columns} names, one for each column or channel"
+        check(len(features) == columns, "features", expected, len(features))
     for argument, entries in (("tokens", tokens), ("titles", titles)):
         fits = entries is None or len(entries) == len(x)
-        check(fits, argument, f"one entry for each of {len(x)} samples", len(entries or ()))
+        expected = f"one entry for each of {len(x)} samples"
+        check(fits, argument, expected, len(entries or ()))
     return _draw_grid(kind, x[:most], maps_by_name, features, tokens, titles)
 
 
@@ -73,7 +75,9 @@ def _read_maps(maps: Maps, x: Array) -> dict[str, Array]:
     if not isinstance(maps, Mapping):
         maps_by_name = {"": _to_array(maps, "maps")}
     else:
-        maps_by_name = {str(name): _to_array(values, "maps") for name, values in maps.items()}
+        maps_by_name = {}
+        for name, values in maps.items():
+            maps_by_name[str(name)] = _to_array(values, "maps")
     check(len(maps_by_name) > 0, "maps", "attributions, or a mapping from names to them", "none")
     for name, values in maps_by_name.items():
         argument = f"maps[{name!r}]" if name else "maps"
@@ -90,8 +94,11 @@ def _is_single_sample(x: Array, tokens: Sequence[Sequence[str]] | None) -> bool:
     if tokens is not None and x.ndim == 2 and len(tokens) == 1 < len(x):
         # one text `(dim, T)`
         return True
+    if x.ndim != 3:
+        return False
     # one image rather than a batch of series: no series has as many channels as steps
-    return x.ndim == 3 and x.shape[0] in (1, 3) and x.shape[1] == x.shape[2]
+    channels, height, width = x.shape
+    return channels in (1, 3) and height == width
 
 
 def _find_kind(x: Array, is_text: bool) -> str:
@@ -144,7 +151,9 @@ def _draw_grid(
     first = 1 if kind == "image" else 0
     columns = len(maps) + first
     rows = len(x)
-    size = (_WIDTHS[kind] * columns, _find_height(kind, x.shape[1]) * rows + 0.3)
+    width = _WIDTHS[kind] * columns
+    height = _find_height(kind, x.shape[1]) * rows + 0.3
+    size = (width, height)
     figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     for row in range(rows):
         title = _find_title(titles, row, rows)
@@ -156,9 +165,11 @@ def _draw_grid(
         else:
             words = ()
         for column, (name, values) in enumerate(maps.items(), first):
-            _draw_map(grid[row, column], kind, x[row], values[row], features, words)
+            axes = grid[row, column]
+            _draw_map(axes, kind, x[row], values[row], features, words)
             parts = [name] if kind == "image" else [title, name]
-            grid[row, column].set_title(escape_text(": ".join(filter(None, parts))), fontsize=9)
+            heading = ": ".join(filter(None, parts))
+            axes.set_title(escape_text(heading), fontsize=9)
     figure.supxlabel(MEANING, fontsize=8)
     return list(grid.flat)
 
@@ -211,7 +222,8 @@ def _draw_map(
     else:
         # relevance is summed over the embedding; a shorter text ends with NaN
         relevance, _ = add_channels(np.atleast_2d(values))
-        _draw_bars(axes, relevance[: len(words)], [word.strip() for word in words])
+        labels = [word.strip() for word in words]
+        _draw_bars(axes, relevance[: len(words)], labels)
 
 
 def _name_cells(x: Array, features: Sequence[str] | None) -> list[str]:
@@ -237,7 +249,8 @@ def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
         return
     flat, unseen = add_channels(values)
     limit = find_limit(flat, ~unseen)
-    axes.imshow(1 - 0.45 * shades.mean(0), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    pale = 1 - 0.45 * shades.mean(0)
+    axes.imshow(pale, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     # where a map is weak the input shows through
     strength = np.clip(np.abs(flat) / limit, 0, 1) ** 0.7
     axes.imshow(
@@ -270,7 +283,8 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
             extent=extent,
             aspect="auto",
         )
-        axes.plot(np.arange(steps)[::stride], y[::stride], color="0.25", lw=0.7)
+        drawn_steps = np.arange(steps)[::stride]
+        axes.plot(drawn_steps, y[::stride], color="0.25", lw=0.7)
     _, unseen = add_channels(values)
     # where stretches begin and end, in turn
     edges = np.flatnonzero(np.diff(unseen, prepend=False, append=False))
@@ -304,7 +318,8 @@ def _draw_bars(axes: Any, values: Array, labels: Sequence[str]) -> None:
         range(len(heights)), heights, color=colour_signed(0.8 * np.sign(heights)), height=0.75
     )
     axes.axvline(0, color="0.3", lw=0.8)
-    axes.set_yticks(range(len(heights)), [escape_text(name) for name in names], fontsize=8)
+    escaped_names = [escape_text(name) for name in names]
+    axes.set_yticks(range(len(heights)), escaped_names, fontsize=8)
     axes.set_ylim(len(heights) - 0.4, -0.6)
     axes.set_xlabel("relevance", fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
