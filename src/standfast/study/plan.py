@@ -253,8 +253,9 @@ def _ask_explainers(
     Some are identified by the maps that they make, and not only by their code: those of the user's, and those that read
     the inside of a black box.
     """
-    first_samples = meeting.parts[0].model, meeting.first_inputs, meeting.first_targets
-    is_composed = find_composition(meeting.model) is not None
+    # an explainer is asked with these: the model of the first samples, their inputs, and what is explained of them
+    model_and_samples = meeting.parts[0].model, meeting.first_inputs, meeting.first_targets
+    is_black_box = find_composition(meeting.model) is not None
     explanations: dict[str, _Explanations] = {}
     for name, explainer in grid.explainers.items():
         digests = [configurations.explainers[name]]
@@ -262,12 +263,12 @@ def _ask_explainers(
         maps: AnswerNumbers | None = None
         if name in configurations.user_explainers:
             began = time.perf_counter()
-            maps = ask_explainer(explainer, *first_samples)
+            maps = ask_explainer(explainer, *model_and_samples)
             took = time.perf_counter() - began
             # asking it also starts a process, which says nothing of its pace
             seconds = max(0.0, took - _SECONDS_OF_ASKING) / _EXPLANATIONS_ASKED
-        elif explainer.reads_inside and is_composed:
-            maps = ask_reader(explainer, *first_samples)
+        elif explainer.reads_inside and is_black_box:
+            maps = ask_reader(explainer, *model_and_samples)
         if maps is not None:
             digests.append(memory.remember(maps, meeting.data, meeting.name, digests[0]))
         explanations[name] = _Explanations(digests, seconds)
