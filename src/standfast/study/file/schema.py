@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from standfast import similarity
 from standfast.metrics.base import find_neighbourhood_option
+from standfast.study.file.data_sources import DataEntry
 from standfast.study.file.entries import EXECUTORS
 from standfast.study.file.evaluations import ExplainerFunction, MetricFunction
+from standfast.study.file.model_sources import ModelEntry
 from standfast.study.file.names import (
     DATA,
     EXPLAINERS,
@@ -24,7 +26,6 @@ from standfast.study.file.names import (
 )
 from standfast.study.file.options import describe_options, options_model
 from standfast.study.file.references import BackgroundEntry
-from standfast.study.file.sources import DataEntry, ModelEntry
 from standfast.study.file.spec import Study
 
 Schema = dict[str, Any]

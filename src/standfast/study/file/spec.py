@@ -45,6 +45,7 @@ from standfast.question.metric_labels import NamedMetric, list_extras
 from standfast.question.question import Question
 from standfast.study.file import entries
 from standfast.study.file.changes import apply_changes
+from standfast.study.file.data_sources import DataEntry
 from standfast.study.file.document import Document, StudyError, read_document, read_plain
 from standfast.study.file.entries import Count, RequirementEntry, as_tuple
 from standfast.study.file.evaluations import (
@@ -56,6 +57,7 @@ from standfast.study.file.evaluations import (
     load_evaluation,
     metrics_from,
 )
+from standfast.study.file.model_sources import ModelEntry, try_out
 from standfast.study.file.names import DATA, MODELS, CheckedEntry, Names, read_section
 from standfast.study.file.options import (
     neighbourhood_from,
@@ -73,7 +75,7 @@ from standfast.study.file.problems import (
     reject,
 )
 from standfast.study.file.references import ReferenceReader
-from standfast.study.file.sources import DataEntry, ModelEntry, build_source, try_out
+from standfast.study.file.sources import build_source
 from standfast.study.file.tables import DataTable
 
 #: a form of data that is read beside the others

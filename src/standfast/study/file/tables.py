@@ -17,9 +17,9 @@ from standfast.data.user_files import LABEL_COLUMNS, number_classes, read_frame
 from standfast.errors import check, suggest_name
 from standfast.frames import Table
 from standfast.question.frames import GivenFrame
+from standfast.study.file.data_sources import DataEntry
 from standfast.study.file.entries import Name, as_tuple
 from standfast.study.file.problems import in_words
-from standfast.study.file.sources import DataEntry
 
 Columns = Annotated[tuple[Name, ...], BeforeValidator(as_tuple)]
 Order = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=2)]
