@@ -57,7 +57,7 @@ TARGETS = (
     "study/store.py",
     "study/seals.py",
     "study/identity.py",
-    "study/own_code.py",
+    "study/own_code",
     "study/guard.py",
 )
 TESTS = (
