@@ -56,6 +56,7 @@ TARGETS = (
     "metrics",
     "study/store.py",
     "study/seals.py",
+    "study/answers.py",
     "study/identity.py",
     "study/own_code",
     "study/guard.py",

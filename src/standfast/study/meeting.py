@@ -12,15 +12,8 @@ from torch import Tensor
 from standfast.model import Model, module_name
 from standfast.question.grid import MOST_ANSWERS, Grid, ModelSource, Samples, SamplesPart, Tried
 from standfast.segments import check_one_for_all
-from standfast.study.identity import (
-    AnswerNumbers,
-    Description,
-    ModelContent,
-    answer_rows,
-    ask_inputs,
-    ask_model,
-    describe_model,
-)
+from standfast.study.answers import AnswerNumbers, answer_rows, ask_inputs, ask_model
+from standfast.study.identity import Description, ModelContent, describe_model
 from standfast.study.store import digest, tensor_digest
 
 

@@ -25,14 +25,14 @@ from standfast.explainers import Explainer
 from standfast.metrics.base import Metric
 from standfast.model import ROW_ALIGNMENT
 from standfast.question.grid import Grid
-from standfast.study.identity import (
+from standfast.study.answers import (
     AnswerNumbers,
-    Description,
     ask_explainer,
     ask_nearby,
     ask_reader,
     find_composition,
 )
+from standfast.study.identity import Description
 from standfast.study.jobs import (
     SECONDS,
     Job,

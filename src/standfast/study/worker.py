@@ -19,8 +19,8 @@ from standfast.explainers.shared_passes import PassMemory, offer_memory
 from standfast.metrics import Result
 from standfast.model import Model
 from standfast.question.grid import Grid, SamplesPart, Tried
+from standfast.study.answers import AnswerNumbers, ask_model
 from standfast.study.guard import Guard
-from standfast.study.identity import AnswerNumbers, ask_model
 from standfast.study.jobs import Job, job_seed
 from standfast.study.meeting import inputs_for
 from standfast.study.own_code import read_own_modules
