@@ -203,7 +203,7 @@ def reasons(
     if bounds is not None:
         within = list(read_bounds(bounds))
     units = read_units(unit or [])
-    asked = read_rows(
+    chosen_rows = read_rows(
         model,
         data,
         row or [],
@@ -217,18 +217,18 @@ def reasons(
         task=task,
         reference=reference,
     )
-    found = find_reasons(
-        asked.model,
-        asked.explainer,
-        asked.inputs,
-        reference=asked.reference,
+    cards = find_reasons(
+        chosen_rows.model,
+        chosen_rows.explainer,
+        chosen_rows.inputs,
+        reference=chosen_rows.reference,
         top=top,
         demand=demand,
         measurement=measurement,
-        retrained=asked.retrained,
+        retrained=chosen_rows.retrained,
         retrain=retrain or None,
         models=models,
-        labels=asked.labels,
+        labels=chosen_rows.labels,
         others=other or [],
         decision=decision,
         speaking="for" if speaking == SpeakingSide["for"] else "both",
@@ -238,10 +238,10 @@ def reasons(
         seed=seed,
     )
     # the user knows rows by their own numbers and names
-    found = name_rows(found, row or [], data, asked.names)
-    echo(str(found))
+    cards = name_rows(cards, row or [], data, chosen_rows.names)
+    echo(str(cards))
     if out is not None:
-        for path in found.write(out):
+        for path in cards.write(out):
             echo(f"card: {path}")
 
 

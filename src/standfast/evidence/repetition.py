@@ -138,8 +138,8 @@ def repeat_jobs(
     done = results.jobs.filter(pl.col("status") == "done")
     stored_places: dict[str, tuple[Any, ...]] = {}
     for row in done.iter_rows(named=True):
-        places = tuple(row[name] for name in _PLACES)
-        stored_places[str(row["job"])] = places
+        coordinates = tuple(row[name] for name in _PLACES)
+        stored_places[str(row["job"])] = coordinates
     grid = study_from(content, base).grid()
     # a seed that the author of a pack cannot know
     seed = secrets.randbits(32) if seed is None else seed

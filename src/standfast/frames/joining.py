@@ -40,8 +40,8 @@ def join_cells(
     reach = _find_range(known_in_all, categories)
     lowest, highest = reach
     # a reference of empty cells says nothing of the range
-    known = known_in_reference if len(known_in_reference) else known_in_all
-    low, high = _find_range(known, categories)
+    numbers = known_in_reference if len(known_in_reference) else known_in_all
+    low, high = _find_range(numbers, categories)
     empty_cells = _EmptyCells(
         missing=any(bool(part.is_missing.any()) for part in parts),
         nan=any(bool(part.is_nan.any()) for part in parts if part.is_nan is not None),

@@ -296,8 +296,8 @@ class StoredResults:
         """The stored rows of each data set, model and label, by explainer, repeat and sample."""
         if not self.samples.width or not len(self.samples):
             return {}
-        places = range(len(self.explainers))
-        position = pl.col("explainer").replace_strict(self.explainers, places)
+        numbers = range(len(self.explainers))
+        position = pl.col("explainer").replace_strict(self.explainers, numbers)
         rows = self.samples.sort(position, "repeat", "sample", maintain_order=True)
         return rows.partition_by("data", "model", "label", as_dict=True)
 

@@ -331,8 +331,8 @@ class TransformersText(EmbeddedText):
         kind = (has_padding, token_types is not None)
         if kind not in self._compared:
             # from short texts to long ones; always eight, since a model may take one row and not several
-            places = torch.linspace(0, len(x) - 1, 8, device=x.device).long()
-            rows = lengths.argsort()[places]
+            spaced = torch.linspace(0, len(x) - 1, 8, device=x.device).long()
+            rows = lengths.argsort()[spaced]
             types_of_rows = None
             if token_types is not None:
                 types_of_rows = token_types[rows]

@@ -333,8 +333,8 @@ class Batch:
         kept = written[rows[pair], words] | (spans[pair] == 1)
         pair, words = pair[kept], words[kept]
         share = torch.from_numpy(1 / np.bincount(pair)[pair]).to(values)
-        places = np.stack([rows[pair], tokens[pair], words])
-        row, token, word = torch.from_numpy(places).to(values.device)
+        indices = np.stack([rows[pair], tokens[pair], words])
+        row, token, word = torch.from_numpy(indices).to(values.device)
         sums = torch.zeros(len(values), width, dtype=values.dtype, device=values.device)
         sums.index_put_((row, word), values[row, token] * share, accumulate=True)
         return sums

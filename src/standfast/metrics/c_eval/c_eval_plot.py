@@ -110,7 +110,7 @@ class CEvalPlot(DistortionMetric):
         whole = distortions.found.all(1)
         curves = torch.where(whole[:, None], distortions.c.double(), torch.nan)
         knee_sizes = [find_knee(self.fractions, curve) for curve in curves.tolist()]
-        fractions = [torch.nan if place is None else self.fractions[place] for place in knee_sizes]
+        fractions = [torch.nan if index is None else self.fractions[index] for index in knee_sizes]
         knees = torch.tensor(fractions, dtype=torch.float64)
         value, low, high = (ends.mean(1) for ends in compute_ratio(distortions, empty))
         fields = search.probe.common_fields(

@@ -380,20 +380,20 @@ class _Trials:
     def _fill_in_by_trials(self, line: Line, metric: Metric, job: Job, limit: float) -> Line:
         """The line with what the metric takes by a trial of itself and, if that has no end, of its pilot."""
         rows = self._choose(job).rows
-        found, basis = self._predict(metric, job, limit)
-        if not found.is_known:
+        trial, basis = self._predict(metric, job, limit)
+        if not trial.is_known:
             return self._fill_in_by_speed(line, metric, self.speeds[job.explainer])
         scale = line.samples / _count(rows)
-        seconds = scale * found.seconds
-        start = min(scale * found.start, seconds)
-        evaluations = round(scale * found.evaluations)
+        seconds = scale * trial.seconds
+        start = min(scale * trial.start, seconds)
+        evaluations = round(scale * trial.evaluations)
         if basis == "unknown":
             seconds = math.nan
         return replace(
             line,
             evaluations=evaluations,
             seconds=seconds,
-            memory=found.memory,
+            memory=trial.memory,
             basis=basis,
             start=start,
         )
