@@ -39,7 +39,8 @@ def group_ranks(measured: Sequence[RankedGroup], direction: Direction) -> list[R
     for group in sorted(measured, key=lambda group: sign * group.value):
         # what looks equal in print is told as equal
         if groups and groups[-1].text == group.text:
-            groups[-1] = replace(groups[-1], names=groups[-1].names + group.names)
+            together = groups[-1]
+            groups[-1] = replace(together, names=together.names + group.names)
         else:
             groups.append(group)
     return groups
@@ -75,5 +76,6 @@ def rank_medians(summary: MetricSummary) -> list[RankedGroup]:
     medians = []
     for row in summary.rows:
         if row.candidate and row.value is not None:
-            medians.append(RankedGroup((row.explainer,), row.value, format_value(row)))
+            group = RankedGroup((row.explainer,), row.value, format_value(row))
+            medians.append(group)
     return group_ranks(medians, summary.metric.spec.direction)

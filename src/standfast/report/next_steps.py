@@ -92,7 +92,10 @@ def describe_endings(steps: Sequence[PrintedStep], verdict: Verdict) -> list[str
 
 def say_where_names_come_from(steps: Sequence[PrintedStep]) -> list[str]:
     """A sentence on the names in the lines; none where there are none."""
-    names = list(dict.fromkeys(name for step in steps for name in step.session_names))
+    session_names: dict[str, None] = {}
+    for step in steps:
+        session_names |= dict.fromkeys(step.session_names)
+    names = list(session_names)
     most = max((step.samples for step in steps if step.kind in _WITH_MORE), default=0)
     if names:
         return [say("step_names", names, most)]

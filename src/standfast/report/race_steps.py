@@ -169,11 +169,12 @@ def _propose_smoother(race: Race, call: GivenCall) -> Proposal | None:
     if race.chosen is not None or call.explainers is None or not call.explainers.parts:
         return None
     texts = {part.name: str(part.code).strip("'\"") for part in call.explainers.parts}
-    raced = {text.partition(":")[0] for text in texts.values()}
+    raced = [text.partition(":")[0] for text in texts.values()]
     fallen = [entrant.name for entrant in race.entrants if entrant.left == "unstable"]
     fallen += [refused.explainer for refused in _list_confirmed_as(race, "refused")]
     for name in fallen:
-        relative = SMOOTHER.get(texts.get(name, name).partition(":")[0])
+        kind = texts.get(name, name).partition(":")[0]
+        relative = SMOOTHER.get(kind)
         if relative is None or relative.text.partition(":")[0] in raced:
             continue
         why = f"{name} does not hold; {relative.text}, of the same family, is less rough"

@@ -106,7 +106,8 @@ def _write_command(
     results: StoredResults, origin: str, changes: Sequence[Change], step: NextStep
 ) -> str:
     """The command of the user with the changes; the file stays as it is."""
-    command = str((results.manifest.get("about") or {}).get("command") or "")
+    about = results.manifest.get("about") or {}
+    command = str(about.get("command") or "")
     words = _read_command(command) or _find_command(results, origin)
     if results.summary.minutes is not None:
         minutes = write_minutes(results.summary.minutes, step)

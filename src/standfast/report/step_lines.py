@@ -25,7 +25,8 @@ _OUTERMOST = (
 #: what may be called within a line, beside classes of these rooms with options
 _WITHIN = ("torch.Generator", "torch.Generator().manual_seed")
 _ROOMS = ("explainers", "metrics", "neighbourhoods", "similarity", "tasks", "training.schemes")
-_CLASS = re.compile(rf"standfast\.(({'|'.join(map(re.escape, _ROOMS))})\.)?[A-Z]\w*")
+_NAMES_OF_ROOMS = "|".join(map(re.escape, _ROOMS))
+_CLASS = re.compile(rf"standfast\.(({_NAMES_OF_ROOMS})\.)?[A-Z]\w*")
 #: the parts of values, of arguments, and of names that are not called
 _PLAIN_PARTS = (
     ast.Constant,
@@ -88,7 +89,8 @@ def is_harmless(line: str) -> bool:
         if not isinstance(outermost, ast.Call) or ast.unparse(outermost.func) not in _OUTERMOST:
             return False
         arguments = [*outermost.args, *outermost.keywords]
-        return all(_is_harmless_part(node) for argument in arguments for node in ast.walk(argument))
+        nodes = [node for argument in arguments for node in ast.walk(argument)]
+        return all(map(_is_harmless_part, nodes))
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
 
@@ -133,7 +135,8 @@ def wrap_line(line: str, width: int, indent: str = "    ") -> list[str]:
     lines: list[str] = []
     current = ""
     for part in parts:
-        if current.strip() and len((current + part).rstrip()) + len(end) > width:
+        room = width - len(end)
+        if current.strip() and len((current + part).rstrip()) > room:
             lines.append(current.rstrip() + end)
             current = indent
         current += part

@@ -103,7 +103,7 @@ def _name_feature(results: StoredResults) -> tuple[str, float | None]:
 def _find_width(bounds: Any) -> float | None:
     """The width of the range of all features, from the bounds in a manifest; None if it is infinite, or differs."""
     try:
-        lower, upper = (list(map(float, ends)) for ends in bounds)
+        lower, upper = [list(map(float, ends)) for ends in bounds]
     except (TypeError, ValueError):
         return None
     width = upper[0] - lower[0]

@@ -122,7 +122,10 @@ def format_value(row: SummaryRow) -> str:
 
 def name_classes(numbers: Sequence[int], names: Sequence[str]) -> list[str]:
     """The names of classes, or "class 3" where they have none."""
-    return [names[number] if number < len(names) else f"class {number}" for number in numbers]
+    answers = []
+    for number in numbers:
+        answers.append(names[number] if number < len(names) else f"class {number}")
+    return answers
 
 
 def make_environment(

@@ -101,7 +101,8 @@ def tell_shares(share: float, limit: float) -> tuple[str, str]:
         share_text = f"{100 * share:.{digits}f}%"
     else:
         share_text = format_share(share)
-    return share_text, f"{100 * limit:.{_MOST_DIGITS}f}".rstrip("0").rstrip(".") + "%"
+    limit_text = f"{100 * limit:.{_MOST_DIGITS}f}".rstrip("0").rstrip(".")
+    return share_text, limit_text + "%"
 
 
 def is_named_side(card: Card) -> bool:
@@ -248,7 +249,9 @@ def _shorten(passage: str) -> str:
     """
     if len(passage) <= _MOST_LETTERS:
         return passage
-    return f"{passage[:_MOST_LETTERS].rpartition(' ')[0] or passage[:_MOST_LETTERS]} ..."
+    beginning = passage[:_MOST_LETTERS]
+    whole_words = beginning.rpartition(" ")[0]
+    return f"{whole_words or beginning} ..."
 
 
 def name_position(shape: tuple[int, ...], feature: int) -> str:
@@ -287,7 +290,8 @@ def has_no_signs(card: Card) -> bool:
     """Whether no feature speaks against the answer, as in maps of sizes alone: absolute gradients, say."""
     if card.origin is None or np.size(card.origin) < 2:
         return False
-    return bool((np.nan_to_num(np.asarray(card.origin, dtype=float)) >= 0).all())
+    origin = np.asarray(card.origin, dtype=float)
+    return bool((np.nan_to_num(origin) >= 0).all())
 
 
 def lies_outside(reason: Reason) -> bool:

@@ -44,13 +44,15 @@ def format_card(card: Card) -> str:
     for sentence in (*words.alone, *words.notes):
         parts += _wrap(sentence, "- ")
     if card.digests:
-        parts += _wrap("; ".join(f"{name} {digest}" for name, digest in card.digests.items()))
+        digests = [f"{name} {digest}" for name, digest in card.digests.items()]
+        parts += _wrap("; ".join(digests))
     return "\n".join(parts).rstrip()
 
 
 def _wrap(sentence: str, mark: str = "") -> list[str]:
     """The lines of a sentence."""
-    return textwrap.wrap(sentence, _WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark))
+    indent = " " * len(mark)
+    return textwrap.wrap(sentence, _WIDTH, initial_indent=mark, subsequent_indent=indent)
 
 
 def _tabulate(card: Card, words: CardWords) -> list[str]:

@@ -231,7 +231,8 @@ class _Writer:
 
     def _say_instead(self, falling: Sequence[Reason]) -> str:
         """What is named in the place of reasons that fall, and what makes them fall most."""
-        lacking = sum(1 - reason.probability for reason in falling) / len(falling)
+        lacking_of_all = sum(1 - reason.probability for reason in falling)
+        lacking = lacking_of_all / len(falling)
         words = ""
         for other in self.card.others[:1]:
             if other.probability >= _INSTEAD * lacking:
@@ -334,7 +335,8 @@ class _Writer:
         if len(self.card.varied) < 2:
             return ()
         measured = [alone for alone in self.card.alone if math.isfinite(alone.variance)]
-        return tuple(self._describe_alone(alone, len(measured) > 1) for alone in self.card.alone)
+        is_one_of_several = len(measured) > 1
+        return tuple(self._describe_alone(alone, is_one_of_several) for alone in self.card.alone)
 
     def _describe_alone(self, alone: Alone, is_compared: bool) -> str:
         """What a source does alone, with its share of the variance where there are others to compare it with."""
@@ -469,7 +471,8 @@ class _Writer:
         notes: list[str] = []
         if not self.models:
             return []
-        least = count_least_models(card.demand, reasons=max(1, len(card.reasons)), look=None)
+        decided_at_once = max(1, len(card.reasons))
+        least = count_least_models(card.demand, reasons=decided_at_once, look=None)
         if card.reasons and self.models < least:
             notes.append(
                 say_of_card("too_few_models", self.models, least, format_share(card.demand))

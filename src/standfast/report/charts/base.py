@@ -249,7 +249,9 @@ def choose_style(explainers: Sequence[str], name: str) -> Style:
         colour = REFERENCE
     else:
         colour = COLOURS[number % len(COLOURS)]
-    return Style(colour, SHAPES[number % len(SHAPES)], DASHES[number % len(DASHES)])
+    shape = SHAPES[number % len(SHAPES)]
+    dash = DASHES[number % len(DASHES)]
+    return Style(colour, shape, dash)
 
 
 def round_number(value: float) -> float | None:
@@ -292,8 +294,10 @@ def wrap_name(name: str) -> str:
     ]
     if not cuts:
         return name
-    cut = min(cuts, key=lambda index: abs(index - len(name) / 2))
-    return f"{name[:cut]}\n{name[cut:].lstrip(' ')}"
+    middle = len(name) / 2
+    cut = min(cuts, key=lambda index: abs(index - middle))
+    rest = name[cut:].lstrip(" ")
+    return f"{name[:cut]}\n{rest}"
 
 
 def title_axis(axis: Axis, channel: str = "x") -> str | list[str]:

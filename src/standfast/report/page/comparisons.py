@@ -80,12 +80,14 @@ def _take(comparisons: Iterable[Comparison]) -> list[Comparison]:
 
 
 def _compare_metrics(results: StoredResults) -> Iterator[Comparison]:
-    groups = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
+    configurations = [_configure_metric(metric) for metric in results.metrics.values()]
+    groups = find_groups(configurations)
     for group, (data, model) in product(groups, results.pairs):
         keys = {}
         for name in results.explainers:
             keys[name] = {member: (data, model, member.name, name) for member in group.members}
-        heading = f"{results.metrics[group.members[0].name].spec.axis}, by {group.option}"
+        first = results.metrics[group.members[0].name]
+        heading = f"{first.spec.axis}, by {group.option}"
         figures = _draw(results, group.option, group.members, keys, heading)
         yield Comparison(
             f"{group.kind}: {group.option}",
@@ -149,7 +151,8 @@ def _configure_explainers(results: StoredResults) -> list[Configuration]:
     for name in results.explainers:
         stored = (results.manifest.get("explainers") or {}).get(name)
         if isinstance(stored, Mapping) and isinstance(stored.get("name"), str):
-            options = {option: value for option, value in stored.items() if option != "name"}
+            options = dict(stored)
+            options.pop("name", None)
             configurations.append(Configuration(name, stored["name"], flatten_options(options)))
     return configurations
 
@@ -183,7 +186,9 @@ def _draw(
 
 def _find_rows(results: StoredResults, keys: Keys) -> Rows:
     """The rows of the summary, of the lines that have any."""
-    row_of = {(row.data, row.model, row.label, row.explainer): row for row in results.summary.rows}
+    row_of = {}
+    for row in results.summary.rows:
+        row_of[row.data, row.model, row.label, row.explainer] = row
     rows = {}
     for line, keys_of_line in keys.items():
         of_line = {}
@@ -212,7 +217,8 @@ def _draw_lines(results: StoredResults, option: str, rows: Rows, heading: str) -
             lines.append(Line(name, x, value, low, high, are_bounds))
     if not lines:
         return None
-    ticks = sorted({float(x) for line in lines for x in line.x})
+    values = {float(x) for line in lines for x in line.x}
+    ticks = sorted(values)
     caption = "Line: median over samples; band: its interval (95%, less with few samples)."
     words = Words(heading, caption, heading, heading)
     spec = next(row.spec for of_line in rows.values() for row in of_line.values())
@@ -241,7 +247,8 @@ def _make_table(
         columns.append((member.text, full_name))
     cells = []
     for line, of_line in rows.items():
-        cells.append((line, [_make_cell(results, of_line.get(member)) for member in members]))
+        cells_of_line = [_make_cell(results, of_line.get(member)) for member in members]
+        cells.append((line, cells_of_line))
     return Table(heading, columns, cells, caption)
 
 
@@ -265,5 +272,6 @@ def _make_cell(results: StoredResults, row: SummaryRow | None) -> TableCell:
     word = ""
     if row.quality is not None:
         word = say("quality", row.quality)
-    small = "\n".join(filter(None, [word, cell.interval, *cell.notes[:2]]))
+    lines = [word, cell.interval, *cell.notes[:2]]
+    small = "\n".join(filter(None, lines))
     return TableCell(cell.main, small, quality=row.quality, star=star)

@@ -41,7 +41,10 @@ def find_standing(summary: Summary, data: str, model: str, explainer: str) -> St
 
 def mark_leaders(metric: MetricSummary) -> dict[str, str]:
     """The star of the explainers that the tests put first: filled for one alone, open for several."""
-    return {name: "★" if star == "alone" else "☆" for name, star in metric.stars.items()}
+    stars = {}
+    for name, star in metric.stars.items():
+        stars[name] = "★" if star == "alone" else "☆"
+    return stars
 
 
 def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | None:
@@ -70,7 +73,8 @@ def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | 
         del columns[2]
         for _, cells_of_row in cells:
             del cells_of_row[2]
-    return Table("What is acceptable?", columns, cells, say("acceptable", rows[0].spec, RARE))
+    caption = say("acceptable", rows[0].spec, RARE)
+    return Table("What is acceptable?", columns, cells, caption)
 
 
 def _write_references(row: SummaryRow) -> list[TableCell]:

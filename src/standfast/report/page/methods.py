@@ -208,7 +208,8 @@ def sum_costs(results: StoredResults) -> dict[tuple[str, str], tuple[int, float]
     is_counted = evaluations.filter(evaluations > 0)
     queries = results.samples.group_by(keys).agg(is_counted.sum())
     done = results.jobs.filter(pl.col("status") == "done")
-    seconds_of = done.group_by(keys).agg(pl.col("seconds").sum())
+    seconds = pl.col("seconds").sum()
+    seconds_of = done.group_by(keys).agg(seconds)
     costs = queries.join(seconds_of, on=keys, how="left")
     sums = {}
     for explainer, label, count, seconds in costs.iter_rows():

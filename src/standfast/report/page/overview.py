@@ -111,8 +111,10 @@ def tabulate_pairs(metric: MetricSummary) -> Table | None:
         return None
     rows = []
     for row in comparison.order:
-        name = f"{comparison.names[row]} ({comparison.mean_ranks[row]:.2f})"
-        rows.append((name, [_compare_pair(comparison, row, other) for other in comparison.order]))
+        rank = comparison.mean_ranks[row]
+        name = f"{comparison.names[row]} ({rank:.2f})"
+        cells = [_compare_pair(comparison, row, other) for other in comparison.order]
+        rows.append((name, cells))
     caption = (
         "Mean ranks in brackets. +: the row is significantly better than the column, −: worse."
     )
@@ -143,7 +145,8 @@ def tabulate_agreement(agreement: Agreement) -> Table:
     caption = "Spearman's ρ of the explainers' mean ranks by two metrics: 1 the same order, −1 the opposite one."
     rows = []
     for name, correlations in zip(agreement.names, agreement.correlations.tolist(), strict=True):
-        rows.append((name, [TableCell(format_number(number)) for number in correlations]))
+        cells = [TableCell(format_number(number)) for number in correlations]
+        rows.append((name, cells))
     return Table(
         "Rank correlations", [(name, "") for name in agreement.names], rows, caption, "Metric"
     )

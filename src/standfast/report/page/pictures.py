@@ -73,7 +73,8 @@ def _draw_map(array: Array, hatch: bool) -> str | None:
     """
     summed, unseen = add_channels(array)
     # a pixel of the picture is hidden where most of its positions are
-    share_hidden = shrink((unseen & hatch)[None].astype(float))[0]
+    is_hidden = unseen & hatch
+    share_hidden = shrink(is_hidden[None].astype(float))[0]
     hidden = share_hidden > 0.5
     flat = shrink(summed[None])[0]
     in_view = flat[~hidden]

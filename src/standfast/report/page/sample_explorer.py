@@ -67,13 +67,18 @@ def encode_rows(results: StoredResults, links: Links) -> tuple[str, int]:
         ensure_ascii=False,
         allow_nan=False,
     )
-    return escape_script(content), sum(block["rows"] for block in blocks)
+    count = sum(block["rows"] for block in blocks)
+    return escape_script(content), count
 
 
 def _read_texts(results: StoredResults) -> dict[str, list[Sequence[str]]]:
     """The words of each sample of the data sets, which are empty where they are no texts."""
     about = results.manifest.get("data") or {}
-    return {data: list((about.get(data) or {}).get("tokens") or ()) for data in results.data}
+    tokens = {}
+    for data in results.data:
+        described = about.get(data) or {}
+        tokens[data] = list(described.get("tokens") or ())
+    return tokens
 
 
 def _write(words: Sequence[str]) -> str:
@@ -100,7 +105,8 @@ def _list_swaps(frame: pl.DataFrame, texts: Mapping[str, Sequence[Sequence[str]]
                 old_word = words[position]
             else:
                 old_word = "?"
-            changes_of_row.append(f"{old_word.strip()} → {new_word.strip() or '–'}")
+            new_text = new_word.strip() or "–"
+            changes_of_row.append(f"{old_word.strip()} → {new_text}")
         changes.append(", ".join(changes_of_row))
     return _shorten(changes)
 
@@ -117,7 +123,8 @@ def _encode_block(
     columns |= {key: _encode(frame, key) for key in _OWN}
     conditions = [*spec.only, *filter(None, [spec.varied])]
     flags = _choose_flags(frame, conditions)
-    has_interval = {"low", "high"} <= set(frame.columns) and spec.column not in ("low", "high")
+    is_an_end = spec.column in ("low", "high")
+    has_interval = {"low", "high"} <= set(frame.columns) and not is_an_end
     ends = ("low", "high") if has_interval else ()
     extras = _choose_extras(frame, spec, {spec.column, *ends, *flags})
     interval = None
@@ -165,7 +172,8 @@ def _choose_extras(frame: pl.DataFrame, spec: ValueSpec, shown: Set[str]) -> lis
             continue
         if not frame[name].cast(pl.Float64).is_finite().any():
             continue
-        if values is None or not answered[name].cast(pl.Float64).equals(values):
+        numbers = answered[name].cast(pl.Float64)
+        if values is None or not numbers.equals(values):
             extras.append(name)
     return extras
 

@@ -111,7 +111,8 @@ def _find_kind(x: Array, is_text: bool) -> str:
             f"inputs of shape {x.shape}",
         )
         return "text"
-    kind = {2: "table", 3: "series", 4: "image"}.get(x.ndim, "")
+    kinds = {2: "table", 3: "series", 4: "image"}
+    kind = kinds.get(x.ndim, "")
     check(
         bool(kind),
         "inputs",
@@ -271,7 +272,8 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
     channels, steps = x.shape
     stride = -(-steps // POINTS)
     limit = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-    for channel, (line, relevance) in enumerate(zip(x, np.nan_to_num(values), strict=True)):
+    relevance_of_channels = np.nan_to_num(values)
+    for channel, (line, relevance) in enumerate(zip(x, relevance_of_channels, strict=True)):
         # the axis points down, so that the first is on top
         y = channel + 0.4 - 0.8 * scale_input(line)
         extent = (-0.5, steps - 0.5, channel + 0.45, channel - 0.45)
@@ -292,7 +294,9 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
         axes.axvspan(
             start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=1
         )
-    names = [escape_text(name_entry(features, channel, "channel")) for channel in range(channels)]
+    names = []
+    for channel in range(channels):
+        names.append(escape_text(name_entry(features, channel, "channel")))
     axes.set_yticks(range(channels), names)
     axes.tick_params("y", labelsize=8)
     axes.set_ylim(channels - 0.4, -0.6)

@@ -58,7 +58,9 @@ def plot_panels(
     else:
         lines = -(-len(panels) // _COLUMNS)
     columns = -(-len(panels) // lines)
-    size = (min(3.2 * columns + 1.2, 16), (0.34 * len(explainers) + 1.5) * lines)
+    width = min(3.2 * columns + 1.2, 16)
+    height = (0.34 * len(explainers) + 1.5) * lines
+    size = (width, height)
     figure, grid = plt.subplots(
         lines, columns, figsize=size, squeeze=False, sharey=True, layout="constrained"
     )
@@ -77,7 +79,10 @@ def plot_panels(
 
 def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:
     estimates = {row.explainer: row.estimate for row in panel.rows if row.value is not None}
-    left, right = find_room(end for estimate in estimates.values() for end in _list_ends(estimate))
+    ends_of_all: list[float | None] = []
+    for estimate in estimates.values():
+        ends_of_all += _list_ends(estimate)
+    left, right = find_room(ends_of_all)
     for line, name in enumerate(explainers):
         row = panel.find_row(name)
         estimate = estimates.get(name)
@@ -97,7 +102,8 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
 
 def _draw_point(axes: Any, line: int, row: SummaryRow, estimate: Interval, colour: str) -> None:
     """A point, filled where the explainer is first; an arrow where it is only a bound."""
-    shape = {"upper": "<", "lower": ">"}.get(estimate.bound or "", "o")
+    shapes = {"upper": "<", "lower": ">"}
+    shape = shapes.get(estimate.bound or "", "o")
     face = colour if row.standing in ("best", "tied") else "white"
     axes.plot(estimate.value, line, shape, ms=7, mec=colour, mew=1.5, mfc=face, zorder=2)
 
@@ -125,13 +131,15 @@ def _cut_end(end: float | None, edge: float) -> float:
 
 def _label_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None:
     axes.set_ylim(len(explainers) - 0.5, -0.5)
-    axes.set_yticks(range(len(explainers)), [escape_text(name) for name in explainers])
+    names = [escape_text(name) for name in explainers]
+    axes.set_yticks(range(len(explainers)), names)
     # none beside the first panel of a row
     for name, text in zip(explainers, axes.get_yticklabels(), strict=False):
         if name in explainers.controls:
             text.set_color(REFERENCE)
     spec = panel.metric.spec
-    axes.set_title(escape_text(textwrap.fill(panel.label, 30)), fontsize=10)
+    title = textwrap.fill(panel.label, 30)
+    axes.set_title(escape_text(title), fontsize=10)
     title = escape_text(spec.axis)
     if spec.direction:
         title += f"\n{_ARROWS[spec.direction]}"

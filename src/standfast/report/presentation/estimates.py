@@ -118,7 +118,8 @@ def describe_columns(
     for column, label in labels.items():
         values = find_finite(frame, column)
         if len(values):
-            details.append(Detail(label, scale * float(middle(values)), decimals=decimals))
+            value = scale * float(middle(values))
+            details.append(Detail(label, value, decimals=decimals))
     return details
 
 
@@ -130,6 +131,7 @@ def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
 
 def _find_quartiles(values: Array) -> Array:
     """The quartiles `(3, K)` of the columns of `values` `(n, K)`, which may be infinite."""
-    quartiles = np.nanquantile(np.minimum(values, _HUGE), [0.25, 0.5, 0.75], axis=0)
+    finite = np.minimum(values, _HUGE)
+    quartiles = np.nanquantile(finite, [0.25, 0.5, 0.75], axis=0)
     # between a finite value and a huge one, a quartile is a share of the huge one
     return np.asarray(np.where(quartiles < _HUGE / 1e9, quartiles, np.inf))

@@ -52,7 +52,8 @@ class ReasonsPresentation(Presentation):
             for row in shown.iter_rows(named=True)
         ]
         heading = f"The weakest and the strongest decisions of {explainer}"
-        return Table(heading, columns, lines, words_of(self).say("decisions"), first="Decision")
+        caption = words_of(self).say("decisions")
+        return Table(heading, columns, lines, caption, first="Decision")
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The shares of reasons that hold and fall, of draws that keep the answer, and the chance level."""
@@ -71,7 +72,8 @@ class ReasonsPresentation(Presentation):
 
 def _describe_row(row: Mapping[str, Any]) -> list[TableCell]:
     """The cells of one decision."""
-    interval = f"{format_number(row['low'], 2)} to {format_number(row['high'], 2)}"
+    low, high = format_number(row["low"], 2), format_number(row["high"], 2)
+    interval = f"{low} to {high}"
     of_all = f"of {row['reasons']}"
     if row["drawn"]:
         kept = row["answer_kept"] / row["drawn"]

@@ -68,7 +68,9 @@ def _find_region(options: Mapping[str, Any]) -> Any:
 
 def _join(part: MetricResults, other: MetricResults, **columns: str) -> pl.DataFrame:
     """The rows of a view with columns of another one, under new names: of what both evaluated."""
-    ours, theirs = (view.frame.filter(pl.col("status") == "ok") for view in (part, other))
+    is_evaluated = pl.col("status") == "ok"
+    ours = part.frame.filter(is_evaluated)
+    theirs = other.frame.filter(is_evaluated)
     named = [
         pl.col(column).cast(pl.Float64).fill_nan(None).alias(name)
         for name, column in columns.items()
@@ -85,7 +87,8 @@ def _list(
 
 def _compare_with_whole(part: MetricResults, whole: MetricResults) -> list[Contradiction]:
     rows = _join(part, whole, most="high")
-    return _list("part_above_whole", part, whole, rows.filter(pl.col("low") > pl.col("most")))
+    is_above = pl.col("low") > pl.col("most")
+    return _list("part_above_whole", part, whole, rows.filter(is_above))
 
 
 def _compare_with_search(estimate: MetricResults, worst: MetricResults) -> list[Contradiction]:

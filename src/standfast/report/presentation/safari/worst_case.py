@@ -191,7 +191,8 @@ def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]
             trace[~(shown.arrays["trace_margin"] >= 0)] = np.nan
         evaluations.append(shown.arrays["trace_evaluations"].astype(float))
         traces.append(trace)
-    grid = np.unique(np.concatenate([np.empty(0), *evaluations]))
+    all_evaluations = np.concatenate([np.empty(0), *evaluations])
+    grid = np.unique(all_evaluations)
     lines = np.full((len(traces), len(grid)), np.nan)
     for row, (x, y) in enumerate(zip(evaluations, traces, strict=True)):
         last = np.searchsorted(x, grid, side="right") - 1
