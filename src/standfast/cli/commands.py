@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from standfast.cli import model_commands, result_commands, study_commands
-from standfast.cli.app import app, echo
+from standfast.cli.application import app, echo
 from standfast.errors import StandfastError
 
 __all__ = ["app", "main"]

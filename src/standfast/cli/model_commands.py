@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from standfast.cli.app import (
+from standfast.cli.application import (
     FROM_THERE,
     KindName,
     SpeakingSide,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from standfast.cli.app import CacheAction, Format, Stored, echo
+from standfast.cli.application import CacheAction, Format, Stored, echo
 from standfast.errors import check as check_argument
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from standfast.cli.app import (
+from standfast.cli.application import (
     FROM_THE_BEGINNING,
     FROM_THERE,
     Address,

@@ -110,7 +110,8 @@ def _list_points(results: StoredResults) -> list[dict[str, str]]:
     """The values of controls, and of models where there are several, which others can be compared with."""
     points = []
     for row in results.summary.rows:
-        if row.estimate is not None and (row.control or len(results.models) > 1):
+        is_compared_with = row.control or len(results.models) > 1
+        if row.estimate is not None and is_compared_with:
             kind = "control" if row.control else "model"
             point = {"kind": kind}
             point["where"] = f"{row.label}, {row.explainer}, {row.model} on {row.data}"
@@ -127,5 +128,6 @@ def _find_kind(metric: ConfiguredMetric) -> str:
         kind = metric_class.evidence
     options = flatten_options(metric.options)
     # a search that only draws is no worst case
-    drawn = kind == "searched" and {options.get("search"), options.get("attack")} & _RANDOM
+    choices = {options.get("search"), options.get("attack")}
+    drawn = kind == "searched" and choices & _RANDOM
     return "drawn" if drawn else kind

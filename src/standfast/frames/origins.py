@@ -97,7 +97,8 @@ def _trace_parts(
     if labels is not None and set(labels) == set(fitted_labels):
         origins = [origins[list(labels).index(label)] for label in fitted_labels]
     slices = transformer.output_indices_
-    results: Origins = [frozenset()] * max((part.stop for part in slices.values()), default=0)
+    width = max((part.stop for part in slices.values()), default=0)
+    results: Origins = [frozenset()] * width
     for name, part, columns in transformer.transformers_:
         filled = slices.get(name, slice(0, 0))
         numbers = _find_numbers(columns, fitted_labels)
@@ -117,7 +118,8 @@ def _find_numbers(columns: Any, labels: list[Any]) -> list[int] | None:
     """Which columns a part of a `ColumnTransformer` gets, by number; None for a form that is not known."""
     # a slice by names includes its end, which scikit-learn alone knows
     if isinstance(columns, slice):
-        is_by_label = any(isinstance(end, str) for end in (columns.start, columns.stop))
+        ends = (columns.start, columns.stop)
+        is_by_label = any(isinstance(end, str) for end in ends)
         if is_by_label:
             return None
         return list(range(len(labels)))[columns]
@@ -169,7 +171,10 @@ def _count_one_hot(encoder: Any) -> list[int]:
             counts[number] -= len(categories) - 1
     dropped = encoder.drop_idx_
     if dropped is not None:
-        counts = [count - (index is not None) for count, index in zip(counts, dropped, strict=True)]
+        counts_left = []
+        for count, index in zip(counts, dropped, strict=True):
+            counts_left.append(count - (index is not None))
+        counts = counts_left
     return counts
 
 

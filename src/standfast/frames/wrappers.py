@@ -112,7 +112,8 @@ def describe_wrapping(estimator: Any) -> str:
     ]
     if not actions:
         return ""
-    kinds = dict.fromkeys(type(unwrap(inner).final).__name__ for inner in _list_held(estimator))
+    inner_kinds = [type(unwrap(inner).final).__name__ for inner in _list_held(estimator)]
+    kinds = dict.fromkeys(inner_kinds)
     names = ", ".join(list(kinds)[:3]) or "others"
     return f"{type(estimator).__name__} around {names}, which {actions[0]}"
 

@@ -73,7 +73,8 @@ def warn_of_coarse_maps(
     if unit != "entry" or maps.ndim < 3 or maps.shape[1] < 2:
         return
     finite = maps[torch.isfinite(maps).flatten(1).all(1)]
-    if len(finite) and bool((finite == finite[:, :1]).all()) and bool((finite != 0).any()):
+    is_same = finite == finite[:, :1]
+    if len(finite) and bool(is_same.all()) and bool((finite != 0).any()):
         if hasattr(explainer, "per_channel"):
             option = "give it per_channel=True, or "
         else:

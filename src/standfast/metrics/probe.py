@@ -363,8 +363,10 @@ class Probe:
         ]
         if len(parts) == 1:
             return parts[0]
+        # in the order of the fields of a measurement
         columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return Measurement(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
+        joined = [None if column[0] is None else torch.cat(column) for column in columns]
+        return Measurement(*joined)  # type: ignore[arg-type]
 
     def _query(
         self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool
@@ -382,7 +384,8 @@ class Probe:
             signed, logits = self._explain_all(self.perturb(x, origin), explained, short, fixed)
         maps = self._prepare(signed)
         compared = self._of_maps(maps)
-        low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
+        values = compared.flatten(1)
+        low, high = extremes(values.to(working_dtype(compared)))
         if compared is maps:
             has_finite_maps = are_finite(low, high)
         else:

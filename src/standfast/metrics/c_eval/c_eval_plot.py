@@ -104,7 +104,8 @@ class CEvalPlot(DistortionMetric):
         """Fix the top places at each size, and search for the least distortions and for the knee of their curve."""
         search = DistortionSearch(self, call)
         empty = search.find_empty()
-        distortions = search.find([search.fix_places(size) for size in self.fractions], empty)
+        masks = [search.fix_places(size) for size in self.fractions]
+        distortions = search.find(masks, empty)
         tied = search.improve_empty(empty, distortions)
         search.probe.charge(search.rows, distortions.evaluations)
         whole = distortions.found.all(1)

@@ -235,7 +235,9 @@ class DistortionSearch:
         # a solution was passed on to all smaller sets, so c(empty) counts only where none was found at any size
         before = torch.where(every.found.any(1, keepdim=True), 0.0, empty.c)
         c = torch.where(every.found, every.c, 0.0)
-        every.c[:] = torch.where(every.found, c, torch.cat([before, c], 1).cummax(1).values[:, 1:])
+        # with more features fixed, c is at least as large
+        so_far = torch.cat([before, c], 1).cummax(1).values[:, 1:]
+        every.c[:] = torch.where(every.found, c, so_far)
         return every
 
     def improve_empty(self, empty: Distortions, distortions: Distortions) -> Tensor:
@@ -277,7 +279,8 @@ class DistortionSearch:
             empty.points[rows],
             empty.evaluations[rows],
         )
-        tied[rows] = ~(again.found & (again.distortion < part.c[:, 0]))
+        is_nearer = again.found & (again.distortion < part.c[:, 0])
+        tied[rows] = ~is_nearer
         part.improve_by(other, 0, 0)
         for name in ("c", "found", "second", "points"):
             getattr(empty, name)[rows] = getattr(part, name)
@@ -301,15 +304,18 @@ def compute_ratio(fixed: Distortions, empty: Distortions) -> tuple[Tensor, Tenso
 
     def share(c: Tensor, of: Tensor) -> Tensor:
         # c(empty) is at most c(e): a change with features fixed is one with none fixed, too
-        return (c.double() / of.double().clamp(min=1e-300)).clamp(min=1.0)
+        ratio = c.double() / of.double().clamp(min=1e-300)
+        return ratio.clamp(min=1.0)
 
     ratio = share(fixed.c, empty.c)
     # nothing is known of c(empty) where its lower limit is 0, so nothing bounds the ratio from above
     high = torch.where(empty.low > 0, share(fixed.c, empty.low), torch.inf)
     low = share(fixed.low, empty.c)
     has_second = fixed.second.isfinite() & empty.second.isfinite()
-    high = torch.where(fixed.found, torch.where(has_second, high, torch.nan), torch.inf)
-    low = torch.where(fixed.found, torch.where(has_second, low, torch.nan), low)
+    high_of_found = torch.where(has_second, high, torch.nan)
+    low_of_found = torch.where(has_second, low, torch.nan)
+    high = torch.where(fixed.found, high_of_found, torch.inf)
+    low = torch.where(fixed.found, low_of_found, low)
     ratio, low, high = (
         torch.where(empty.found, values, torch.nan) for values in (ratio, low, high)
     )

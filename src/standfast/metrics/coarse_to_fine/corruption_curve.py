@@ -117,7 +117,9 @@ class CorruptionCurveResult(Result):
     def tensors(self) -> dict[str, Tensor]:
         """The drops of the measured orders, with their shares, the keys of the noise, and the tensors for pictures."""
         shares = torch.tensor(self.fractions, dtype=torch.float64).expand(len(self), -1)
-        drops = {f"drop_{order}": drops.contiguous() for order, drops in self.score_drop.items()}
+        drops = {}
+        for order, drop in self.score_drop.items():
+            drops[f"drop_{order}"] = drop.contiguous()
         return {**super().tensors(), **drops, "fractions": shares.contiguous()}
 
     @property
@@ -127,7 +129,9 @@ class CorruptionCurveResult(Result):
 
     def curves(self) -> Curves:
         """The drops of all samples as arrays, for `summarise`."""
-        drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
+        drops = {}
+        for order, values in self.score_drop.items():
+            drops[order] = values.double().cpu().numpy()
         share = self.corrupted_share.double().cpu().numpy().copy()
         # a skipped sample has no curve: `Curves.find_complete` leaves out what is NaN
         share[[status != "ok" for status in self.status]] = math.nan
@@ -331,9 +335,11 @@ class CorruptionCurve(Metric):
                 areas[order][rows] = compute_area(share[rows], drop[order][rows])
             if self._draws > 1:
                 of_draws = compute_area(share[rows, None], drops[:, :, 0])
-                variance = _average_draws((of_draws - _average_draws(of_draws)[:, None]) ** 2)
+                deviations = of_draws - _average_draws(of_draws)[:, None]
+                variance = _average_draws(deviations**2)
                 # the spread over draws, divided by their number and by that number less one: the variance of a mean
-                error[rows] = (variance / ((~of_draws.isnan()).sum(1) - 1)).sqrt()
+                other_draws = (~of_draws.isnan()).sum(1) - 1
+                error[rows] = (variance / other_draws).sqrt()
         no_positive = torch.zeros_like(corrupted.positive, dtype=torch.bool)
         no_positive[usable] = corrupted.positive[usable] == 0
         return CorruptionCurveResult(

@@ -76,7 +76,8 @@ class Regions(SampleOption):
             got,
         )
         if regions.dtype != torch.bool:
-            check(bool(((regions == 0) | (regions == 1)).all()), "regions", _EXPECTED, got)
+            is_flag = (regions == 0) | (regions == 1)
+            check(bool(is_flag.all()), "regions", _EXPECTED, got)
         super().__init__(regions.to(torch.bool))
 
     def of_samples(self, inputs: Tensor, rows: slice) -> Regions:
@@ -112,8 +113,10 @@ def expand_regions(regions: Tensor, inputs: Tensor) -> Tensor:
         dict.fromkeys((tuple(sample_shape), (1, *spatial)[-len(sample_shape) :], tuple(spatial)))
     )
     words = " or ".join(str((count, *shape)) for shape in shapes)
-    fits = tuple(regions.shape[1:]) in shapes and len(regions) in (1, count)
-    check(fits, "regions", f"shape {words}, or 1 for the {count} samples", tuple(regions.shape))
+    has_shape = tuple(regions.shape[1:]) in shapes
+    fits = has_shape and len(regions) in (1, count)
+    expected = f"shape {words}, or 1 for the {count} samples"
+    check(fits, "regions", expected, tuple(regions.shape))
     regions = regions.to(inputs.device)
     if regions.ndim != inputs.ndim:
         regions = regions[:, None]
@@ -271,13 +274,17 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
     none = largest == 0
     # divided by the row's largest value, so that the sum of tiny values is not 0, and that of huge ones not infinite
     positive = positive / torch.where(none, 1.0, largest)[:, None]
-    mass = row_sum(torch.where(inside, positive, 0.0)) / torch.where(none, 1.0, row_sum(positive))
+    mass_inside = row_sum(torch.where(inside, positive, 0.0))
+    mass_of_all = torch.where(none, 1.0, row_sum(positive))
+    mass = mass_inside / mass_of_all
     order = relevance.argsort(dim=1, descending=True, stable=True)
     hits = inside.gather(1, order)
     size = inside.sum(1)
-    among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
+    places = torch.arange(relevance.shape[1], device=relevance.device)
+    among = places < size[:, None]
     # an empty region is degenerate anyway, and must not divide by 0
-    rank = (hits & among).sum(1).double() / size.clamp(min=1)
+    hits_among = (hits & among).sum(1).double()
+    rank = hits_among / size.clamp(min=1)
     return {
         "value": mass,
         "rank_accuracy": torch.where(none, 0.0, rank),
@@ -290,4 +297,6 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
 def _mark_first_half(inputs: Tensor) -> Tensor:
     """The first half of the last axis."""
     length = inputs.shape[-1]
-    return (torch.arange(length, device=inputs.device) < length // 2).expand(inputs.shape)
+    positions = torch.arange(length, device=inputs.device)
+    is_in_first_half = positions < length // 2
+    return is_in_first_half.expand(inputs.shape)

@@ -246,7 +246,8 @@ class AttributionAttack(Metric):
         self._check_similarities()
         if self.k is None:
             ks = (getattr(similarity, "k", None) for similarity in self._similarities())
-            set_fields(self, k=next((k for k in ks if isinstance(k, int | float)), None))
+            numbers = [k for k in ks if isinstance(k, int | float)]
+            set_fields(self, k=numbers[0] if numbers else None)
 
     def _check_similarities(self) -> None:
         """Names must be usable as columns, and a report must know the direction of the first from its name."""
@@ -298,7 +299,9 @@ class AttributionAttack(Metric):
 
     def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
         first = self._similarities()[0]
-        return first(first.of_maps(self._prepare(maps)), first.of_maps(self._prepare(others)))
+        one_side = first.of_maps(self._prepare(maps))
+        other_side = first.of_maps(self._prepare(others))
+        return first(one_side, other_side)
 
     def _prepare(self, maps: Tensor) -> Tensor:
         """The maps as they are compared."""
@@ -331,7 +334,8 @@ class AttributionAttack(Metric):
         """What the search, the clean input, the last check and the draws cost; a blind attack only explains twice."""
         if not isinstance(get_attack(self.attack), GuidedObjective):
             return Cost(predictions=0, explanations=2)
-        return Cost(predictions=0, explanations=self._search_budget() + 2 + self._count_draws())
+        explanations = self._search_budget() + 2 + self._count_draws()
+        return Cost(predictions=0, explanations=explanations)
 
     def _similarities(self) -> list[Similarity]:
         return [get_similarity(similarity) for similarity in self.similarities]
@@ -418,7 +422,8 @@ class AttributionAttack(Metric):
         measured, fields, moved = reevaluate_found(
             probe, self.neighbourhood, inputs, points, compare=False
         )
-        similarities, (maps, visible) = self._similarities(), moved or (fields["maps"], None)
+        similarities = self._similarities()
+        maps, visible = moved or (fields["maps"], None)
         before = self._prepare(probe.maps)
         after = self._prepare(maps)
         pairs = [
@@ -491,9 +496,14 @@ class _AttackObjective(ProbeObjective):
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
         elements = count_at_once(_PART_ELEMENTS, self.reference)
         # as batches have them, so that no bits depend on the parts (`ROW_ALIGNMENT`)
-        rows = max(elements // self.reference[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
-        parts = zip(torch.split(x, rows), torch.split(origin, rows), strict=True)
-        scores, margins = zip(*(self._measure_part(*part) for part in parts), strict=True)
+        rows_at_once = elements // self.reference[0].numel()
+        rows = max(rows_at_once // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
+        scores = []
+        margins = []
+        for part in zip(torch.split(x, rows), torch.split(origin, rows), strict=True):
+            score, margin = self._measure_part(*part)
+            scores.append(score)
+            margins.append(margin)
         # of a kept class -J is positive, so the search's violation is its negative
         return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))
 

@@ -133,7 +133,8 @@ class ProbabilityResult(NeighbourhoodResult):
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, and `bound`: whether the value is only an upper bound of ln P."""
-        return {**super().columns(), "bound": (self.censored | ~self.resolved).tolist()}
+        bound = self.censored | ~self.resolved
+        return {**super().columns(), "bound": bound.tolist()}
 
     def tensors(self) -> dict[str, Tensor]:
         """The curves of ln P against the threshold with their intervals, padded with NaN to the longest, `(N, L)`."""
@@ -302,9 +303,11 @@ class MisinterpretationProbability(Metric):
             plan = plan_wide(options, largest)
         # the last population is that of all later levels, too
         plan += plan[-1:] * (levels + 1 - len(plan))
-        total = largest + sum(size * moves for size, moves in plan[1 : levels + 1])
+        of_levels = [size * moves for size, moves in plan[1 : levels + 1]]
+        total = largest + sum(of_levels)
         if self.from_event:
-            total += plan_return(self.particles, self.moves, levels)[2] + self._plan_search()
+            _, _, of_return = plan_return(self.particles, self.moves, levels)
+            total += of_return + self._plan_search()
         return Cost(predictions=0, explanations=min(total, self.budget or sys.maxsize))
 
     def pilot(self) -> MisinterpretationProbability:
@@ -451,7 +454,8 @@ class MisinterpretationProbability(Metric):
         # the last evaluation is that of the witness itself
         outcome = objective.run(AutoSearch(), usable_region, planned - 1, seed ^ _SEARCH_SEED)
         points = usable_region.project(outcome.inputs[:, None])
-        witnessed = (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
+        scores = event.scores(event.query(probe, points[:, 0], usable))
+        witnessed = (scores >= 0).all(1)
         return points, witnessed, planned
 
     def _result(
@@ -475,7 +479,8 @@ class MisinterpretationProbability(Metric):
             if self.method == "subset" and self.error is not None:
                 target_error = self.error
             reached[usable] = estimate.reaches(target_error)
-            ends = dict(zip(("low", "high"), estimate.interval().unbind(1), strict=True))
+            low, high = estimate.interval().unbind(1)
+            ends = {"low": low, "high": high}
             for name, values in columns.items():
                 if name in ends:
                     of_usable = ends[name]

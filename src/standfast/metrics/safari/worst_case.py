@@ -527,7 +527,8 @@ class EventObjective(ProbeObjective):
         if self.track and measured.distance is not None:
             # `amax` keeps a NaN, and a map that is not finite has no distance
             distance = measured.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
-            step = (self.probe.perturb(x, origin) - self.inputs[origin]).flatten(1).norm(dim=1)
+            change = self.probe.perturb(x, origin) - self.inputs[origin]
+            step = change.flatten(1).norm(dim=1)
             # a candidate that is the clean input itself has no slope
             slope = torch.where(step > 0, distance / step, 0.0)
             self.sens_max.scatter_reduce_(0, origin, distance, "amax")

@@ -280,11 +280,13 @@ def _compare_inputs(samples: ExplainedSamples) -> dict[str, Tensor]:
 def _is_linear(samples: ExplainedSamples, partner: Tensor) -> Tensor:
     """Whether the margins half way to another sample are the means of both, as of a linear model, `(n,)`."""
     x = samples.x
-    half_way = predict(samples.model, x + (x[partner] - x) / 2)
+    middles = x + (x[partner] - x) / 2
+    half_way = predict(samples.model, middles)
     centred = centre_outputs(samples.model, half_way.double())
     ends = centre_outputs(samples.model, samples.logits.double())
     error = (centred - (ends + ends[partner]) / 2).abs().amax(1)
-    return error <= _LINEAR * (ends - ends[partner]).abs().amax(1)
+    distance = (ends - ends[partner]).abs().amax(1)
+    return error <= _LINEAR * distance
 
 
 def _find_there(model: Model, x: Tensor) -> Tensor | None:
@@ -294,7 +296,8 @@ def _find_there(model: Model, x: Tensor) -> Tensor | None:
         widths = model.black_box.find_widths(x)
     if widths is None:
         return None
-    return torch.arange(x.shape[1], device=x.device) < widths[:, None]
+    positions = torch.arange(x.shape[1], device=x.device)
+    return positions < widths[:, None]
 
 
 def _compare_scrambled(samples: ExplainedSamples, scrambled: ScrambledMaps) -> Tensor:
@@ -326,7 +329,8 @@ def _compare_removals(
 
 def _compare_classes(samples: ExplainedSamples) -> Tensor:
     """The similarity to the maps of the classes with the second largest logit `(n,)`; NaN where there is none."""
-    runner_up = samples.logits.scatter(1, samples.classes[:, None], -torch.inf).argmax(1)
+    other_logits = samples.logits.scatter(1, samples.classes[:, None], -torch.inf)
+    runner_up = other_logits.argmax(1)
     with contextlib.suppress(Exception):  # an explainer may know the predicted class alone
         maps, _ = samples.explainer.attribute_all(samples.model, samples.x, runner_up)
         samples.probe.charge(samples.rows)

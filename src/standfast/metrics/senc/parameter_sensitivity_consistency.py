@@ -266,7 +266,9 @@ def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any
         width = ends[:, :, side] - centre
         has = counted & torch.isfinite(width)
         squares = torch.where(has, width.square(), 0.0).sum(1)
-        return torch.where(has.any(1), (-1.0, 1.0)[side] * squares.sqrt() / divisor, torch.nan)
+        sign = (-1.0, 1.0)[side]
+        distance = sign * squares.sqrt() / divisor
+        return torch.where(has.any(1), distance, torch.nan)
 
     means = {}
     for name, values in layers.items():
@@ -277,13 +279,17 @@ def _average_layers(table: ConsistencyTable, permutations: int) -> dict[str, Any
     null = centre(table.null_band)
     informative = _find_informative(table)
     # p may be 1, whose quantile is infinite: half a step below it
-    z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
+    largest_p = 1 - 0.5 / (permutations + 1)
+    z = torch.special.ndtri(1 - p.clamp(max=largest_p))
     # Stouffer: the sum over L layers has the standard deviation sqrt(L)
-    together = torch.where(informative, z, 0.0).sum(1) / informative.sum(1).clamp(min=1).sqrt()
+    informative_layers = informative.sum(1)
+    sums = torch.where(informative, z, 0.0).sum(1)
+    together = sums / informative_layers.clamp(min=1).sqrt()
     # a single layer keeps its own p-value, which the limit above may change
     alone = torch.where(informative, p, 0.0).sum(1)
-    combined = torch.where(informative.sum(1) == 1, alone, torch.special.ndtr(-together))
-    combined = torch.where(informative.any(1), combined, torch.where(count > 0, 1.0, torch.nan))
+    combined = torch.where(informative_layers == 1, alone, torch.special.ndtr(-together))
+    without = torch.where(count > 0, 1.0, torch.nan)
+    combined = torch.where(informative.any(1), combined, without)
     return {
         **means,
         "value": value,
