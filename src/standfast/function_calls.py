@@ -98,7 +98,11 @@ def find_programs(module: nn.Module) -> list[torch.fx.Graph]:
             graphs.append(part.graph)
         else:
             graphs.append(vars(part).get("graph"))
-    return [graph for graph in graphs if isinstance(graph, torch.fx.Graph) and _is_lowered(graph)]
+    programs = []
+    for graph in graphs:
+        if isinstance(graph, torch.fx.Graph) and _is_lowered(graph):
+            programs.append(graph)
+    return programs
 
 
 def _is_lowered(graph: torch.fx.Graph) -> bool:
@@ -128,7 +132,8 @@ def _trains(call: torch.fx.Node) -> bool:
     if isinstance(arguments.get("dropout_p"), float) and arguments["dropout_p"] > 0:
         return True
     # a dropout of nothing is the same in both modes
-    if any(arguments.get(name) == 0 for name in ("p", "dropout")):
+    shares = [arguments.get(name) for name in ("p", "dropout")]
+    if any(share == 0 for share in shares):
         return False
     # without statistics of its own, it takes those of the batch in both modes
     if "batch_norm" in str(call.target) and arguments.get("running_mean") is None:
@@ -261,7 +266,8 @@ class FunctionMode(TorchFunctionMode):
         """The nodes between the source and the result, arguments as for `check_graph`, that no watched call made."""
         leads: dict[Node, bool] = {}  # of each node, whether the source is below it
         for node in walk_graph(result):
-            leads[node] = node is source or any(leads[below] for below in find_sources(node))
+            sources = find_sources(node)
+            leads[node] = node is source or any(leads[below] for below in sources)
         return [
             node
             for node, leads_there in leads.items()

@@ -306,7 +306,8 @@ def _random_inputs(model: Model, like: Tensor) -> Tensor:
     # bounds may be infinite
     lower, upper = (b.clamp(-1e3, 1e3) for b in model.bounds)
     generator = torch.Generator().manual_seed(0)
-    uniform = torch.rand((ROW_ALIGNMENT, *like.shape[1:]), generator=generator, dtype=torch.float64)
+    shape = (ROW_ALIGNMENT, *like.shape[1:])
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
     return lower + (upper - lower) * uniform.to(like.device, like.dtype)
 
 
@@ -338,7 +339,8 @@ def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dic
 
 def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> bool:
     generator = torch.Generator().manual_seed(1)
-    masks = send(torch.rand((len(x), group_count(layer)), generator=generator) < 0.5, x.device)
+    uniform = torch.rand((len(x), group_count(layer)), generator=generator)
+    masks = send(uniform < 0.5, x.device)
     try:
         with gate(layer, masks):
             expected = model.forward(x.clone())
@@ -347,11 +349,13 @@ def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> boo
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
         return True  # a weight that is computed at every call cannot be masked for comparison
     # the two agree up to rounding, so half of the digits are asked for
-    close = 4 * torch.finfo(model.precision).eps ** 0.5 * reference.abs().amax().clamp(min=1e-30)
+    largest = reference.abs().amax().clamp(min=1e-30)
+    close = 4 * torch.finfo(model.precision).eps ** 0.5 * largest
     with masked_weights(layer) as use:
         # the first and the last row have different masks, so one mask for all rows is noticed
         for row in (0, len(x) - 1):
             use(masks[row])
-            if not bool(((model.forward(x.clone())[row] - expected[row]).abs() <= close).all()):
+            difference = model.forward(x.clone())[row] - expected[row]
+            if not bool((difference.abs() <= close).all()):
                 return False
     return True

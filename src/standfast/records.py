@@ -70,7 +70,8 @@ class Range:
             "below": self.below,
             "at most": self.most,
         }
-        return " and ".join(f"{word} {end:g}" for word, end in words.items() if math.isfinite(end))
+        ends = [f"{word} {end:g}" for word, end in words.items() if math.isfinite(end)]
+        return " and ".join(ends)
 
 
 #: types of options: whole numbers from 1 or from 0 on, numbers above 0 or from 0 on, and shares without and with 1
@@ -299,7 +300,8 @@ def _read_arguments(
 
 def _refuse_unknown(kind: type, options: Mapping[str, Any]) -> None:
     """Raise `UnknownOptionError` for the first option that a class does not have; nothing if it takes any."""
-    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]  # type: ignore[misc]
+    signature = inspect.signature(kind.__init__)  # type: ignore[misc]
+    _, *parameters = signature.parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
     names = [parameter.name for parameter in parameters]
@@ -343,7 +345,8 @@ def split_tag(stored: object) -> tuple[str, str, dict[str, Any]]:
         options = {str(key): value for key, value in stored.items()}
     else:
         options = {}
-    tag = next((tag for tag in TAGS if isinstance(options.get(tag), str)), "")
+    tags = [name for name in TAGS if isinstance(options.get(name), str)]
+    tag = tags[0] if tags else ""
     return tag, str(options.pop(tag, "")), options
 
 
@@ -409,7 +412,8 @@ class TensorOption:
 
     def __init__(self, tensor: Tensor, header: bytes = b"") -> None:
         values = tensor.detach().cpu().contiguous().clone()
-        content = header + values.flatten().view(torch.uint8).numpy().tobytes()
+        values_as_bytes = values.flatten().view(torch.uint8).numpy().tobytes()
+        content = header + values_as_bytes
         set_fields(
             self,
             shape=tuple(values.shape),

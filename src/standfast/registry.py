@@ -112,12 +112,14 @@ class Registry(Generic[T]):
             package, colon, rest = self.aliases.get(name, name).partition(":")
         else:
             package, colon, rest = "", "", ""
-        return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
+        title = rest.partition(":")[0]
+        return bool(colon) and package in self.packages and "=" not in title
 
     def __getitem__(self, name: str) -> T:
         name = self.aliases.get(name, name)
         if self.is_from_package(name):
-            module, _, function = self.packages[name.partition(":")[0]].partition(":")
+            package = name.partition(":")[0]
+            module, _, function = self.packages[package].partition(":")
             loaded_entry: T = getattr(import_module(module), function)(name)
             return loaded_entry
         if name not in self._entries:
@@ -227,7 +229,8 @@ def _check_required(kind: type, name: str, options: Mapping[str, Any]) -> None:
             expected = f"a value for {name}"
             example = getattr(kind, "example", None)
             if example is not None:
-                expected += f", such as {field.name}={_spell(getattr(example(), field.name))}"
+                value = getattr(example(), field.name)
+                expected += f", such as {field.name}={_spell(value)}"
             raise ArgumentError(field.name, expected, "none")
 
 
@@ -255,12 +258,15 @@ def parse_options(text: str, what: str) -> dict[str, Any]:
         ArgumentError: the text has another form; `what` names it in the message.
     """
     options: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in _BETWEEN.split(text))):
+    parts = [part.strip() for part in _BETWEEN.split(text)]
+    for part in filter(None, parts):
         key, separator, value = (piece.strip() for piece in part.partition("="))
         check(bool(key and separator and value), what, "name:option=value,option=value", repr(part))
         try:
             # what is no literal is a text, so that words need no quotation marks
-            options[key] = ast.literal_eval({"true": "True", "false": "False"}.get(value, value))
+            # as a study file writes them
+            in_python = {"true": "True", "false": "False"}.get(value, value)
+            options[key] = ast.literal_eval(in_python)
         except (ValueError, SyntaxError):
             options[key] = value
     return options

@@ -295,7 +295,8 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     expected = f"labels of shape {spatial} or {many}"
     shape = tuple(labels.shape)
     check(shape in (spatial, many), "segments", expected, shape)
-    rows = labels.reshape(-1, int(np.prod(spatial))).numpy()
+    positions = int(np.prod(spatial))
+    rows = labels.reshape(-1, positions).numpy()
     renumbered = [np.unique(row, return_inverse=True)[1] for row in rows]
     counts = [int(row.max()) + 1 for row in renumbered]
     least = min(counts)

@@ -162,7 +162,8 @@ class RemoteFolder(Folder):
         beside = path
         if self.protocols & _GRADUAL:
             # process and thread, as several may write the same name at once
-            beside = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
+            writer = f"{os.getpid()}-{threading.get_ident()}"
+            beside = f"{path}.{writer}.part"
         try:
             self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
             self.system.pipe_file(beside, content)

@@ -173,7 +173,10 @@ class Guard:
     def find_changes(self) -> list[str]:
         """What is not as it was: hooks, mode, weights, gradients; or only the answers."""
         changes = []
-        if any(_list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts):
+        hooks_changed = [
+            _list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts
+        ]
+        if any(hooks_changed):
             changes.append("hooks")
         if any(part.training != mode for part, mode in self.modes):
             changes.append("mode")

@@ -401,7 +401,10 @@ def _count_filling(metric: Metric, explainer: Explainer) -> int:
 def _describe_bound(metric: Metric, explainer: Explainer) -> list[str]:
     """The digest of the metric bound to this explainer, as a list of one; an empty list where that changes nothing."""
     bound = metric.bind(explainer=explainer)
-    is_other = bound is not metric and Description(bound).content != Description(metric).content
+    if bound is metric:
+        is_other = False
+    else:
+        is_other = Description(bound).content != Description(metric).content
     if is_other:
         return [Description(bound).digest]
     return []

@@ -146,7 +146,8 @@ class EtaEstimator:
     def share(self) -> float:
         """The share of all work that is done."""
         total = sum(self.total.values())
-        done = _add_up(self.finished.values()).work + _add_up(self.running.values()).work
+        finished, running = _add_up(self.finished.values()), _add_up(self.running.values())
+        done = finished.work + running.work
         if total:
             return done / total
         return 0.0

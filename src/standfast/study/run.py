@@ -156,7 +156,9 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
         warning = "a stored job is damaged and is"
         if many:
             warning = f"{len(damaged)} stored jobs are damaged and are"
-        warn_user(f"{warning} done again{'; the first' * many}: {next(iter(damaged.values()))}")
+        others = "; the first" if many else ""
+        first_problem = next(iter(damaged.values()))
+        warn_user(f"{warning} done again{others}: {first_problem}")
     pending = [
         job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged
     ]

@@ -88,7 +88,9 @@ class AnswerNetwork(Network):
     def count_logits(self) -> int:
         """Of how many last tokens logits are read: it depends on the answer alone, and so do the last bits."""
         padding = _STEP
-        return -(-(len(self.answer) + 1 + padding) // _STEP) * _STEP
+        count = len(self.answer) + 1 + padding
+        # a multiple, so that few sizes are met
+        return -(-count // _STEP) * _STEP
 
     def count_vocabulary(self) -> int:
         """How many logits a token has, about: as the largest layer of embeddings says; 1 where there is none."""

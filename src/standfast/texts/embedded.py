@@ -375,7 +375,8 @@ class TransformersText(EmbeddedText):
         )
         if same:
             return ""
-        return f"logits that differ by {float((logits_of_embeddings - logits_of_tokens).abs().max()):.2g}"
+        difference = (logits_of_embeddings - logits_of_tokens).abs()
+        return f"logits that differ by {float(difference.max()):.2g}"
 
 
 def _forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:
@@ -427,4 +428,8 @@ def padded_batch(texts: Sequence[Sequence[int]], padding: int) -> Tensor:
     fine = len(texts) > 0 and all(len(text) > 0 for text in texts)
     check(fine, "texts", "texts of at least one token", "an empty text")
     longest = max(len(text) for text in texts)
-    return torch.tensor([[*text, *[padding] * (longest - len(text))] for text in texts])
+    rows = []
+    for text in texts:
+        missing = longest - len(text)
+        rows.append([*text, *[padding] * missing])
+    return torch.tensor(rows)

@@ -370,7 +370,9 @@ class TextModel:
             raise ArgumentError(
                 "inputs", f"texts of which a token is among the first {self._most}", got
             )
-        return words[int(reading.owners[:, 0].min()) : int(reading.owners[:, 1].max()) + 1]
+        first = int(reading.owners[:, 0].min())
+        last = int(reading.owners[:, 1].max())
+        return words[first : last + 1]
 
     def encode(self, texts: Sequence[str]) -> Tensor:
         """The codes of the words of texts, float64 `(N, W)`: what explainers get, and metrics of equally long texts."""
@@ -437,11 +439,13 @@ class TextModel:
             )
             generator = torch.Generator().manual_seed(0)
             return words[torch.randint(len(words), (_DRAWN, width), generator=generator)]
-        return torch.full((1, width), float(self.find_removed(removal)), dtype=torch.float64)
+        removed = float(self.find_removed(removal))
+        return torch.full((1, width), removed, dtype=torch.float64)
 
     def find_removed(self, removal: Removal) -> int:
         """The code of what stands in the place of every removed word."""
-        text = {"mask": self.asked.mask, "pad": self.asked.blank, "delete": ""}[removal]
+        texts = {"mask": self.asked.mask, "pad": self.asked.blank, "delete": ""}
+        text = texts[removal]
         assert text is not None
         if text:
             return encode_word(Word(text, " "))
@@ -531,7 +535,8 @@ class CausalModel(TextModel):
         label_tokens: list[int] = []
         for label in self.labels:
             ids = self.asked.read([f"{prompt}{gap}{label.lstrip()}"])[0].ids
-            same = len(ids) > len(start.ids) and list(ids[: len(start.ids)]) == list(start.ids)
+            begins_alike = list(ids[: len(start.ids)]) == list(start.ids)
+            same = len(ids) > len(start.ids) and begins_alike
             expected = "a text that ends so that a label begins a token of its own"
             check(same, "template", expected, f"{prompt[-12:]!r} before {label!r}")
             if len(ids) > len(start.ids) + 1:

@@ -332,7 +332,8 @@ class Batch:
         words = owners[pair, 0] + np.arange(len(pair)) - first_pair_of_token
         kept = written[rows[pair], words] | (spans[pair] == 1)
         pair, words = pair[kept], words[kept]
-        share = torch.from_numpy(1 / np.bincount(pair)[pair]).to(values)
+        token_counts = np.bincount(pair)
+        share = torch.from_numpy(1 / token_counts[pair]).to(values)
         indices = np.stack([rows[pair], tokens[pair], words])
         row, token, word = torch.from_numpy(indices).to(values.device)
         sums = torch.zeros(len(values), width, dtype=values.dtype, device=values.device)

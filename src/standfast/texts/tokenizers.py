@@ -241,7 +241,8 @@ def _hash_rules(stored: str) -> str:
     rules = json.loads(stored)
     for option in ("padding", "truncation"):
         rules.pop(option, None)
-    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
+    content = json.dumps(rules, sort_keys=True).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _find_class(tokenizer: Any) -> type | str:
@@ -293,7 +294,8 @@ class Reading:
 
     def find_token(self, word: int) -> int:
         """The place among all tokens of the first token of a word; 0 if the word is not there."""
-        tokens_of_word = np.flatnonzero((self.owners[:, 0] <= word) & (word <= self.owners[:, 1]))
+        is_of_word = (self.owners[:, 0] <= word) & (word <= self.owners[:, 1])
+        tokens_of_word = np.flatnonzero(is_of_word)
         if len(tokens_of_word):
             return self.first + int(tokens_of_word[0])
         return 0
@@ -316,16 +318,22 @@ def assign_tokens(
     """
     spans = np.array(tokens.spans, dtype=np.int64).reshape(-1, 2) - offset
     length = len(written.text)
-    inside = ~np.array(tokens.special, dtype=bool) & (spans[:, 1] > 0) & (spans[:, 0] < length)
+    is_special = np.array(tokens.special, dtype=bool)
+    overlaps = (spans[:, 1] > 0) & (spans[:, 0] < length)
+    inside = ~is_special & overlaps
     inside &= spans[:, 1] > spans[:, 0]
     positions = np.flatnonzero(inside)
     if len(positions):
         first = int(positions[0])
         last = int(positions[-1]) + 1
     else:  # between what is before the text and what is after it
-        before = np.array(tokens.special, dtype=bool) | (spans[:, 1] <= 0)
-        first = last = int(np.argmin(before)) if not before.all() else (len(before) + 1) // 2
-    ids, spans = np.array(tokens.ids, dtype=np.int64), spans[first:last]
+        before = is_special | (spans[:, 1] <= 0)
+        if before.all():
+            first = last = (len(before) + 1) // 2
+        else:
+            first = last = int(np.argmin(before))
+    ids = np.array(tokens.ids, dtype=np.int64)
+    spans = spans[first:last]
     if most is not None:
         excess = min(max(0, len(ids) - most), last - first)
     else:

@@ -118,7 +118,8 @@ def encode_texts(texts: Sequence[Sequence[Word]]) -> Tensor:
     check(fits, "texts", expected, f"{len(texts):,} texts, of which one has {longest:,} words")
     rows = torch.full((len(texts), longest), float(NO_WORD), dtype=torch.float64)
     for row, words in zip(rows, texts, strict=True):
-        row[: len(words)] = torch.tensor([encode_word(word) for word in words], dtype=torch.float64)
+        codes = [encode_word(word) for word in words]
+        row[: len(words)] = torch.tensor(codes, dtype=torch.float64)
     return rows
 
 

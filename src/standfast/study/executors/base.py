@@ -363,7 +363,8 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
         beneath = Path(*name.split("."))
         possible_files: list[Path] = []
         for folder in folders:
-            possible_files += [Path(folder, f"{beneath}.py"), Path(folder, beneath, "__init__.py")]
+            possible_files.append(Path(folder, f"{beneath}.py"))
+            possible_files.append(Path(folder, beneath, "__init__.py"))
         if isinstance(file, str) and Path(file) in possible_files:
             modules.append(module)
     return modules

@@ -212,7 +212,8 @@ class _ProcessCrew(Crew[_Process]):
         theirs.close()
 
     def poll(self, seconds: float | None) -> list[tuple[_Process, Said]]:
-        ready = set(wait([end for member in self.members for end in member.ends], seconds))
+        ends_of_all = [end for member in self.members for end in member.ends]
+        ready = set(wait(ends_of_all, seconds))
         heard = [
             (member, member.hear()) for member in self.members if not ready.isdisjoint(member.ends)
         ]
@@ -288,7 +289,8 @@ def memory_of(process: int) -> int | None:
     """
     # only Linux has /proc
     with suppress(OSError, IndexError, AttributeError, ValueError):
-        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
+        sizes = Path(f"/proc/{process}/statm").read_text().split()
+        pages = sizes[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
     return None
 

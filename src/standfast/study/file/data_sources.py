@@ -75,7 +75,8 @@ def per_channel(numbers: Numbers, inputs: Tensor, argument: str) -> Tensor:
         f"one number, or {channels} (one for each channel)",
         len(values),
     )
-    return torch.tensor(values, dtype=inputs.dtype).reshape(-1, *[1] * (inputs.ndim - 2))
+    further_axes = inputs.ndim - 2
+    return torch.tensor(values, dtype=inputs.dtype).reshape(-1, *[1] * further_axes)
 
 
 class DataEntry(Entry):
@@ -307,6 +308,7 @@ def _take_first(samples: Samples, count: int | None) -> Samples:
 def _check_range(samples: Samples) -> None:
     lower, upper = (torch.as_tensor(b, dtype=samples.inputs.dtype) for b in samples.bounds)
     slack = 1e-5 * (upper - lower)  # as Model allows
-    if bool(((samples.inputs < lower - slack) | (samples.inputs > upper + slack)).any()):
+    is_outside = (samples.inputs < lower - slack) | (samples.inputs > upper + slack)
+    if bool(is_outside.any()):
         expected = f"the range of the values, which are within {describe_bounds((samples.inputs, samples.inputs))}"
         raise ArgumentError("bounds", expected, describe_bounds(samples.bounds))

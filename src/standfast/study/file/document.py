@@ -44,7 +44,9 @@ class StudyError(StandfastError):
             _WIDTH, initial_indent="  ", subsequent_indent="      ", placeholder=" ..."
         )
         # names and paths with a hyphen stay whole, so that they can be copied
-        wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
+        wrapper.break_on_hyphens = False
+        lines_of_problem = _LINES // max(1, count)
+        wrapper.max_lines = max(2, min(6, lines_of_problem))
         # the end of a path tells more than its beginning
         if len(file) <= 150:
             name = file
@@ -109,7 +111,8 @@ class Document:
         """What to raise for these problems, without those that are there twice."""
         # several checks may find the same problem
         located = dict.fromkeys(map(self.locate, problems))
-        return StudyError(self.name, sorted(located, key=lambda problem: problem.line or 0))
+        in_order = sorted(located, key=lambda problem: problem.line or 0)
+        return StudyError(self.name, in_order)
 
 
 def read_document(path: str | Path) -> Document:

@@ -554,7 +554,8 @@ def try_out(source: ModelSource, samples: Samples, note: str = "") -> Model:
         and int(samples.targets.max()) >= logits.shape[1]
     ):
         got = f"{int(samples.targets.max())} among them"
-        raise reject(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got, note=note)
+        expected = f"labels from 0 to {logits.shape[1] - 1}, the model's classes"
+        raise reject(expected, got, note=note)
     return model
 
 

@@ -89,8 +89,9 @@ class Names:
         """The error for a name that is not."""
         looks_like_file = re.search(r"[/.]", str(name)) is not None
         note = "files stand under path:" if "path" in self.forms and looks_like_file else ""
-        got = f"{show(name)}{suggest_name(name, [*self.listed, *self.forms])}"
-        return reject(f"{self.one} ({join_names(self.listed)})", got, *path, note=note)
+        near = suggest_name(name, [*self.listed, *self.forms])
+        expected = f"{self.one} ({join_names(self.listed)})"
+        return reject(expected, f"{show(name)}{near}", *path, note=note)
 
     def describes(self, raw: object) -> bool:
         """Whether a value is an entry, also one with something wrong in it, and no options without a name."""
@@ -147,7 +148,8 @@ def read_entry(raw: object, names: Names) -> NamedEntry:
             f"{' and '.join(used_forms)} at once",
         )
     if used_forms:
-        return NamedEntry(names, str(content[used_forms[0]]), content, form=used_forms[0])
+        form = used_forms[0]
+        return NamedEntry(names, str(content[form]), content, form=form)
     if len(content) == 1:
         ((name, value),) = content.items()
         if not names.knows(name):

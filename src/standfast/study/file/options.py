@@ -397,7 +397,8 @@ def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
                 texts[name.strip()] = " ".join(meaning.split())
     elsewhere = re.search(r"Arguments are those of `(\w+)`", kind.__doc__ or "")
     if elsewhere:
-        texts |= describe_options(getattr(sys.modules[kind.__module__], elsewhere[1], object))
+        module = sys.modules[kind.__module__]
+        texts |= describe_options(getattr(module, elsewhere[1], object))
     return texts
 
 
@@ -425,4 +426,8 @@ def _write(value: Any) -> Any:
 
 def plain_options(value: Any) -> dict[str, Any]:
     """All options of a configured object, defaults included."""
-    return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    options = {}
+    for f in dataclasses.fields(value):
+        if f.init:
+            options[f.name] = to_plain(getattr(value, f.name))
+    return options

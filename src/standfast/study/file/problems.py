@@ -66,7 +66,8 @@ class Problem:
         note = ""
         if self.note:
             note = f" ({self.note})"
-        return f"{shorten(join_keys(self.path), 100)}{line}: expected {self.expected}, got {self.got}{note}"
+        where = shorten(join_keys(self.path), 100)
+        return f"{where}{line}: expected {self.expected}, got {self.got}{note}"
 
 
 class StudyFieldError(ArgumentError):
@@ -82,7 +83,8 @@ class StudyFieldError(ArgumentError):
 
 def reject(expected: str, got: object, *path: str | int, note: str = "") -> StudyFieldError:
     """The error for one problem at `path`."""
-    return StudyFieldError([Problem(path, shorten(expected, 240), shorten(str(got), 240), note)])
+    problem = Problem(path, shorten(expected, 240), shorten(str(got), 240), note)
+    return StudyFieldError([problem])
 
 
 @contextlib.contextmanager

@@ -518,7 +518,8 @@ def _place_metrics(
         with file_places.at("metrics", label, metric.stand_in.neighbourhood_option):
             if default is None:
                 default, about[DEFAULT_NEIGHBOURHOOD] = inputs.default_neighbourhood()
-            placed[label] = metric.place(default, inputs.default_options(type(metric.stand_in)))
+            usual_options = inputs.default_options(type(metric.stand_in))
+            placed[label] = metric.place(default, usual_options)
     return placed
 
 
@@ -563,7 +564,8 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
         metric.bind(extras=samples.extras, inputs=samples.inputs, rows=slice(0, len(samples)))
     except ArgumentError as error:
         # the quotation marks around a name in the message
-        got = f"{error.got}{suggest_name(str(error.got).strip(chr(39)), samples.extras)}"
+        name = str(error.got).strip(chr(39))
+        got = f"{error.got}{suggest_name(name, samples.extras)}"
         raise reject(error.expected, got, error.argument, note=f"on data {name!r}") from error
 
 
