@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from standfast.cli.new_study import NamedSource, StudySetting, read_source, try_setting
+from standfast.cli.new_study import read_source, try_setting
+from standfast.cli.setting import NamedSource, StudySetting
 from standfast.cli.tables import choose_form, load_estimator
 from standfast.data.user_files import read_frame
 from standfast.errors import ArgumentError, StandfastError, check

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from standfast.cli.column_types import Types, find_types, is_text_label
-from standfast.cli.new_study import NamedSource
+from standfast.cli.setting import NamedSource
 from standfast.data.user_files import LABEL_COLUMNS, read_frame, read_strings
 from standfast.errors import ArgumentError
 from standfast.frames import Table
