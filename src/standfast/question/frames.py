@@ -241,9 +241,9 @@ def _join_tables(given: Given) -> Table:
         # training rows that a data set has of its own win
         reference = given.reference if data.reference is None else data.reference
         if reference is None:
-            reference = data.frame
-        references.append(reference)
-        if reference is not None:
+            references.append(data.frame)
+        else:
+            references.append(reference)
             explained_frames.append(data.frame)
     # all tables of a question have the same columns
     ordered = next(iter(given.data.values())).ordered

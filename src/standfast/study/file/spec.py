@@ -564,8 +564,8 @@ def _look_up(metric: Metric, samples: Samples, name: str) -> None:
         metric.bind(extras=samples.extras, inputs=samples.inputs, rows=slice(0, len(samples)))
     except ArgumentError as error:
         # the quotation marks around a name in the message
-        name = str(error.got).strip(chr(39))
-        got = f"{error.got}{suggest_name(name, samples.extras)}"
+        missing_name = str(error.got).strip(chr(39))
+        got = f"{error.got}{suggest_name(missing_name, samples.extras)}"
         raise reject(error.expected, got, error.argument, note=f"on data {name!r}") from error
 
 
