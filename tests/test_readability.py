@@ -95,13 +95,6 @@ REASONS = {
     "similarity/profile.py _add_overlaps": "loops that numba compiles as a whole; a call in each step would cost time",
     "explainers/base.py attribute_all": "one way for all explainers, whose errors are told apart where they arise",
 }
-#: those that are not cut into steps yet; this list may only become shorter
-NOT_YET: frozenset[str] = frozenset(
-    {
-        "results/reasons/make.py make_card",
-        "results/reasons/tally.py _tally_stored",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -230,14 +223,13 @@ def test_no_room_has_more_vague_names_than_it_had() -> None:
 def test_functions_that_branch_often_are_named_with_a_reason() -> None:
     branches = join(list(read_rooms().values())).branches
     often = {function for function, count in branches.items() if count > MOST_BRANCHES}
-    assert often - set(REASONS) - NOT_YET == set()
+    assert often - set(REASONS) == set()
 
 
 def test_lists_name_what_is_there() -> None:
     rooms = read_rooms()
     assert set(CEILINGS) <= set(rooms)
-    assert (set(REASONS) | NOT_YET) <= set(join(list(rooms.values())).branches)
-    assert not set(REASONS) & NOT_YET
+    assert set(REASONS) <= set(join(list(rooms.values())).branches)
 
 
 def test_what_is_counted(tmp_path: Path) -> None:

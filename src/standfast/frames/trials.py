@@ -209,17 +209,34 @@ class Trials:
             chunk = EncodedRows(cells, self.encode(cells))
             self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
             self._read_new(chunk)
-            for _ in range(copies):
+            # a call of a pipeline costs far more than its rows, so several copies are encoded by one
+            copies_at_a_time = max(1, _CELLS // (len(cells) * self.width))
+            for start in range(0, copies, copies_at_a_time):
                 if self.conflict is not None:
                     return
-                # the row from which each cell comes, (rows, columns)
-                row_numbers = np.arange(len(cells))[:, None]
-                in_order = np.tile(row_numbers, cells.shape[1])
-                sources = generator.permuted(in_order, axis=0)
-                copied_cells = np.take_along_axis(cells, sources, axis=0)
-                copy = EncodedRows(copied_cells, self.encode(copied_cells))
-                self._read_new(copy)
-                self._compare_copies(chunk, copy, sources)
+                count = min(copies_at_a_time, copies - start)
+                drawn_sources = [_draw_sources(generator, cells.shape) for _ in range(count)]
+                self._try_copies(chunk, drawn_sources)
+
+    def _try_copies(self, chunk: EncodedRows, drawn_sources: Sequence[Array]) -> None:
+        """Encode copies of a chunk at once, and compare one after another until there is a conflict.
+
+        Args:
+            chunk: rows.
+            drawn_sources: for each copy, the row of the chunk from which each cell comes, `(N, F)`.
+        """
+        cells_of_copies = []
+        for sources in drawn_sources:
+            cells_of_copies.append(np.take_along_axis(chunk.cells, sources, axis=0))
+        all_cells = np.concatenate(cells_of_copies)
+        all_copies = EncodedRows(all_cells, self.encode(all_cells))
+        rows_of_copy = np.arange(len(chunk.cells))
+        for number, sources in enumerate(drawn_sources):
+            if self.conflict is not None:
+                return
+            copy = all_copies[number * len(rows_of_copy) + rows_of_copy]
+            self._read_new(copy)
+            self._compare_copies(chunk, copy, sources)
 
     def _compare_copies(self, chunk: EncodedRows, copy: EncodedRows, sources: Array) -> None:
         """Find an encoded column that differs between rows with the same value of the column that was read for it.
@@ -393,6 +410,12 @@ def measure_rounding(encoded: Array) -> Array:
     precision = np.where(is_single, np.finfo(np.float32).eps, np.finfo(np.float64).eps)
     largest = np.abs(values).max(axis=0, initial=0.0)
     return np.asarray(_ROUNDING * precision * largest)
+
+
+def _draw_sources(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """For each cell of a table `(N, F)` the row from which a copy has it: those of each column in another order."""
+    rows, columns = shape
+    return generator.permuted(np.tile(np.arange(rows)[:, None], columns), axis=0)
 
 
 def _draw_partners(generator: np.random.Generator, count: int) -> Array:

@@ -337,7 +337,11 @@ def reasons(
     }
     explainers = [explainer, *_list_explainers(others)]
     evaluation = _Evaluation(inputs, explainers, None if out is None else Path(out), options)
-    metrics = {METRIC: configured, **(_list_alone(configured) if alone else {})}
+    metrics = {METRIC: configured}
+    if alone:
+        # models and explainers are sources of their own, beside which one more is worth its draws
+        is_single = not looks and len(explainers) == 1
+        metrics.update(_list_alone(configured, only_beside=is_single))
     ends = None if limit is None else began + 60 * limit
     shared = SharedDraws(configured, _count_shared(number_of_reasons, explainers, looks), ends)
     results = evaluation.run(model, metrics, "given", targets)
@@ -346,10 +350,20 @@ def reasons(
     def evaluate_models(models_of_look: Mapping[str, Any], number: int) -> Results:
         """The results of models that were trained again, with few draws of each."""
         answers = _find_targets(results, len(samples))
+        minutes_left = _count_minutes_left(limit, began)
+        of_models = replace(evaluation, options={**options, "minutes": minutes_left})
         folder = _name_folder(number)
-        return evaluation.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
+        return of_models.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
 
-    runs = RetrainedRuns(retraining, model, looks, evaluate_models, ends=ends, progress=progress)
+    runs = RetrainedRuns(
+        retraining,
+        model,
+        looks,
+        evaluate_models,
+        ends=ends,
+        training_ends=_end_training(limit, began),
+        progress=progress,
+    )
     cards = _read_cards(results, runs, units or {}, progress)
     while shared.goes_on(results, cards.cards):
         metrics[METRIC] = replace(configured, fewest=shared.fewest)
@@ -393,6 +407,19 @@ class _Evaluation:
 def _share_minutes(limit: float | None, looks: Sequence[int]) -> float | None:
     """The minutes of the given model, which shares the time with models that are trained again."""
     return limit / 2 if limit is not None and looks else limit
+
+
+def _end_training(limit: float | None, began: float) -> float:
+    """When no further model is trained: a quarter of the time is for the evaluation of those that are."""
+    return math.inf if limit is None else began + 60 * limit * 3 / 4
+
+
+def _count_minutes_left(limit: float | None, began: float) -> float | None:
+    """The minutes for models that were trained again; some in any case, as the last one may have taken long."""
+    if limit is None:
+        return None
+    spent = (time.monotonic() - began) / 60
+    return max(limit - spent, limit / 10)
 
 
 def _count_shared(reasons: int, explainers: Sequence[Any], looks: Sequence[int]) -> int | None:
@@ -450,8 +477,13 @@ def _list_explainers(others: Any) -> list[Any]:
     return [others] if is_one else list(others)
 
 
-def _list_alone(configured: Reasons) -> dict[str, Reasons]:
-    """The same metric for each source alone; none where there is one source."""
+def _list_alone(configured: Reasons, only_beside: bool) -> dict[str, Reasons]:
+    """The same metric for each source alone; none where there is one source.
+
+    Args:
+        configured: with all sources.
+        only_beside: draw nothing for a source beside which no other one differs (`Reasons.only_beside`).
+    """
     sources = [
         source
         for source in configured.vary
@@ -468,6 +500,7 @@ def _list_alone(configured: Reasons) -> dict[str, Reasons]:
             draws=draws,
             vary=(source,),
             speaking=configured.speaking,
+            only_beside=only_beside,
         )
         for source in sources
     }

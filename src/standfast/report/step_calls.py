@@ -118,7 +118,7 @@ def write_training(results: StoredResults) -> str | None:
 
 def write_minutes(minutes: float, step: NextStep) -> str:
     """The limit of time of a step, from that of the results: longer where more is asked of the same explainers."""
-    if step.kind in ("samples", "question"):
+    if step.kind in ("samples", "rest", "question"):
         further_minutes = (step.seconds or 0.0) / 60
         return str(math.ceil(minutes + further_minutes))
     return f"{minutes:g}"

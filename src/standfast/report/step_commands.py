@@ -39,7 +39,8 @@ def write_study_step(
     origin = str(results.manifest.get("origin") or "")
     if Path(origin).suffix:
         return _write_command(results, origin, changes, step)
-    return _write_call(results, changes)
+    # without changes there is a command, and its time; a call has none
+    return _write_call(results, changes) if changes else None
 
 
 def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | None:
@@ -49,6 +50,8 @@ def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | No
         if "samples" not in study:
             return None
         return [("samples", step.samples)]
+    if step.kind == "rest":
+        return []
     if step.kind == "explainer":
         return [("explainers+", _write_explainer(step.instead))]
     if step.kind == "question":

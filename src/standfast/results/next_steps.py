@@ -3,6 +3,7 @@
 A step is proposed only where the results support it:
 
 - *samples*: an explainer is undecided, and its interval says how many more samples would decide it;
+- *rest*: a limit of time has left out samples of the call, and something is undecided: the same call goes on with them;
 - *question*: an explainer passes all that was asked, and a kind of question was not asked;
 - *neighbourhood*: explainers do not hold in a neighbourhood that is unlike what such inputs undergo. What is proposed
   asks another question, and is never the same one with a smaller reach: numbers of a table move as far as before where
@@ -44,7 +45,7 @@ from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Kind, Verdict
 from standfast.tensors import is_image
 
-StepKind = Literal["samples", "question", "neighbourhood", "explainer", "race", "training"]
+StepKind = Literal["samples", "rest", "question", "neighbourhood", "explainer", "race", "training"]
 #: more than these are no help
 MOST_STEPS = 3
 #: a step whose cost is not known comes after all others, and among them in this order
@@ -124,6 +125,7 @@ class NextStep:
         labels: of the metrics that it is about.
         instead: the text of the explainer to try.
         minutes: the limit of time that the line has, of a step of a race; None for none.
+        left: how many of the samples a limit of time has left out; 0 for other kinds of steps.
     """
 
     kind: StepKind
@@ -137,6 +139,7 @@ class NextStep:
     labels: tuple[str, ...] = ()
     instead: str = ""
     minutes: int | None = None
+    left: int = 0
 
     @property
     def is_another_question(self) -> bool:
@@ -175,6 +178,13 @@ class Situation:
     def samples(self) -> int:
         """How many samples were evaluated."""
         return self.summary.samples.get(self.verdict.data, 0)
+
+    @property
+    def given_samples(self) -> int:
+        """How many samples the call had: more than were evaluated, where a limit of time has left out some."""
+        limit = self.manifest.get("limit") or {}
+        counts = (limit.get("samples") or {}).get(self.verdict.data)
+        return self.samples if counts is None else int(counts[1])
 
     @cached_property
     def call(self) -> GivenCall:
@@ -314,6 +324,26 @@ def _find_samples(situation: Situation) -> NextStep | None:
         seconds=situation.time(timed, done + round_roughly(most)),
         samples=situation.samples + round_roughly(most),
         more=(least, most),
+    )
+
+
+def _find_rest(situation: Situation) -> NextStep | None:
+    """The samples of the call that a limit of time has left out, unless it is known that fewer of them are enough."""
+    left = situation.given_samples - situation.samples
+    undecided = tuple(ground.explainer for ground in situation.verdict.undecided)
+    if left <= 0 or not undecided:
+        return None
+    more = _find_samples(situation)
+    if more is not None and more.samples <= situation.given_samples:
+        return None
+    timed = [*situation.candidates, *situation.summary.controls]
+    return NextStep(
+        "rest",
+        undecided,
+        situation.candidates,
+        seconds=situation.time(timed, left),
+        samples=situation.given_samples,
+        left=left,
     )
 
 
@@ -524,6 +554,7 @@ def _find_training(situation: Situation) -> NextStep | None:
 #: each finds one step, or none
 _FINDERS: tuple[FindStep, ...] = (
     _find_samples,
+    _find_rest,
     _find_question,
     _find_neighbourhood,
     _find_explainer,

@@ -122,6 +122,27 @@ def simultaneous_means(
     return SimultaneousMeans(mean, np.minimum(low, mean), np.maximum(high, mean), few)
 
 
+def share_unseen(draws: int, level: float = 0.95) -> float:
+    """How large a share of all draws may differ from those that were made, without one of these showing it.
+
+    No interval of a mean knows of what happened in none of its draws. With n independent draws a thing that happens in
+    the share p of all is missed with probability (1 - p)^n; the share is the p of which this is `1 - level`, about
+    3 / n at 95%.
+
+    Args:
+        draws: independent ones; of clusters how many clusters. Of none the share is 1.
+        level: with this probability a larger share would have been seen.
+
+    >>> round(share_unseen(20), 3), round(share_unseen(59), 3), share_unseen(0)
+    (0.139, 0.05, 1.0)
+    """
+    check_integer(draws, "draws", least=0)
+    check(0 < level < 1, "level", "a number between 0 and 1", level)
+    if draws == 0:
+        return 1.0
+    return 1 - float((1 - level) ** (1 / draws))
+
+
 def _sum_clusters(values: Array, clusters: Array | None) -> tuple[Array, Array]:
     """The sums of the draws of each cluster `(M, F)`, and how many draws it has `(M,)`."""
     if clusters is None:

@@ -126,7 +126,7 @@ def run_grid(
         began = time.monotonic()
         text = "%d jobs, of which %d were done before; results are stored in %s"
         logger.info(text, len(plan.jobs), earlier, where.address)
-        tally = _Tally(pending, earlier, progress)
+        tally = _Tally(pending, earlier, progress, ends=began + seconds)
         ended = run_within(seconds, lambda: _do_jobs(plan.grid, store, executor, tally))
         if not ended:
             # only what has ended, or the results would look incomplete
@@ -214,13 +214,18 @@ class _Tally:
     """
 
     def __init__(
-        self, pending: Sequence[Job], earlier: int, progress: Callable[[Progress], None] | None
+        self,
+        pending: Sequence[Job],
+        earlier: int,
+        progress: Callable[[Progress], None] | None,
+        ends: float = math.inf,
     ) -> None:
         self.pending = pending
         self.ended = 0
         self.failed: list[Job] = []
         self._earlier = earlier
         self._progress = progress
+        self._ends = ends
         self._eta = EtaEstimator(pending)
 
     @property
@@ -231,7 +236,8 @@ class _Tally:
     def begin(self) -> None:
         """Show that the run begins."""
         if self._progress:
-            self._progress(Progress(0, len(self.pending), 0.0, "starting", 0, self._earlier))
+            count = len(self.pending)
+            self._progress(Progress(0, count, 0.0, "starting", 0, self._earlier, ends=self._ends))
 
     def tell(self, job: Job, share: float) -> None:
         """Show that this share of a job is done."""
@@ -247,6 +253,7 @@ class _Tally:
             failed=len(self.failed),
             earlier=self._earlier,
             left=None if is_last else self._eta.estimate_left(),
+            ends=self._ends,
         )
         self._progress(progress)
 

@@ -280,8 +280,8 @@ def localise_relevance(relevance: Tensor, inside: Tensor) -> dict[str, Tensor]:
     order = relevance.argsort(dim=1, descending=True, stable=True)
     hits = inside.gather(1, order)
     size = inside.sum(1)
-    places = torch.arange(relevance.shape[1], device=relevance.device)
-    among = places < size[:, None]
+    positions = torch.arange(relevance.shape[1], device=relevance.device)
+    among = positions < size[:, None]
     # an empty region is degenerate anyway, and must not divide by 0
     hits_among = (hits & among).sum(1).double()
     rank = hits_among / size.clamp(min=1)

@@ -74,6 +74,7 @@ def _tabulate(card: Card, words: CardWords) -> list[str]:
             lines += textwrap.wrap(why, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
     if is_tested:
         lines.append("+ can be stated; - cannot be stated; ? not decided yet")
+        lines += _wrap(words.unseen)
     return lines
 
 

@@ -74,6 +74,7 @@ class CardWords:
         varied: what was varied, and how often.
         alone: what each source does alone.
         notes: what else has to be known.
+        unseen: what the intervals of means may not know of, as there are few variations; empty where there are many.
     """
 
     decision: str
@@ -87,6 +88,7 @@ class CardWords:
     varied: str
     alone: tuple[str, ...]
     notes: tuple[str, ...]
+    unseen: str = ""
 
     def find(self, feature: int) -> ReasonWords | None:
         """The words of a reason by its number; None of another feature."""
@@ -154,7 +156,14 @@ class _Writer:
             varied=self._describe_varied(),
             alone=self._describe_sources(),
             notes=tuple(self._list_notes()),
+            unseen=self._describe_unseen(),
         )
+
+    def _describe_unseen(self) -> str:
+        """What the intervals of means may not know of."""
+        if not self.is_tested or not self.card.reasons or not self.card.may_miss_rare:
+            return ""
+        return say_of_card("unseen", format_share(self.card.unseen), self.models > 0)
 
     def _warn(self) -> str:
         """Where the decision itself falls."""

@@ -181,8 +181,8 @@ def _make_members(configurations: Sequence[Configuration], option: str) -> tuple
 
 def has_places(members: Sequence[Member]) -> bool:
     """Whether the values of the members are different numbers, which have places on an axis."""
-    places = {member.x for member in members if member.x is not None}
-    return len(places) == len(members)
+    numbers = {member.x for member in members if member.x is not None}
+    return len(numbers) == len(members)
 
 
 def _in_words(value: Any) -> str:
