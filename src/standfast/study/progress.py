@@ -52,7 +52,9 @@ class Progress:
             return f"nothing to do: {self.earlier} jobs were done before"
         text = f"{self.done}/{self.total} jobs"
         if self.done == 0:
-            return text + (f" ({self.earlier} were done before)" if self.earlier else "")
+            if self.earlier:
+                text += f" ({self.earlier} were done before)"
+            return text
         rate = self.done / max(seconds, 1e-9)
         if rate >= 1:
             return f"{text}, {rate:.3g}/s"
@@ -75,7 +77,9 @@ class Progress:
         facts = [done, f"{format_clock(elapsed)} elapsed"]
         if self.done < self.total:
             facts.insert(1, self._describe_left())
-        failed = f" ({self.failed} failed)" if self.failed else ""
+        failed = ""
+        if self.failed:
+            failed = f" ({self.failed} failed)"
         return f"{', '.join(facts)}: {self.current}{failed}"
 
     def share_at(self, elapsed: float) -> float:
@@ -165,7 +169,8 @@ class EtaEstimator:
     def share(self) -> float:
         """The share of all work that is done."""
         total = sum(self.total.values())
-        done = _add_up(self.finished.values()).work + _add_up(self.running.values()).work
+        finished, running = _add_up(self.finished.values()), _add_up(self.running.values())
+        done = finished.work + running.work
         if total:
             return done / total
         return 0.0
@@ -240,7 +245,9 @@ class _Run:
     def describe(self, seconds: float) -> tuple[float, str]:
         """The share that is done, and words, so many seconds after the beginning."""
         if self.progress is None:
-            step = f" ({self.step})" if self.step else ""
+            step = ""
+            if self.step:
+                step = f" ({self.step})"
             words = f"preparing: models and explainers are asked{step}"
             return 0.0, f"{words}, {format_clock(seconds)} elapsed"
         nothing_to_do = self.progress.total == 0

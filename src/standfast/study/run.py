@@ -156,7 +156,9 @@ def _find_pending(plan: Plan, store: Store) -> list[Job]:
         warning = "a stored job is damaged and is"
         if many:
             warning = f"{len(damaged)} stored jobs are damaged and are"
-        warn_user(f"{warning} done again{'; the first' * many}: {next(iter(damaged.values()))}")
+        others = "; the first" if many else ""
+        first_problem = next(iter(damaged.values()))
+        warn_user(f"{warning} done again{others}: {first_problem}")
     pending = [
         job for job in plan.jobs if statuses.get(job.identity) != "done" or job.identity in damaged
     ]
@@ -261,7 +263,10 @@ class _Tally:
         self.ended += 1
         if outcome.failed:
             self.failed.append(job)
-        word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
+        if outcome.failed:
+            word, level = "failed", logging.WARNING
+        else:
+            word, level = "done", logging.DEBUG
         coordinates = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
         text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
         logger.log(level, text, self.ended, len(self.pending), word, *coordinates)

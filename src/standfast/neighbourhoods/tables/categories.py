@@ -42,21 +42,24 @@ class Category:
 
     def choose(self, clean: Tensor, uniform: Tensor) -> Tensor:
         """The index of the category for uniform numbers `(M,)`, where `clean` `(M,)` is the clean row's."""
-        order, shares, ladder = self._divide_unit(clean)
-        step = (uniform.double()[:, None] >= ladder).sum(1)
-        last = (shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
+        order, shares, ends = self._divide_unit(clean)
+        # the part of the interval that the number lies in
+        part = (uniform.double()[:, None] >= ends).sum(1)
+        # the last of those that have a probability
+        last_part = (shares > 0).long().cumsum(1).argmax(1)
+        part = torch.minimum(part, last_part)
         # 0 stands for the row's own category, also if it has no probability
-        step = torch.where(uniform <= 0, torch.zeros_like(step), torch.minimum(step, last))
-        return order.gather(1, step[:, None])[:, 0]
+        part = torch.where(uniform <= 0, torch.zeros_like(part), part)
+        return order.gather(1, part[:, None])[:, 0]
 
     def list_points(self, clean: Tensor) -> tuple[Tensor, Tensor]:
         """How many categories can come of each row, `(M,)`, and uniform numbers that choose them, `(M, K)`.
 
         The row's own category, `clean` `(M,)`, is the first one. Numbers beyond the count choose nothing new.
         """
-        _, shares, ladder = self._divide_unit(clean)
-        below = torch.cat([torch.zeros_like(ladder[:, :1]), ladder[:, :-1]], dim=1)
-        middles = (below + ladder) / 2
+        _, shares, ends = self._divide_unit(clean)
+        starts = torch.cat([torch.zeros_like(ends[:, :1]), ends[:, :-1]], dim=1)
+        middles = (starts + ends) / 2
         middles[:, 0] = 0
         possible = shares > 0
         possible[:, 0] = True
@@ -82,9 +85,9 @@ class Category:
             whole = others.sum(1, keepdim=True)
             moved = torch.where(whole > 0, self.rate * others / whole.clamp(min=1e-300), 0.0)
             sorted_shares = torch.cat([1 - moved.sum(1, keepdim=True), moved], dim=1)
-        ladder = sorted_shares.cumsum(1)
+        ends = sorted_shares.cumsum(1)
         # rounding of the sum must not leave a gap before 1
-        return order, sorted_shares, ladder / ladder[:, -1:]
+        return order, sorted_shares, ends / ends[:, -1:]
 
 
 def make_category(

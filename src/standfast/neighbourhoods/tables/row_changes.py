@@ -212,14 +212,14 @@ class RowChanges:
         # half a step wider, so that the first and the last multiple are as probable as the others
         low = low - self.step / 2
         high = high + self.step / 2
-        size = self.clean[:, self.columns].abs() / 100
-        percent = self.relative & (size > 0)
-        size = torch.where(percent, size, 1.0)
+        one_percent = self.clean[:, self.columns].abs() / 100
+        is_in_percent = self.relative & (one_percent > 0)
+        unit = torch.where(is_in_percent, one_percent, 1.0)
         ends = self.plan.ends.to(low.device)
         # a value of 0 does not change, whatever the percentage: so the parameter has all that the user said
-        is_zero = self.relative & ~percent
-        lower = torch.where(is_zero, ends.lowest_change, low / size)
-        upper = torch.where(is_zero, ends.highest_change, high / size)
+        is_zero = self.relative & ~is_in_percent
+        lower = torch.where(is_zero, ends.lowest_change, low / unit)
+        upper = torch.where(is_zero, ends.highest_change, high / unit)
         return lower, upper
 
     # What do parameters ask for?
