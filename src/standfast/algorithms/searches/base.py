@@ -30,6 +30,11 @@ NAN_KEY = -(1 << 63)
 FEW = 4
 
 _TRACE_POINTS = 200  # about how many entries a trace has at most
+# of a search that proposes points round by round: about how many rounds, of small budgets; the fewest proposals of a
+# round, since batches have at least that many rows anyway, and what they are a multiple of, as the rows of a batch are
+_ROUNDS = 64
+_FEWEST_PROPOSALS = 16
+_ALIGNED = 8
 
 
 @dataclass(frozen=True)
@@ -407,6 +412,16 @@ class Search(metaclass=ConfigurationType):
 
 
 searches: Registry[type[Search]] = Registry("search")
+
+
+def count_proposals(budget: int, most: int) -> int:
+    """How many points of each problem one round evaluates: about 1.5% of the budget, at least 16, at most `most`.
+
+    >>> count_proposals(10_000, most=80), count_proposals(3_000, most=80), count_proposals(100, most=80)
+    (80, 48, 16)
+    """
+    aligned = round(budget / _ROUNDS / _ALIGNED) * _ALIGNED
+    return min(most, max(_FEWEST_PROPOSALS, aligned))
 
 
 def take_points(x: Tensor, rows: Tensor) -> Tensor:
