@@ -192,7 +192,8 @@ class Detection(Task):
         left_top, right_bottom = torch.split(boxes, 2, -1)
         answer_left_top, answer_right_bottom = torch.split(answer_box, 2, -1)
         intersection = _find_area(
-            torch.maximum(left_top, answer_left_top), torch.minimum(right_bottom, answer_right_bottom)
+            torch.maximum(left_top, answer_left_top),
+            torch.minimum(right_bottom, answer_right_bottom),
         )
         area = _find_area(left_top, right_bottom)
         answer_area = _find_area(answer_left_top, answer_right_bottom)
