@@ -60,9 +60,9 @@ def compute_attention_weights(
     tensor([[1.0000, 0.0000],
             [0.5000, 0.5000]])
     """
-    scores = (
-        query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
-    )
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1])
+    scores = query @ key.transpose(-2, -1) * scale
     if causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
@@ -181,7 +181,8 @@ class AttentionWatch(PlainAttention):
         if plain == "softmax":
             self._note_softmax(result, args, kwargs)
         elif plain in _KEEPS_WEIGHTS and args and id(args[0]) in self._candidates:
-            _, shape = self._candidates[id(args[0])]
+            source = args[0]
+            _, shape = self._candidates[id(source)]
             # another shape of the last two axes: these are no longer queries and keys
             if isinstance(result, Tensor) and result.shape[-2:] == shape[-2:]:
                 self._candidates[id(result)] = result, shape
@@ -190,8 +191,10 @@ class AttentionWatch(PlainAttention):
         return result
 
     def _note_softmax(self, result: Tensor, args: list[Any], kwargs: dict[str, Any]) -> None:
-        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        if result.ndim >= 3 and axis in (-1, result.ndim - 1):
+        axis = args[1] if len(args) > 1 else None
+        axis = kwargs.get("dim", axis)
+        last_axes = (-1, result.ndim - 1)
+        if result.ndim >= 3 and axis in last_axes:
             shape = tuple(result.shape)
             # within nn.MultiheadAttention, which joins the two axes
             if self._heads is not None and result.ndim == 3:
@@ -201,7 +204,8 @@ class AttentionWatch(PlainAttention):
     def _multiply(self, func: Callable[..., Any], left: Tensor, right: Tensor) -> Any:
         if id(left) not in self._candidates:
             return func(left, right)
-        return func(self._keep(left, self._candidates[id(left)][1]), right)
+        _, shape = self._candidates[id(left)]
+        return func(self._keep(left, shape), right)
 
     def _contract(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """An `einsum`, in which weights take part if it is a sum over their last axis, and over that alone."""
@@ -209,15 +213,14 @@ class AttentionWatch(PlainAttention):
         operands = args[1:]
         if isinstance(equation, str) and len(operands) == 2 and isinstance(operands[0], Tensor):
             terms, _, out = equation.replace(" ", "").partition("->")
-            for position, (term, operand) in enumerate(
-                zip(terms.split(","), operands, strict=False)
-            ):
-                if (
-                    id(operand) in self._candidates
-                    and term[-1] not in out
-                    and set(term[:-1]) <= set(out)
-                ):
-                    operands[position] = self._keep(operand, self._candidates[id(operand)][1])
+            pairs = zip(terms.split(","), operands, strict=False)
+            for position, (term, operand) in enumerate(pairs):
+                if id(operand) not in self._candidates:
+                    continue
+                sums_last_alone = term[-1] not in out and set(term[:-1]) <= set(out)
+                if sums_last_alone:
+                    _, shape = self._candidates[id(operand)]
+                    operands[position] = self._keep(operand, shape)
         return func(equation, *operands, **kwargs)
 
     def _keep(self, weights: Tensor, shape: tuple[int, ...]) -> Tensor:

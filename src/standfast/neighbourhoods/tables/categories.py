@@ -34,9 +34,8 @@ class Category:
         # codes that are all 0 have no size to compare with
         scale = self.codes.abs().amax(0).clamp(min=1e-6)
         codes = self.codes.to(rows.device)
-        distance = (
-            ((rows[:, None, list(self.columns)] - codes) / scale.to(rows.device)).abs().amax(2)
-        )
+        cells = rows[:, None, list(self.columns)]
+        distance = ((cells - codes) / scale.to(rows.device)).abs().amax(2)
         least, nearest = distance.min(1)
         return torch.where(least <= CODE_TOLERANCE, nearest, -1)
 
@@ -45,8 +44,9 @@ class Category:
         order, shares, ladder = self._divide_unit(clean)
         step = (uniform.double()[:, None] >= ladder).sum(1)
         last = (shares > 0).long().cumsum(1).argmax(1)  # of those that have a probability
+        step = torch.minimum(step, last)
         # 0 stands for the row's own category, also if it has no probability
-        step = torch.where(uniform <= 0, torch.zeros_like(step), torch.minimum(step, last))
+        step = torch.where(uniform <= 0, torch.zeros_like(step), step)
         return order.gather(1, step[:, None])[:, 0]
 
     def list_points(self, clean: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,8 +55,10 @@ class Category:
         The row's own category, `clean` `(M,)`, is the first one. Numbers beyond the count choose nothing new.
         """
         _, shares, ladder = self._divide_unit(clean)
-        below = torch.cat([torch.zeros_like(ladder[:, :1]), ladder[:, :-1]], dim=1)
+        zeros = torch.zeros_like(ladder[:, :1])
+        below = torch.cat([zeros, ladder[:, :-1]], dim=1)
         middles = (below + ladder) / 2
+        # the row's own category comes first, and 0 stands for it
         middles[:, 0] = 0
         possible = shares > 0
         possible[:, 0] = True
@@ -71,17 +73,19 @@ class Category:
             Each is `(M, K)`.
         """
         shares = self.shares.to(clean.device)
-        order = torch.arange(len(shares), device=clean.device).expand(len(clean), -1)
-        # those that come before the row's own one make room for it
-        order = torch.where(
-            order == 0, clean[:, None], torch.where(order <= clean[:, None], order - 1, order)
-        )
+        place = torch.arange(len(shares), device=clean.device).expand(len(clean), -1)
+        own = clean[:, None]
+        # the row's own category first; those that come before it make room for it
+        order = torch.where(place <= own, place - 1, place)
+        order = torch.where(place == 0, own, order)
         sorted_shares = shares[order]
         if self.rate is not None:
             others = sorted_shares[:, 1:]
             whole = others.sum(1, keepdim=True)
-            moved = torch.where(whole > 0, self.rate * others / whole.clamp(min=1e-300), 0.0)
-            sorted_shares = torch.cat([1 - moved.sum(1, keepdim=True), moved], dim=1)
+            shares_of_rate = self.rate * others / whole.clamp(min=1e-300)
+            moved = torch.where(whole > 0, shares_of_rate, 0.0)
+            stays = 1 - moved.sum(1, keepdim=True)
+            sorted_shares = torch.cat([stays, moved], dim=1)
         ladder = sorted_shares.cumsum(1)
         # rounding of the sum must not leave a gap before 1
         return order, sorted_shares, ladder / ladder[:, -1:]
@@ -148,8 +152,12 @@ def make_category(
 
 def drop_missing(cells: Tensor, missing_code: float | None) -> Tensor:
     """The cells `(n,)` that are not missing; all of them if none is there."""
-    present = cells if missing_code is None else cells[cells > missing_code]
-    return present if len(present) else cells
+    if missing_code is None:
+        return cells
+    present = cells[cells > missing_code]
+    if not len(present):
+        return cells
+    return present
 
 
 def _find_cells(options: TableOptions, columns: Sequence[int]) -> Tensor | None:
@@ -159,7 +167,8 @@ def _find_cells(options: TableOptions, columns: Sequence[int]) -> Tensor | None:
     cells = options.table.inputs.double()[:, list(columns)]
     if options.missing is None or len(columns) > 1:
         return cells
-    return drop_missing(cells[:, 0], options.missing[columns[0]])[:, None]
+    (column,) = columns
+    return drop_missing(cells[:, 0], options.missing[column])[:, None]
 
 
 def _count_listed(
