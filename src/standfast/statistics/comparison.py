@@ -89,7 +89,8 @@ class Comparison:
     @property
     def order(self) -> tuple[int, ...]:
         """Indices in `names` by mean rank, the best first; ties in the order of `names`."""
-        return tuple(int(index) for index in np.argsort(self.mean_ranks, kind="stable"))
+        order = np.argsort(self.mean_ranks, kind="stable")
+        return tuple(map(int, order))
 
     @property
     def winner_set(self) -> tuple[int, ...]:
@@ -113,7 +114,8 @@ def count_needed(explainers: int, level: float = 0.05) -> int:
     >>> count_needed(2), count_needed(6)
     (6, 10)
     """
-    return max(1, math.ceil(math.log2(explainers * (explainers - 1) / level)))
+    comparisons = explainers * (explainers - 1)
+    return max(1, math.ceil(math.log2(comparisons / level)))
 
 
 def estimate_needed(comparison: Comparison) -> int | None:
@@ -129,7 +131,8 @@ def estimate_needed(comparison: Comparison) -> int | None:
     needed = max(shown, count_needed(k, comparison.level), comparison.count + 1)
     if needed > _MANY:
         return None
-    step = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    digits = math.floor(math.log10(needed))
+    step = 10 ** max(0, digits - 1)
     return int(math.ceil(needed / step) * step)
 
 
@@ -162,7 +165,9 @@ def count_more_against_controls(test: ControlTest, explainers: int) -> int | Non
     # fewer than this are too few for any effect
     fewest = math.ceil(math.log2(max(explainers, 1) / test.level))
     needed = math.ceil(max(shown, fewest, test.count + 1))
-    return None if needed > _MANY else needed - test.count
+    if needed > _MANY:
+        return None
+    return needed - test.count
 
 
 def compare(
