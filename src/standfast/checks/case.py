@@ -221,9 +221,8 @@ class Case:
         )
         limits_probability = self.entry.kind in ("at_most_ln", "at_most_one_in")
         limit = format_probability(self.entry.limit) if limits_probability else None
-        words = say(
-            "requirement", self.entry, self.label if needs_label else self.entry.metric, limit
-        )
+        title = self.label if needs_label else self.entry.metric
+        words = say("requirement", self.entry, title, limit)
         others = {"requested": self.entry.level, "probability": self._is_probability, **others}
         return Decision(words, *names, outcome, what, estimate, **others)
 
@@ -337,7 +336,8 @@ class Case:
             needed = foresee_share(ahead, share, values.mistaken)
             # where no values of the bounds would decide it, to know them is of no use, and the advice leaves them out
             could_decide = self._could_bounds_decide(met, unmet, unknown, values.mistaken)
-            advice = say("advice", needed, unknown if could_decide else 0, False, baseline)
+            deciding = unknown if could_decide else 0
+            advice = say("advice", needed, deciding, False, baseline)
         return _Ruling(
             outcome, "share of samples", estimate, share, "higher", unknown, needed, advice
         )

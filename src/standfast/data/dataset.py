@@ -92,8 +92,10 @@ class Dataset:
             self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape)
         )
         # plain numbers where one bound is for all, so that data sets show and compare them as such
-        bounds = tuple(bound if bound.ndim else bound.item() for bound in read_bounds(self.bounds))
-        set_fields(self, classes=_read_classes(self.classes), bounds=bounds)
+        bounds = []
+        for bound in read_bounds(self.bounds):
+            bounds.append(bound if bound.ndim else bound.item())
+        set_fields(self, classes=_read_classes(self.classes), bounds=tuple(bounds))
         # an empty part of a data set is a data set, too, and has no smallest value
         if count > 0:
             self._check_values()
@@ -252,10 +254,11 @@ def checked_names(
         _check_features(features, inputs)
     if tokens is not None:
         _check_tokens(tokens, inputs)
-    return {
-        "features": None if features is None else tuple(features),
-        "tokens": None if tokens is None else tuple(map(tuple, tokens)),
-    }
+    if features is not None:
+        features = tuple(features)
+    if tokens is not None:
+        tokens = tuple(map(tuple, tokens))
+    return {"features": features, "tokens": tokens}
 
 
 def checked_sample_names(names: Sequence[str] | None, count: int) -> tuple[str, ...] | None:

@@ -240,11 +240,14 @@ def cifar10(split: str = "train", download: bool = False) -> Dataset:
     if len(files) < len(names):
         # the name says it, as results of some batches are not those of all
         numbers = ", ".join(file.stem.rpartition("_")[2] for file in files)
-        title += f" (batch{'es' if len(files) > 1 else ''} {numbers} of {len(names)})"
-    batches = [
-        _read_binary(file) if file.suffix == ".bin" else _read_labelled_mosaic(file, split)
-        for file in files
-    ]
+        plural = "es" if len(files) > 1 else ""
+        title += f" (batch{plural} {numbers} of {len(names)})"
+    batches = []
+    for file in files:
+        if file.suffix == ".bin":
+            batches.append(_read_binary(file))
+        else:
+            batches.append(_read_labelled_mosaic(file, split))
     images, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     return _make_dataset(title, images, labels, CIFAR_CLASSES, files[0])
 

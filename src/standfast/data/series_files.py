@@ -92,7 +92,8 @@ def read_series(path: Path) -> LabelledSeries:
     for number, channels in enumerate(series):
         for channel, numbers in enumerate(channels):
             values[number, channel, : len(numbers)] = numbers
-    return LabelledSeries(values, steps, None if labels is None else tuple(labels))
+    labels_of_series = None if labels is None else tuple(labels)
+    return LabelledSeries(values, steps, labels_of_series)
 
 
 def number_labels(
@@ -193,9 +194,8 @@ def _is_true(words: Sequence[str] | None) -> bool:
 
 def _to_numbers(values: Sequence[str], name: str, number: int) -> _Array:
     try:
-        return np.array(
-            ["nan" if value.strip() == "?" else value for value in values], dtype=np.float32
-        )
+        numbers = ["nan" if value.strip() == "?" else value for value in values]
+        return np.array(numbers, dtype=np.float32)
     except ValueError as error:
         expected = "numbers, or ? or NaN for missing ones"
         raise ArgumentError("path", expected, f"{name}, line {number}: {error}") from None
@@ -208,4 +208,6 @@ def _name_class(label: str) -> str:
     except ValueError:
         return label.strip()
     # a class has one name, however a file writes it
-    return str(int(value)) if value.is_integer() else label.strip()
+    if value.is_integer():
+        return str(int(value))
+    return label.strip()

@@ -230,9 +230,10 @@ def read_arrays(path: Path) -> Content:
     features, classes = (_read_names(arrays.get(key)) for key in ("features", "classes"))
     if classes is not None:
         about["classes"] = list(classes)
-    return Content(
-        as_inputs(inputs), None if labels is None else as_labels(labels), about, features
-    )
+    numbers = None
+    if labels is not None:
+        numbers = as_labels(labels)
+    return Content(as_inputs(inputs), numbers, about, features)
 
 
 def _read_names(array: Any) -> tuple[str, ...] | None:

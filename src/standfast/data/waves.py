@@ -112,8 +112,9 @@ def synthetic_waves(
     inputs, blocks, frequencies = (torch.cat(part) for part in zip(*parts, strict=True))
     low, high = SUPPORT
     total = frequencies.sum(1)
+    name = "waves" if snr_db is None else f"waves at {snr_db:g} dB"
     return Dataset(
-        "waves" if snr_db is None else f"waves at {snr_db:g} dB",
+        name,
         inputs,
         (total >= THRESHOLD).long(),
         CLASSES,

@@ -292,7 +292,8 @@ class Explainer(metaclass=ConfigurationType):
         columns = [each for each in (x, targets, fixed) if each is not None]
         try:
             # what is not known to run the module only forward and backward may use hooks
-            with contextlib.nullcontext() if self.gateable else run_eagerly():
+            way = contextlib.nullcontext() if self.gateable else run_eagerly()
+            with way:
                 maps, logits = model.map_rows(
                     run,
                     *columns,
@@ -474,7 +475,8 @@ def _warn_of_flat_columns(
                 .max()
             )
             flat = not bool(here[:, column].any() | there[:, column].any())
-            unseen += [str(column)] if flat and change > 1e-4 * (1 + at.abs().max()) else []
+            if flat and change > 1e-4 * (1 + at.abs().max()):
+                unseen.append(str(column))
     if unseen:
         warn_user(
             f"{label}: the gradient by column{'s' * (len(unseen) > 1)} {', '.join(unseen)} is exactly 0, but other"
@@ -496,9 +498,9 @@ class PreprocessedModule(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits of inputs within the model's bounds."""
         x = x.clone() if self.overwrites else x
-        out: Tensor = find_output(
-            self.module(x if self.preprocess is None else self.preprocess(x)), self.output
-        )
+        if self.preprocess is not None:
+            x = self.preprocess(x)
+        out: Tensor = find_output(self.module(x), self.output)
         return out
 
 
@@ -577,7 +579,9 @@ def compute_input_gradient(
             # what runs in the place of the module may change from one call to the next
             check_graph = model.check_gradients if forward is None else check_has_gradients
             gradient = compute_gradient(scores, leaf, create_graph, check_graph=check_graph)
-        return gradient, logits if create_graph else logits.detach()
+        if not create_graph:
+            logits = logits.detach()
+        return gradient, logits
 
     if create_graph or forward is not None:
         return run()
@@ -641,7 +645,9 @@ def _run_path_gradients(
                 gradients.append(gradient[:used])
     at_all = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
     logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
-    return at_all[count:].reshape(points.shape), logits if create_graph else logits.detach()
+    if not create_graph:
+        logits = logits.detach()
+    return at_all[count:].reshape(points.shape), logits
 
 
 def check_seed(seed: int, name: str) -> None:
@@ -697,7 +703,9 @@ def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tenso
     tensor([18.,  0.])
     """
     if baseline is not None or x.ndim > 2:
-        return make_baseline(0.0 if baseline is None else baseline, x)
+        if baseline is None:
+            baseline = 0.0
+        return make_baseline(baseline, x)
     reference = model.reference_for(x)
     if reference is None:
         return x.new_zeros(()).clamp(*model.bounds).to(x.dtype)
@@ -752,7 +760,8 @@ def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline | None) ->
         ArgumentError: it lies outside of the bounds, or has another number of channels.
     """
     value, (lower, upper) = choose_baseline(model, inputs, baseline), model.bounds
-    key = ("baseline", tuple(baseline) if isinstance(baseline, Sequence) else baseline, inputs.ndim)
+    hashable = tuple(baseline) if isinstance(baseline, Sequence) else baseline
+    key = ("baseline", hashable, inputs.ndim)
     if key not in model.fitting:
         slack = 1e-5 * (upper - lower).clamp(max=1e30)
         fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())

@@ -135,7 +135,9 @@ class RandomisedExplainer(Explainer):
         """The model's own logits, and the classes to explain."""
         with torch.no_grad():
             logits = model.forward(x.detach().clone())
-        return logits, model.task.answer(logits) if targets is None else targets
+        if targets is None:
+            targets = model.task.answer(logits)
+        return logits, targets
 
     @contextlib.contextmanager
     def shuffling(self, module: nn.Module) -> Iterator[None]:
@@ -168,7 +170,9 @@ def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Pa
     }
     for name in by_name:
         owners.setdefault(name.rpartition(".")[0], []).append(name)
-    chosen = list(owners.values())[-layers if layers is not None else None :]
+    chosen = list(owners.values())
+    if layers is not None:
+        chosen = chosen[-layers:]
     return {name: by_name[name] for names in chosen for name in names}
 
 

@@ -124,12 +124,15 @@ class Region:
     def select(self, rows: Sequence[int] | Tensor) -> Region:
         """The region of some of the P inputs."""
         index = send(rows, self.centre.device, torch.int64)
+        sigma = None
+        if self.sigma is not None:
+            sigma = self.sigma[index]
         return replace(
             self,
             centre=self.centre[index],
             lower=self.lower[index],
             upper=self.upper[index],
-            sigma=None if self.sigma is None else self.sigma[index],
+            sigma=sigma,
         )
 
     @property
@@ -396,12 +399,10 @@ class Neighbourhood(metaclass=ConfigurationType):
 
 def check_neighbourhood(value: object, argument: str = "neighbourhood") -> None:
     """Raise `ArgumentError` unless `value` is a `Neighbourhood`."""
-    check(
-        isinstance(value, Neighbourhood),
-        argument,
-        "a neighbourhood, such as LinfBall(0.1) or neighbourhoods.Rotation(10)",
-        repr(value) if isinstance(value, str | Mapping | int | float) else type(value).__name__,
-    )
+    is_short = isinstance(value, str | Mapping | int | float)
+    got = repr(value) if is_short else type(value).__name__
+    expected = "a neighbourhood, such as LinfBall(0.1) or neighbourhoods.Rotation(10)"
+    check(isinstance(value, Neighbourhood), argument, expected, got)
 
 
 def check_inputs(inputs: Tensor, bounds: Bounds | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:

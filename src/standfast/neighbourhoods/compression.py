@@ -60,9 +60,9 @@ class Loss(Transformation):
                 strict=True,
             )
         ]
-        compressed = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
-            len(inputs), *inputs.shape[2:], -1
-        )
+        compressed_pixels = np.stack(converted) if converted else pixels
+        compressed = torch.from_numpy(compressed_pixels)
+        compressed = compressed.reshape(len(inputs), *inputs.shape[2:], -1)
         return from_shares(compressed.movedim(-1, 1).to(inputs) / 255, bounds)
 
 

@@ -78,7 +78,10 @@ def label_neighbourhood(value: Neighbourhood) -> str:
 def _make_plain(value: Neighbourhood, first: str | None) -> Neighbourhood | None:
     """A neighbourhood with only the first option given; None where others must be given, too."""
     try:
-        return type(value)(**({first: getattr(value, first)} if first else {}))
+        options = {}
+        if first:
+            options[first] = getattr(value, first)
+        return type(value)(**options)
     except (ArgumentError, TypeError):
         return None
 
@@ -98,7 +101,9 @@ def label_neighbourhoods(values: Sequence[Neighbourhood]) -> list[str]:
         label = label_neighbourhood(value)
         count = earlier.count(label)
         earlier.append(label)
-        labels.append(f"{label} ({count + 1})" if count else label)
+        if count:
+            label = f"{label} ({count + 1})"
+        labels.append(label)
     return labels
 
 

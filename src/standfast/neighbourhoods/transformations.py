@@ -440,11 +440,9 @@ class TransformedRegion(Region):
     @property
     def choices(self) -> Choices | None:
         """Which parameters choose among candidates; None where the transformation has none."""
-        return (
-            self.transformation.find_choices(self.inputs, self.bounds)
-            if self.transformation.chooses
-            else None
-        )
+        if not self.transformation.chooses:
+            return None
+        return self.transformation.find_choices(self.inputs, self.bounds)
 
     def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The parameters `(M, D)` as they took effect."""

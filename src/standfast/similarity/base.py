@@ -71,12 +71,13 @@ class Similarity(metaclass=ConfigurationType):
         return self._check(self.compare(a, b), a)
 
     def _check(self, result: Tensor, a: Tensor) -> Tensor:
-        check(
-            isinstance(result, Tensor) and result.shape == a.shape[:1],
-            f"similarity {self.name!r}",
-            f"one number per row, shape {tuple(a.shape[:1])}",
-            tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__,
-        )
+        fits = False
+        got: object = type(result).__name__
+        if isinstance(result, Tensor):
+            fits = result.shape == a.shape[:1]
+            got = tuple(result.shape)
+        expected = f"one number per row, shape {tuple(a.shape[:1])}"
+        check(fits, f"similarity {self.name!r}", expected, got)
         return result
 
     def prepare(self, reference: Tensor) -> Callable[[Tensor, Tensor], Tensor]:

@@ -185,7 +185,8 @@ def _profile(
     windows = []
     for diverse in kinds:
         for reach in w:
-            windows.append((reach if diverse else 0, reach))
+            window = reach if diverse else 0
+            windows.append((window, reach))
     excluded = [window for window, _ in windows]
     count = _make_counter(shape, counts, compiled=is_on_host(x) and any(excluded))
     overlaps = []

@@ -136,9 +136,9 @@ def _sum_rows(x: Tensor) -> Tensor:
     with np.errstate(all="ignore"):
         numbers = x.detach().numpy()
         # of few features NumPy adds columns faster than parts of rows
-        return torch.from_numpy(
-            _halve(np.asfortranarray(numbers) if x.shape[1] <= _FEW else numbers)
-        )
+        if x.shape[1] <= _FEW:
+            numbers = np.asfortranarray(numbers)
+        return torch.from_numpy(_halve(numbers))
 
 
 def _halve(x: Any) -> Any:

@@ -49,7 +49,9 @@ def per_position(a: Tensor, channels: Channels = "abs_sum") -> Tensor:
     if channels == "max":
         return a.abs().amax(1)
     # One addition at a time: the order in which `sum` adds a strided dimension depends on the whole tensor.
-    parts = [part.abs() if channels == "abs_sum" else part for part in a.unbind(1)]
+    parts = list(a.unbind(1))
+    if channels == "abs_sum":
+        parts = [part.abs() for part in parts]
     total = parts[0]
     for part in parts[1:]:
         total = total + part

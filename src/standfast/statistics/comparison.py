@@ -216,12 +216,17 @@ def compare(
     pairs = list(zip(*upper, strict=True))
     untied = 0
     for i, j in pairs if count else ():
-        gain = subtract((bad_low[:, j], bad_high[:, j]), (bad_low[:, i], bad_high[:, i]))
-        p_values[i, j], effects[i, j], nonzero = signed_rank(*gain)
-        effects[j, i] = -effects[i, j]
+        bad_i = (bad_low[:, i], bad_high[:, i])
+        bad_j = (bad_low[:, j], bad_high[:, j])
+        gain = subtract(bad_j, bad_i)
+        p_values[i, j], effect, nonzero = signed_rank(*gain)
+        effects[i, j] = effect
+        effects[j, i] = -effect
         untied = max(untied, nonzero)
         for a, b in ((i, j), (j, i)):
-            difference = subtract((low[:, a], high[:, a]), (low[:, b], high[:, b]))
+            bounds_a = (low[:, a], high[:, a])
+            bounds_b = (low[:, b], high[:, b])
+            difference = subtract(bounds_a, bounds_b)
             differences[a][b] = median_interval(*difference, 1 - level)
     raw = p_values[upper] if count else np.ones(len(pairs))
     p_values[upper] = p_values.T[upper] = holm(raw)
@@ -250,7 +255,9 @@ def compare(
 def _turn(bounds: tuple[Array, Array], direction: str) -> tuple[Array, Array]:
     """Lower and upper bounds of values of which less is better."""
     low, high = bounds
-    return (low, high) if direction == "lower" else (-high, -low)
+    if direction == "lower":
+        return low, high
+    return -high, -low
 
 
 @dataclass(frozen=True)
@@ -390,7 +397,9 @@ def _test_one_sided(explainer: tuple[Array, Array], control: tuple[Array, Array]
     if len(explainer[0]):
         p, effect, _ = signed_rank(*subtract(control, explainer))
     # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
-    return _OneSided(effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2)
+    p_above = p / 2 if effect > 0 else 1 - p / 2
+    p_below = p / 2 if effect < 0 else 1 - p / 2
+    return _OneSided(effect, p_above, p_below)
 
 
 def _correct_for_explainers(

@@ -263,7 +263,8 @@ class Decision(Task):
     def decide(self, outputs: Tensor) -> Tensor:
         """The logit `(N, 1)` of the probability that speaks for the decision, of the outputs of the task below."""
         is_one = isinstance(self.below, Binary)
-        number = self._find_number(2 if is_one else outputs.shape[1])
+        classes = 2 if is_one else outputs.shape[1]
+        number = self._find_number(classes)
         if is_one:
             # class 0 has the opposite log-odds
             log_odds = outputs * (2 * number - 1)
@@ -306,7 +307,8 @@ class Decision(Task):
         is_one = isinstance(self.below, Binary)
         # of two classes the other one speaks for the other side
         has_two = is_one or (width == 2 and not isinstance(self.below, MultiLabel))
-        number = self._find_number(2 if width is None else max(width, 2))
+        classes = 2 if width is None else max(width, 2)
+        number = self._find_number(classes)
         is_for_class = (answer == 1) == self._parts.is_above
         numbers = torch.full_like(answer, number)
         if has_two:

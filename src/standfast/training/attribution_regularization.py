@@ -122,7 +122,9 @@ def compute_loss_path(
         losses = losses.reshape(len(inputs), points - first)
         logits = logits.reshape(len(inputs), points - first, *logits.shape[1:])
         # the trapezoid rule gives both ends half of the weight
-        ends = gradient[:, -1] + (gradient[:, 0] if at_inputs is None else at_inputs)
+        if at_inputs is None:
+            at_inputs = gradient[:, 0]
+        ends = gradient[:, -1] + at_inputs
         between = gradient[:, 1 - first : -1]
         mean = (between.sum(dim=1) + ends / 2) / (points - 1)
         return LossPath((perturbed - inputs) * mean, losses, logits)

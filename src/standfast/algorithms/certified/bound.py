@@ -298,6 +298,5 @@ def _trace_network(model: Subject, inputs: Tensor) -> Network:
 def _product_error(model: Subject) -> float:
     """The relative error that TF32 adds to a product: it rounds both factors to ten bits."""
     allowed = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
-    return (
-        2.0**-9 if model.device.type == "cuda" and model.dtype == torch.float32 and allowed else 0.0
-    )
+    is_on_card = model.device.type == "cuda" and model.dtype == torch.float32
+    return 2.0**-9 if is_on_card and allowed else 0.0

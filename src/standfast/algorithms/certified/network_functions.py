@@ -320,7 +320,9 @@ def _read_sizes(value: Any, count: int) -> list[int]:
         numbers = [int(value)]
     else:
         numbers = [int(number) for number in value]
-    return numbers * count if len(numbers) == 1 else numbers
+    if len(numbers) == 1:
+        return numbers * count
+    return numbers
 
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {

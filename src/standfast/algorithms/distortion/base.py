@@ -173,7 +173,10 @@ def _minimise(
         streams = Streams.for_rows(part.x, seed)
         if space.model.task.peaks:
             bridge_flat_inputs(part, nearest, streams)
-        attack.run(part, nearest, streams, None if start is None else start[rows])
+        start_of_rows = None
+        if start is not None:
+            start_of_rows = start[rows]
+        attack.run(part, nearest, streams, start_of_rows)
         distortion[rows] = torch.where(nearest.found, nearest.distortion, nearest.searched)
         points[rows], was_found[rows], second[rows] = nearest.points, nearest.found, nearest.second
         space.evaluations[rows] += part.evaluations

@@ -129,11 +129,10 @@ class Population:
     def select_points(self, rows: Tensor, particles: Tensor) -> Tensor:
         """The inputs `(k, *shape)` of k particles of the problems with these numbers, `(k,)` each."""
         state = self.state[rows, particles][:, None]
-        return (
-            state
-            if self.proposal == "random_walk"
-            else self.prior.select(rows).from_gaussian(state)
-        )[:, 0]
+        # a random walk moves the inputs themselves
+        if self.proposal != "random_walk":
+            state = self.prior.select(rows).from_gaussian(state)
+        return state[:, 0]
 
     def keep(self, rows: list[int]) -> None:
         """Keep these problems only."""

@@ -63,7 +63,8 @@ def estimate_from_event(
     while active:
         levels_of_active = [paths[problem][-1 - depth] for problem in active]
         stage, value = _as_columns(levels_of_active, device)
-        population.move(moves if depth else first_moves, stage, value)
+        moves_of_level = moves if depth else first_moves
+        population.move(moves_of_level, stage, value)
         if depth:
             levels_above = [paths[problem][-depth] for problem in active]
             stage_above, value_above = _as_columns(levels_above, device)

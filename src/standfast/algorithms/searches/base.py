@@ -356,7 +356,9 @@ class SearchRun:
 
     def _evaluate(self, x: Tensor, rows: Tensor | None = None) -> Outcome:
         problem = _number_problems(x)
-        outcome = self._objective(x.flatten(0, 1), problem if rows is None else rows[problem])
+        if rows is not None:
+            problem = rows[problem]
+        outcome = self._objective(x.flatten(0, 1), problem)
         self.spent += x.shape[1]
         return Outcome(outcome.value.reshape(x.shape[:2]), outcome.violation.reshape(x.shape[:2]))
 
@@ -400,8 +402,13 @@ class Search(metaclass=ConfigurationType):
         check_integer(budget, "budget")
         if self.white_box and gradient is None:
             raise ArgumentError("gradient", "an objective that can be differentiated", None)
-        run = SearchRun(objective, region, budget, gradient, draft if self.takes_draft else None)
-        return run.result(self.search(run, region.streams(seed)) if run.left else None)
+        if not self.takes_draft:
+            draft = None
+        run = SearchRun(objective, region, budget, gradient, draft)
+        population = None
+        if run.left:
+            population = self.search(run, region.streams(seed))
+        return run.result(population)
 
     @abstractmethod
     def search(self, run: SearchRun, streams: Streams) -> Tensor | None:

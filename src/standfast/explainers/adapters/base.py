@@ -217,10 +217,10 @@ class ForeignExplainer(Explainer):
         self._check_graph(create_graph)
         if self.uses_hooks:
             check_layers(self.label, model.module)
-        with (
-            torch.no_grad(),
-            _ReLULayers() if self.label.endswith(_RELU_RULES) else contextlib.nullcontext(),
-        ):
+        layers: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+        if self.label.endswith(_RELU_RULES):
+            layers = _ReLULayers()
+        with torch.no_grad(), layers:
             logits = model.forward(x.detach().clone())
         classes = model.task.answer(logits) if targets is None else targets
         with keep_gradients(model.module):
@@ -409,7 +409,9 @@ def make_array_function(
         with torch.no_grad():
             (out,) = model.map_rows(lambda z: (model.forward(z),), values.reshape(-1, *shape))
         out = out.double().softmax(1) if probabilities else out
-        return (out if target is None else out[:, target]).cpu().numpy()
+        if target is not None:
+            out = out[:, target]
+        return out.cpu().numpy()
 
     return predict
 
@@ -478,6 +480,7 @@ def check_layers(label: str, module: nn.Module) -> None:
     """Raise `ArgumentError` if a part of the module is a program, whose layers cannot be found or have no hooks."""
     programs = ["one exported by torch.export"] if find_programs(module) else []
     scripted = any(isinstance(part, torch.jit.ScriptModule) for part in module.modules())
-    programs += ["one compiled to TorchScript"] if scripted else []
+    if scripted:
+        programs.append("one compiled to TorchScript")
     expected = f"a module with layers for {label}, which sets hooks on them (explain the module before its export)"
     check(not programs, "module", expected, " and ".join(programs))

@@ -169,7 +169,9 @@ class CaptumExplainer(ForeignExplainer):
         plain = isinstance(baselines, int | float | Tensor | None) and options.keys() <= _HARMLESS
         if name not in _ADDITIVE or not whole or not plain:
             return None
-        references = torch.zeros_like(x[:1]) + (0 if baselines is None else baselines)
+        if baselines is None:
+            baselines = 0
+        references: Tensor = torch.zeros_like(x[:1]) + baselines
         # other methods take several baselines as one for each input
         if len(references) == 1 or name == "DeepLiftShap":
             return references
@@ -196,7 +198,8 @@ class CaptumExplainer(ForeignExplainer):
                 check(len(layers) == 1, "layer", f"the name of one layer for {self.label}", got)
             return self.method(module, *layers, **self.constructor_options)
         forward = getattr(self.method, "forward_func", None)
-        check_own_module(self.label, module if forward == module.forward else forward, model)
+        program = module if forward == module.forward else forward
+        check_own_module(self.label, program, model)
         return self.method
 
 
@@ -274,5 +277,6 @@ def from_captum(
 
 def _read_count(name: str, known: Mapping[str, Parameter], options: Mapping[str, Any]) -> int:
     """An option that is a number of rows; 1 if it is another thing, or does not exist."""
-    count = options.get(name, known[name].default if name in known else 1)
+    usual = known[name].default if name in known else 1
+    count = options.get(name, usual)
     return count if isinstance(count, int) else 1

@@ -146,16 +146,16 @@ def from_lime(
         title = _CLASSES.get(method, method)
         expected = f"{', '.join([*_CLASSES, *_CLASSES.values()])}, a class or an object of lime"
         check(title in _CLASSES.values(), "method", expected, repr(method))
-        method = find_class(
-            "lime", "lime.lime_image" if "Image" in title else "lime.lime_tabular", title
-        )
+        program = "lime.lime_image" if "Image" in title else "lime.lime_tabular"
+        method = find_class("lime", program, title)
     method = LimePackageExplainer.find_method(method)
     adapter = LimePackageExplainer.make(method, options, rows_per_input, True, seed, output=output)
     if isinstance(method, type):
-        arguments = {
-            name: value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-            for name, value in adapter.constructor_options.items()
-        }
+        arguments = {}
+        for name, value in adapter.constructor_options.items():
+            if isinstance(value, Tensor):
+                value = value.detach().cpu().numpy()
+            arguments[name] = value
         adapter = replace(adapter, method=method(**arguments), constructor_options={})
     mode = getattr(adapter.method, "mode", "classification")
     check(mode == "classification", "method", "an explainer of classifiers", f"mode {mode!r}")

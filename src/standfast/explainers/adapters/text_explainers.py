@@ -239,7 +239,9 @@ def _predict(
         )
     with torch.no_grad():
         logits = model.forward(x.detach())
-    return box, logits, model.task.answer(logits) if targets is None else targets
+    if targets is None:
+        targets = model.task.answer(logits)
+    return box, logits, targets
 
 
 def _find_different(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -271,7 +273,9 @@ def fit_text_explainer(
     """
     if not isinstance(explainer, str | Explainer | type) and callable(explainer):
         return TextFunctionExplainer(explainer, title(explainer))
-    fitted = get(explainer() if isinstance(explainer, type) else explainer)
+    if isinstance(explainer, type):
+        explainer = explainer()
+    fitted = get(explainer)
     inner = getattr(fitted, "explainer", None)
     if isinstance(inner, Explainer):  # such as the control with random weights
         return dataclasses.replace(fitted, explainer=fit_text_explainer(inner, title, get))  # type: ignore[type-var]

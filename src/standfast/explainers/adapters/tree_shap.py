@@ -196,9 +196,8 @@ class TreeSHAPExplainer(Explainer):
         """The rows of the background `(B, F)`; None without one, and for an explainer of shap that was made before."""
         if self.background is None or not isinstance(self.method, type):
             return None
-        return resolve_background(
-            model, x, None if self.background == "reference" else self.background
-        )
+        background = None if self.background == "reference" else self.background
+        return resolve_background(model, x, background)
 
     def _find_reading(self, model: Model, x: Tensor) -> TreeReading:
         """The trees of the model, read once."""
@@ -280,9 +279,10 @@ class TreeSHAPExplainer(Explainer):
             encoded: inputs as the trees get them, `(N, E)`.
             references: the rows of the background, `(B, E)`; None without one.
         """
-        rows = game.trees.mix_rows(
-            encoded if references is None else np.concatenate([encoded, references])
-        )
+        known_rows = encoded
+        if references is not None:
+            known_rows = np.concatenate([encoded, references])
+        rows = game.trees.mix_rows(known_rows)
         tried = torch.as_tensor(rows, dtype=model.dtype, device=model.device).clamp(*model.bounds)
         (logits,) = model.map_rows(lambda z: (model.forward(z),), tried)
         values = game.compute(tried.cpu().numpy())

@@ -126,10 +126,9 @@ class PlainAttention(FunctionMode):
     def _open(self, func: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Run a function of torch that is written in Python such that the functions that it calls are seen."""
         # the number of heads is the fifth argument of torch's `multi_head_attention_forward`
-        before, self._heads = (
-            self._heads,
-            kwargs.get("num_heads", args[4] if len(args) > 4 else None),
-        )
+        before = self._heads
+        heads = args[4] if len(args) > 4 else None
+        self._heads = kwargs.get("num_heads", heads)
         try:
             with self:
                 return _run_body(func)(*args, **kwargs)

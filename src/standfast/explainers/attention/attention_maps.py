@@ -67,7 +67,8 @@ class AttentionExplainer(Explainer):
             gradients = list(torch.autograd.grad(scores.sum(), differentiated, **options))
         with torch.set_grad_enabled(create_graph):
             deciding = find_deciding_tokens(gradients[-1].detach())
-            relevance = self.follow(deciding, weights, gradients if self.uses_gradients else [])
+            used_gradients = gradients if self.uses_gradients else []
+            relevance = self.follow(deciding, weights, used_gradients)
             grid = find_token_grid(
                 weights[0].shape[-1], x.shape[1:], self.grid, watch.grid, self.label
             )

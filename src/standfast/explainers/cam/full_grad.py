@@ -106,7 +106,8 @@ class FullGrad(GradientExplainer):
         values = values.abs()
         if like.ndim == 2:
             values = values[:, None]  # features are positions
-        axes = tuple(range(2 if self.rescale == "channel" else 1, values.ndim))
+        first_axis = 2 if self.rescale == "channel" else 1
+        axes = tuple(range(first_axis, values.ndim))
         low = values.amin(axes, keepdim=True)
         high = values.amax(axes, keepdim=True)
         varies = (high - low).detach() > _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
@@ -145,15 +146,16 @@ def _compute_terms(
         )
     with torch.set_grad_enabled(create_graph):
         product = x * gradients[0]
-        terms = [
-            (
-                run.name,
-                run.layer,
-                torch.zeros_like(run.bias) if gradient is None else gradient * run.bias,
-            )
-            for run, gradient in zip(runs, gradients[1:], strict=True)
-        ]
-    return product, terms, logits if create_graph else logits.detach()
+        terms = []
+        for run, gradient in zip(runs, gradients[1:], strict=True):
+            if gradient is None:
+                term = torch.zeros_like(run.bias)
+            else:
+                term = gradient * run.bias
+            terms.append((run.name, run.layer, term))
+    if not create_graph:
+        logits = logits.detach()
+    return product, terms, logits
 
 
 @contextlib.contextmanager

@@ -130,7 +130,8 @@ class GradCAM(Explainer):
             ) as kept,
             torch.enable_grad(),
         ):
-            logits = model.forward(make_leaf(x, True) if create_graph else x.detach().clone())
+            inputs = make_leaf(x, True) if create_graph else x.detach().clone()
+            logits = model.forward(inputs)
             output = kept.find(logits)
             gradient = compute_gradient(select_scores(model, logits, targets), output, create_graph)
         with torch.set_grad_enabled(create_graph):
@@ -451,7 +452,8 @@ def keep_layer_output(
     ]
     try:
         # compiled code calls no hooks; a mode of functions runs modules eagerly by itself
-        with kept if wanted is None else run_eagerly(), kept.watch or contextlib.nullcontext():
+        way = kept if wanted is None else run_eagerly()
+        with way, kept.watch or contextlib.nullcontext():
             yield kept
     finally:
         for handle in handles:

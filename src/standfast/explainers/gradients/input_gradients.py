@@ -73,7 +73,9 @@ class Saliency(GradientExplainer):
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> Explanation:
         gradient, logits = compute_input_gradient(model, x, targets, create_graph)
-        return gradient.abs() if self.absolute else gradient, logits
+        if self.absolute:
+            gradient = gradient.abs()
+        return gradient, logits
 
 
 @explainers.register("input_x_gradient")
@@ -273,7 +275,9 @@ class SmoothGrad(GradientExplainer):
             values, logits = compute_path_gradients(model, x, points, targets, create_graph)
             if self.times_input:
                 values = values * points
-            return self._summarise(values.abs() if self.absolute else values), logits
+            if self.absolute:
+                values = values.abs()
+            return self._summarise(values), logits
 
     def _summarise(self, values: Tensor) -> Tensor:
         """The statistic of `values` `(N, samples, ...)` over the noisy copies."""

@@ -261,9 +261,9 @@ class CoalitionExplainer(CopyExplainer):
     def for_entries(self) -> Self:
         """This explainer with segments of single channels, unless `per_channel` says otherwise."""
         explainer: Any = self  # a frozen dataclass
-        return (
-            dataclasses.replace(explainer, per_channel=True) if self.per_channel == "auto" else self
-        )
+        if self.per_channel == "auto":
+            explainer = dataclasses.replace(explainer, per_channel=True)
+        return explainer  # type: ignore[no-any-return]
 
     def label_places(self, x: Tensor) -> tuple[Tensor, list[int]]:
         """The segment of each place of the inputs `x`, int64 `(N, places)`, and how many segments each input has."""

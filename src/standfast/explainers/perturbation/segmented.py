@@ -112,7 +112,8 @@ def split_channels(labels: Tensor, counts: list[int], x: Tensor) -> tuple[Tensor
     channels = x.shape[1]
     shared = labels.stride(0) == 0
     labels_of_sample = labels[:1] if shared else labels
-    first = send(counts[:1] if shared else counts, labels.device)
+    different_counts = counts[:1] if shared else counts
+    first = send(different_counts, labels.device)
     offsets = first[:, None, None] * torch.arange(channels, device=labels.device)[:, None]
     split = (labels_of_sample[:, None] + offsets).flatten(1)
     # labels that all inputs share stay a view of one row, which makes Shapley value sampling faster

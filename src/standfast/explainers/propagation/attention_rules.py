@@ -159,7 +159,12 @@ class AttentionRule(RuledMode):
 
     def _weaken(self, value: Tensor, factor: float) -> Tensor:
         """The value; what is passed back by the rules is multiplied by the factor."""
-        return self.divide(value, lambda g: [g * factor if factor else None], value, unsaved=1)
+
+        def weaken(g: Tensor) -> list[Tensor | None]:
+            # nothing is passed back by a factor of 0, whatever the gradient
+            return [g * factor if factor else None]
+
+        return self.divide(value, weaken, value, unsaved=1)
 
     def _route(self, out: Tensor, substitute: Tensor) -> Tensor:
         """The values of `out`; backward passes by the rules go through the substitute, of the same shape."""

@@ -199,10 +199,11 @@ class DifferenceRule(RuledMode):
             pool = MAX_POOLS[name]
             result = self._pool(name, z, lambda z: pool(z, *args, **kwargs))
         else:
-            result = self._activate(
-                name, z.clone() if in_place else z, lambda z: func(z, *args, **kwargs)
-            )
-        return z.copy_(result) if in_place else result
+            source = z.clone() if in_place else z
+            result = self._activate(name, source, lambda z: func(z, *args, **kwargs))
+        if in_place:
+            return z.copy_(result)
+        return result
 
     def _recall_unit(self, name: str, z: Tensor) -> tuple[Tensor, Any]:
         """The stored input and output of the baseline, for the activation that runs now."""
@@ -220,9 +221,9 @@ class DifferenceRule(RuledMode):
     def _record_unit(self, name: str, z: Tensor, *found: Tensor) -> Tensor:
         """Keep the rows of the baseline; returns the output, which is the first of what was found."""
         kept = tuple(values[: self.rows].clone() for values in found)
-        self._units.append(
-            (name, z.detach()[: self.rows].clone(), kept if len(kept) > 1 else kept[0])
-        )
+        values = z.detach()[: self.rows].clone()
+        kept_values = kept if len(kept) > 1 else kept[0]
+        self._units.append((name, values, kept_values))
         return found[0]
 
     def _is_attached(self, z: Tensor) -> bool:
@@ -246,7 +247,8 @@ class DifferenceRule(RuledMode):
             slope = compute_slope(change, out - out_b, local, self.epsilon)
         linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
         # there the rounding, eps / change^2, is about as large as the error of the expansion, change^2
-        near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
+        smallest = self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25
+        near = change.abs() <= smallest
         beside = (
             None
             if linear
@@ -273,7 +275,8 @@ class DifferenceRule(RuledMode):
         return self._rule(z, out, torch.mul, slope)
 
     def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Sequence[Tensor]) -> Tensor:
-        change = (z if self._is_attached(z) else z.detach()) - z_b
+        followed = z if self._is_attached(z) else z.detach()
+        change = followed - z_b
         return self._rule(
             z, pooled[0], partial(_propagate_pool, epsilon=self.epsilon), change, *pooled
         )

@@ -89,10 +89,8 @@ class BiLSTM(nn.Module):
         """The outputs (N, time, 2 units) of an LSTM."""
         # cuDNN has no second derivative in evaluation mode
         slow_cuda = features.is_cuda and torch.is_grad_enabled() and not self.training
-        with (
-            torch.backends.cudnn.flags(enabled=False) if slow_cuda else nullcontext(),
-            _without_onednn(),
-        ):
+        flags = torch.backends.cudnn.flags(enabled=False) if slow_cuda else nullcontext()
+        with flags, _without_onednn():
             out: Tensor = lstm(features)[0]
         return out
 
