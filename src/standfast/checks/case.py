@@ -42,7 +42,9 @@ NOTHING_FROZEN = "the baseline has no value of it, so there is nothing to compar
 
 def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
     """Why a study left an explainer out of a metric, so that no number of samples decides anything; may be empty."""
-    return str(((manifest.get("misfits") or {}).get(label) or {}).get(explainer) or "")
+    misfits = manifest.get("misfits") or {}
+    of_metric = misfits.get(label) or {}
+    return str(of_metric.get(explainer) or "")
 
 
 def find_direction(metric: ConfiguredMetric) -> Direction:

@@ -138,7 +138,8 @@ def _read_picture(file: Path, folder: Path) -> _Picture:
         raise ArgumentError("path", error.expected, f"{error.got} in {name}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         # Pillow raises each of these for some broken file
-        got = f"{name}: {' '.join(str(error).split())}".replace(str(file), file.name)
+        words = " ".join(str(error).split())
+        got = f"{name}: {words}".replace(str(file), file.name)
         raise ArgumentError("path", "images that Pillow can read", got) from error
     check(bool(pixels.isfinite().all()), "path", FINITE, f"NaN or infinity in {name}")
     return _Picture(pixels, floats, turned=orientation != _UPRIGHT)
@@ -171,7 +172,9 @@ def _check_one_kind(names: list[str], pictures: list[_Picture]) -> bool:
     """
     kinds = [picture.floats for picture in pictures]
     if len(set(kinds)) > 1:
-        got = f"floats in {names[kinds.index(True)]}, and whole numbers in {names[kinds.index(False)]}"
+        with_floats = names[kinds.index(True)]
+        with_numbers = names[kinds.index(False)]
+        got = f"floats in {with_floats}, and whole numbers in {with_numbers}"
         raise ArgumentError(
             "path",
             "images with one kind of numbers, since only whole ones are scaled to [0, 1]",

@@ -296,7 +296,9 @@ def gtsrb(split: str = "train", download: bool = False) -> Dataset:
     labels = rows["class_id"].to_numpy()
     columns = rows["column"].to_numpy()
     check(len(rows) > 0, str(table), f"lines for the split {split}", "none")
-    inside = (labels >= 0) & (labels < len(tiles)) & (columns >= 0) & (columns < tiles.shape[1])
+    is_row = (labels >= 0) & (labels < len(tiles))
+    is_column = (columns >= 0) & (columns < tiles.shape[1])
+    inside = is_row & is_column
     expected = f"tiles within {len(tiles)} rows and {tiles.shape[1]} columns"
     check(bool(inside.all()), str(table), expected, rows.row(int(inside.argmin())))
     return _make_dataset(
@@ -421,7 +423,9 @@ def _read_binary(path: Path) -> tuple[Bytes, Bytes]:
     whole = len(content) > 0 and len(content) % record == 0
     check(whole, str(path), f"records of {record} bytes", f"{len(content)} bytes")
     records = content.reshape(-1, record)
-    return records[:, 1:].reshape(-1, 3, SIDE, SIDE), records[:, 0]
+    labels = records[:, 0]
+    pixels = records[:, 1:].reshape(-1, 3, SIDE, SIDE)
+    return pixels, labels
 
 
 def _download_batches() -> None:
@@ -465,7 +469,8 @@ def _read_labelled_mosaic(path: Path, split: str) -> tuple[Bytes, Bytes]:
             str(file), f"the array {split!r} in a NumPy archive", f"none ({error})"
         ) from error
     batches = BATCHES[split]
-    fine = labels.dtype == np.uint8 and labels.shape == (len(batches) * len(images),)
+    count = len(batches) * len(images)
+    fine = labels.dtype == np.uint8 and labels.shape == (count,)
     expected = f"uint8 {split} labels, {len(images)} for each of {len(batches)} batches"
     check(fine, str(file), expected, f"{labels.dtype} of shape {labels.shape}")
     return images, labels.reshape(len(batches), -1)[batches.index(path.stem)]

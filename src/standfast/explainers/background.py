@@ -138,5 +138,7 @@ def measure_outside(configured: Explainer, x: Tensor) -> float:
     high = x.amax(axes)
     values = rows.to(x).amin(axes)
     far = high - low
-    outside = (values < low - far) | (rows.to(x).amax(axes) > high + far)
+    is_below = values < low - far
+    is_above = rows.to(x).amax(axes) > high + far
+    outside = is_below | is_above
     return float(outside.double().mean())

@@ -345,8 +345,10 @@ class Explainer(metaclass=ConfigurationType):
         for width in sorted(set(widths.tolist())):
             rows = (widths == width).nonzero()[:, 0]
             own = [None if each is None else each[rows] for each in (targets, fixed)]
-            found, at = self.attribute_all(model.with_width(width), x[rows, : max(width, 1)], *own)
-            maps.append(torch.nn.functional.pad(found, (0, x.shape[1] - found.shape[1])))
+            inputs_of_width = x[rows, : max(width, 1)]
+            found, at = self.attribute_all(model.with_width(width), inputs_of_width, *own)
+            missing = x.shape[1] - found.shape[1]
+            maps.append(torch.nn.functional.pad(found, (0, missing)))
             logits.append(at)
             order.append(rows)
         back = torch.cat(order).argsort()
@@ -474,7 +476,8 @@ def _warn_of_flat_columns(
                 .abs()
                 .max()
             )
-            flat = not bool(here[:, column].any() | there[:, column].any())
+            has_slope = here[:, column].any() | there[:, column].any()
+            flat = not bool(has_slope)
             if flat and change > 1e-4 * (1 + at.abs().max()):
                 unseen.append(str(column))
     if unseen:
@@ -688,7 +691,8 @@ def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
         return x.new_full((), float(baseline))
     expected = f"one number, or {x.shape[1]} (one for each channel)"
     check(len(baseline) == x.shape[1], "baseline", expected, f"{len(baseline)} numbers")
-    return send(list(baseline), x.device, x.dtype).reshape(-1, *[1] * (x.ndim - 2))
+    numbers = send(list(baseline), x.device, x.dtype)
+    return numbers.reshape(-1, *[1] * (x.ndim - 2))
 
 
 def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tensor:

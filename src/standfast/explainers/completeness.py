@@ -120,7 +120,8 @@ def warn_of_gap(
         flat_maps = attributions[:rows].detach().double().flatten(1)
         gap = (row_sum(flat_maps) - change).abs()
         part = gap / change.abs().clamp(min=_SLACK)  # finite where nothing changes
-        missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(flat_maps.abs())
+        rounding = _ROUNDING * row_sum(flat_maps.abs())
+        missing = gap > _TOLERANCE * change.abs() + _SLACK + rounding
         record_gap(explainer, model, float((part * missing).median()))
         if float(missing.double().mean()) <= share:
             return

@@ -195,7 +195,9 @@ def _shuffle(
     sizes = [(parameter.numel(), parameter.device) for parameter in parameters]
     if [(order.numel(), order.device) for order in orders] != sizes:
         # the same numbers whatever the device
-        keys = mix64(mix64(torch.tensor([seed])) + torch.arange(len(parameters), 0, -1)).tolist()
+        numbers = torch.arange(len(parameters), 0, -1)
+        mixed_seed = mix64(torch.tensor([seed]))
+        keys = mix64(mixed_seed + numbers).tolist()
         orders = []
         for key, parameter in zip(keys, parameters, strict=True):
             generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))

@@ -155,7 +155,8 @@ class Region:
         below = torch.special.ndtr((self.lower - self.centre) / sigma)
         above = torch.special.ndtr((self.upper - self.centre) / sigma)
         share = torch.lerp(below[:, None], above[:, None], u)
-        x = self.centre[:, None] + sigma[:, None] * torch.special.ndtri(share)
+        offset = sigma[:, None] * torch.special.ndtri(share)
+        x = self.centre[:, None] + offset
         x = torch.minimum(torch.maximum(x, lower), upper)
         return torch.where(uniform[:, None], even, x)
 

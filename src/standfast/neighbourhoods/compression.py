@@ -48,7 +48,8 @@ class Loss(Transformation):
     ) -> Tensor:
         """Round to bytes, convert each image, and take the bytes back to the range of the inputs."""
         # bytes are what pillow takes, and what files hold
-        levels = (to_shares(inputs.detach(), bounds) * 255).round().clamp(0, 255).to(torch.uint8)
+        shares = to_shares(inputs.detach(), bounds)
+        levels = (shares * 255).round().clamp(0, 255).to(torch.uint8)
         pixels = levels.movedim(1, -1).cpu().numpy()
         if pixels.shape[-1] == 1:
             pixels = pixels[..., 0]
@@ -111,7 +112,8 @@ class JPEG(Loss):
     ) -> Choices:
         """The whole qualities; the highest one changes an image least."""
         low, high = as_range(self.quality)
-        counts = torch.full((len(inputs), 1), round(high - low) + 1, device=inputs.device)
+        qualities = round(high - low) + 1
+        counts = torch.full((len(inputs), 1), qualities, device=inputs.device)
         ordered = torch.ones(1, dtype=torch.bool, device=inputs.device)
         complete = torch.ones(len(inputs), dtype=torch.bool, device=inputs.device)
         return Choices(

@@ -211,7 +211,8 @@ class Snow(Transformation):
     ) -> Tensor:
         shares = to_shares(inputs, bounds)
         mean, scale, zoom, threshold, length, kept, angle = parameters[:, :7].unbind(1)
-        normal = map_to_normal(parameters[:, 7:]).reshape(-1, 1, *inputs.shape[-2:])
+        ranks = parameters[:, 7:]
+        normal = map_to_normal(ranks).reshape(-1, 1, *inputs.shape[-2:])
         flakes = enlarge(expand(mean, inputs) + expand(scale, inputs) * normal, zoom)
         is_below = flakes < expand(threshold, inputs)
         flakes = torch.where(is_below, 0.0, flakes).clamp(0, 1)

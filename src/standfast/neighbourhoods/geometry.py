@@ -114,7 +114,8 @@ def _invert(deviation: Tensor) -> Tensor:
     )
     determinant = (first * columns[0]).sum(-1)[:, None, None]
     inverse = torch.stack(columns, -1) / determinant
-    product: Tensor = (inverse[:, :, :, None] * deviation[:, None, :, :]).sum(2)
+    products = inverse[:, :, :, None] * deviation[:, None, :, :]
+    product: Tensor = products.sum(2)
     return -product
 
 

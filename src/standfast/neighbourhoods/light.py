@@ -43,7 +43,9 @@ class Brightness(Transformation):
     def transform(
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
-        return inputs + (bounds[1] - bounds[0]) * expand(parameters[:, 0], inputs)
+        lower, upper = bounds
+        shift = expand(parameters[:, 0], inputs)
+        return inputs + (upper - lower) * shift
 
 
 @neighbourhoods.register("contrast")
@@ -157,7 +159,8 @@ class Hue(Transformation):
             2 - (torch.remainder(h[:, None] - hue_of_channel + 3, 6) - 3).abs()
             for h in (hue, turned)
         )
-        change = chroma[:, None] * (after.clamp(0, 1) - before.clamp(0, 1))
+        difference = after.clamp(0, 1) - before.clamp(0, 1)
+        change = chroma[:, None] * difference
         return inputs + (bounds[1] - bounds[0]) * change
 
 

@@ -217,7 +217,8 @@ def _write(value: Any) -> str:
     if isinstance(value, Feature):
         return _write_feature(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_write(entry)}" for key, entry in value.items())
+        words = [f"{key} {_write(entry)}" for key, entry in value.items()]
+        return ", ".join(words)
     if isinstance(value, tuple | list):
         are_ends = len(value) == 2 and all(isinstance(end, int | float) for end in value)
         if are_ends:

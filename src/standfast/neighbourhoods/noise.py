@@ -159,7 +159,8 @@ class ShotNoise(Noise):
         z = map_to_normal(uniform)
         # if there are many photons
         # the expansion of Cornish and Fisher, whose third term is the skewness of a Poisson number
-        noisy = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6
+        correction = photon * (z**2 - 1) / 6
+        noisy = shares + shares.sqrt() * strength * z + correction
         mean = shares / photon.clamp(min=1e-30)
         # black has no photons, and noise of scale 0 has infinitely many
         counted = (mean > 0) & (mean <= _MANY)
@@ -181,11 +182,16 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
     # the limits of `map_to_normal`: at 1 the quantile would be infinite
     u = uniform.double().clamp(2.0**-24, 1 - 2.0**-24)
     z = torch.special.ndtri(u)
-    count = torch.floor(rate + rate.sqrt() * z + (z**2 - 1) / 6 + 0.5).clamp(min=0)
+    correction = (z**2 - 1) / 6
+    quantile = rate + rate.sqrt() * z + correction
+    count = torch.floor(quantile + 0.5).clamp(min=0)
     below = torch.special.gammaincc(count + 1, rate)  # P(N <= count)
-    chance = torch.exp(torch.xlogy(count, rate) - rate - torch.lgamma(count + 1))  # P(N = count)
+    log_chance = torch.xlogy(count, rate) - rate - torch.lgamma(count + 1)
+    chance = torch.exp(log_chance)  # P(N = count)
     # those that are not yet the smallest k with P(N <= k) >= u
-    left = torch.nonzero((below < u) | ((below - chance >= u) & (count > 0)))[:, 0]
+    is_too_small = below < u
+    is_too_large = (below - chance >= u) & (count > 0)
+    left = torch.nonzero(is_too_small | is_too_large)[:, 0]
     while len(left):
         k = count[left]
         total = below[left]

@@ -126,7 +126,9 @@ class _Reader:
             if not all(map(math.isfinite, side.values())):
                 self._refuse(", of finite numbers")
         rules = []
-        for left, relation, right in zip(sides[:-1], tree.ops, sides[1:], strict=True):
+        left_sides = sides[:-1]
+        right_sides = sides[1:]
+        for left, relation, right in zip(left_sides, tree.ops, right_sides, strict=True):
             rules.append(self._relate(left, relation, right))
         return rules
 

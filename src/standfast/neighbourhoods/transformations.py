@@ -712,7 +712,9 @@ def check_range(bounds: tuple[Tensor, Tensor], name: str) -> None:
     are_finite = bool(torch.isfinite(lower).all() and torch.isfinite(upper).all())
     fits = are_finite and bool((upper > lower).all())
     expected = f"finite bounds of the model's inputs for {name}, such as (0, 1)"
-    got = f"from {float(lower.min()):g} to {float(upper.max()):g}"
+    least = float(lower.min())
+    most = float(upper.max())
+    got = f"from {least:g} to {most:g}"
     check(fits, "bounds", expected, got)
 
 

@@ -148,7 +148,8 @@ class Similarity(metaclass=ConfigurationType):
         # A row that is compared as a whole takes the usual way, so that it has the same bits whatever the others are.
         whole = mask.flatten(1).all(1)
         if not is_on_host(whole):  # computing both takes less time than to ask which are needed
-            compared = torch.where(mask.flatten(1).any(1), self.compare_part(a, b, mask), torch.nan)
+            has_part = mask.flatten(1).any(1)
+            compared = torch.where(has_part, self.compare_part(a, b, mask), torch.nan)
             # what is not used must not bring NaN into a gradient
             usual = whole.reshape(-1, *[1] * (a.ndim - 1))
             kept = self.compare(torch.where(usual, a, 0), torch.where(usual, b, 0))
@@ -161,7 +162,8 @@ class Similarity(metaclass=ConfigurationType):
         compared = torch.where(mask[part].flatten(1).any(1), compared, torch.nan)
         if not len(rest):
             return compared
-        parted = torch.cat([compared, self.compare(a[rest], b[rest]).to(compared.dtype)])
+        compared_rest = self.compare(a[rest], b[rest])
+        parted = torch.cat([compared, compared_rest.to(compared.dtype)])
         return parted[torch.cat([part, rest]).argsort()]
 
     def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel | None:

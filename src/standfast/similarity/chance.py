@@ -86,10 +86,11 @@ def measure_chance(
     if len(rest):
         elements_of_pair = draws * x.shape[1:].numel()
         rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // elements_of_pair)
-        pairs = zip(torch.split(x[rest], rows), torch.split(y[rest], rows), strict=True)
+        x_parts = torch.split(x[rest], rows)
+        y_parts = torch.split(y[rest], rows)
         values = []
         errors = []
-        for p, q in pairs:
+        for p, q in zip(x_parts, y_parts, strict=True):
             value_of_part, error_of_part = _simulate(compare, p, q, draws, seed)
             values.append(value_of_part)
             errors.append(error_of_part)

@@ -430,5 +430,6 @@ def _put_last(maps: Tensor, mask: Tensor) -> Tensor:
     """Maps `(N, ...)` whose values outside of the mask lie below all others, so that they are chosen last."""
     least = torch.where(mask, maps, torch.inf).flatten(1).amin(1)
     below_all = torch.full_like(least, -torch.inf)
-    below = torch.nextafter(least, below_all).view(-1, *[1] * (maps.ndim - 1))
+    positions = [1] * (maps.ndim - 1)
+    below = torch.nextafter(least, below_all).view(-1, *positions)
     return torch.where(mask, maps, below)

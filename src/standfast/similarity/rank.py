@@ -424,7 +424,9 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     others = (keys & 0xFFFFFFFF).reshape(-1)
     keys >>= 32
     starts = np.ones((count, width), dtype=bool)
-    np.not_equal(keys[:, 1:], keys[:, :-1], out=starts[:, 1:])
+    later = keys[:, 1:]
+    earlier = keys[:, :-1]
+    np.not_equal(later, earlier, out=starts[:, 1:])
     first = np.flatnonzero(starts)  # the first position of every run of ties, in the flattened rows
     length = np.diff(first, append=count * width)
     position = first % width

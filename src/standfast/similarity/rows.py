@@ -286,7 +286,9 @@ def ordered_bits(bits: Any) -> Any:
 def find_starts(ordered: Tensor) -> Tensor:
     """Mask of the positions where a run of equal values begins, in sorted rows `(N, F)`."""
     starts = torch.ones_like(ordered, dtype=torch.bool)
-    torch.ne(ordered[:, 1:], ordered[:, :-1], out=starts[:, 1:])
+    later = ordered[:, 1:]
+    earlier = ordered[:, :-1]
+    torch.ne(later, earlier, out=starts[:, 1:])
     return starts
 
 

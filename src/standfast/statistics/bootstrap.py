@@ -65,7 +65,8 @@ def intervals_of_means(
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
     drawn_parts = [statistic(means) for means in _resample(values, resamples, seed)]
     drawn = np.concatenate(drawn_parts)
-    usual = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
+    tail = (1 - level) / 2
+    usual = np.array([tail, (1 + level) / 2])[:, None]
     without = statistic(_leave_one_out(values, mean))
     probabilities = _accelerate(usual, value, drawn, without)
     low, high = _quantiles(drawn, probabilities)

@@ -351,7 +351,9 @@ def compare_with_controls(
         used = ~np.isnan(values[:, [column, *control_columns]]).any(axis=1)
         low, high = to_bounds(values[used], flags[used], censored_side)
         bad_low, bad_high = _turn((low, high), direction)
-        bad = [(bad_low[:, index], bad_high[:, index]) for index in (column, *control_columns)]
+        bad = []
+        for index in (column, *control_columns):
+            bad.append((bad_low[:, index], bad_high[:, index]))
         against = [_test_one_sided(bad[0], bad_of_control) for bad_of_control in bad[1:]]
         # the control that is hardest to beat; of equal p-values that with the smallest effect
         best = max(

@@ -151,7 +151,8 @@ def bootstrap_interval(
     """
     values, flags = check_values(values, censored, censored_side, 1)
     check(statistic in ("median", "mean"), "statistic", "'median' or 'mean'", repr(statistic))
-    check(not np.isnan(values).any(), "values", "no NaN", f"{int(np.isnan(values).sum())} NaN")
+    missing = int(np.isnan(values).sum())
+    check(missing == 0, "values", "no NaN", f"{missing} NaN")
     check(0 < level < 1, "level", "a number between 0 and 1", level)
     if len(values) == 0:
         return None

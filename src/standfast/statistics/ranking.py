@@ -151,7 +151,8 @@ def measure_agreement_interval(
         return Interval(value, None, None, n, 0.0, None, (value, value))
     low = high = None
     if len(defined):
-        low, high = map(float, np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        low, high = map(float, np.quantile(defined, ends))
     return Interval(value, low, high, n, level, None, (value, value))
 
 

@@ -171,7 +171,9 @@ def find_holding(hits: Array, draws: int, demand: float = 0.9, error: float = MA
     if not hits.size or draws < 1:
         return np.zeros(hits.shape, dtype=bool)
     # the probability of at least so many hits, where the probability of one is the demand
-    tails = np.where(hits > 0, betainc(np.maximum(hits, 1), draws - hits + 1, demand), 1.0)
+    at_least_one = np.maximum(hits, 1)
+    tail_of_hits = betainc(at_least_one, draws - hits + 1, demand)
+    tails = np.where(hits > 0, tail_of_hits, 1.0)
     # Benjamini and Hochberg: the i-th smallest of F may be at most i / F of the error
     limits = error * np.arange(1, len(tails) + 1) / len(tails)
     are_below = np.flatnonzero(np.sort(tails) <= limits)

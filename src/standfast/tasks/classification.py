@@ -63,7 +63,8 @@ class Classification(Task):
         """`f_i - f_y` for all classes i, and minus infinity for y itself."""
         values = outputs if scale == "logit" else outputs.softmax(1)
         # y itself is no rival
-        return values.scatter(1, answer[:, None], -torch.inf) - pick(values, answer)[:, None]
+        others = values.scatter(1, answer[:, None], -torch.inf)
+        return others - pick(values, answer)[:, None]
 
     def margin(self, outputs: Tensor, answer: Tensor, scale: Scale = "logit") -> Tensor:
         values = outputs if scale == "logit" else outputs.softmax(1)

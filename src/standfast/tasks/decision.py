@@ -272,7 +272,9 @@ class Decision(Task):
             log_odds = outputs[:, number : number + 1]
         else:
             # log-odds against all others together: log(P / (1 - P)) of a softmax
-            others = torch.cat([outputs[:, :number], outputs[:, number + 1 :]], 1)
+            before = outputs[:, :number]
+            behind = outputs[:, number + 1 :]
+            others = torch.cat([before, behind], 1)
             log_odds = outputs[:, number : number + 1] - others.logsumexp(1, keepdim=True)
         if self._parts.is_above:
             return log_odds

@@ -360,8 +360,11 @@ def list_sources(estimator: Any, predicted: Any = None) -> list[Source]:
 
 def _list_of_kinds(estimator: Any, kind: str, several: bool) -> list[Source]:
     """The probabilities and scores of classes, or of several labels, that an estimator has."""
-    probabilities_of = "probabilities of labels" if several else "probabilities of classes"
-    scores_of = "scores of labels" if several else "scores of classes"
+    probabilities_of: Kind = "probabilities of classes"
+    scores_of: Kind = "scores of classes"
+    if several:
+        probabilities_of = "probabilities of labels"
+        scores_of = "scores of labels"
     probabilities = Source(probabilities_of, "predict_proba")
     sources = [probabilities] if has_method(estimator, "predict_proba") else []
     if kind not in ("classifier", "outlier_detector") or not has_method(
@@ -571,7 +574,9 @@ def _find_log_odds(shares: Array) -> Array:
     """`log(p / (1 - p))`, with the least probability that has a logit."""
     # forests return exact zeros, which have no logit
     least = LEAST_PROBABILITY
-    return np.asarray(np.log(np.maximum(shares, least)) - np.log(np.maximum(1 - shares, least)))
+    log_shares = np.log(np.maximum(shares, least))
+    log_rest = np.log(np.maximum(1 - shares, least))
+    return np.asarray(log_shares - log_rest)
 
 
 def _stack_labels(answer: Any, classes: Sequence[Any]) -> Array:

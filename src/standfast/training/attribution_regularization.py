@@ -109,7 +109,8 @@ def compute_loss_path(
         along = torch.arange(first, points, device=inputs.device, dtype=inputs.dtype) / (points - 1)
         along = along.reshape(1, -1, *[1] * (inputs.ndim - 1))
         # exact at both ends
-        rows = torch.lerp(inputs[:, None], perturbed[:, None], along).flatten(0, 1)
+        on_path = torch.lerp(inputs[:, None], perturbed[:, None], along)
+        rows = on_path.flatten(0, 1)
         # a graph is needed also where only the parameters are to be differentiated
         if not rows.requires_grad:
             rows.requires_grad_()

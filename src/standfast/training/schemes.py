@@ -140,7 +140,8 @@ class Adversarial(Scheme):
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> Pgd:
         """The ascent within `share` times the radius and the bounds of the inputs."""
-        ball = LinfBall(share * self.radius) if self.norm == "linf" else L2Ball(share * self.radius)
+        kind = LinfBall if self.norm == "linf" else L2Ball
+        ball = kind(share * self.radius)
         return Pgd(
             ball,
             # a smaller ball needs shorter steps

@@ -109,7 +109,8 @@ def certified_distortion(
     targets = model.check_targets(targets, inputs)
     mask = _mask(free, inputs)
     network = _trace_network(model, inputs)
-    low, high = (b.to(torch.float64).expand(inputs.shape[1:]).flatten() for b in model.bounds)
+    shape = inputs.shape[1:]
+    low, high = (bound.to(torch.float64).expand(shape).flatten() for bound in model.bounds)
     centre = inputs.double().flatten(1)
     below, above = (torch.where(mask > 0, bound - centre, 0.0) for bound in (low, high))
     problem = _Problem(
@@ -246,7 +247,9 @@ def _next_radius(
     if halve:
         trial = middle
     else:
-        trial = torch.maximum(line * (1 - tolerance / 2), low * (1 + 0.99 * tolerance))
+        below_line = line * (1 - tolerance / 2)
+        smallest_step = low * (1 + 0.99 * tolerance)
+        trial = torch.maximum(below_line, smallest_step)
         trial = torch.where(trial < end, trial, middle)
     is_certified = low > 0
     trial = torch.where(is_certified, trial, end / 4)

@@ -70,7 +70,8 @@ class PermittedInputs:
             minimiser = -free / m[:, None]
             d = torch.minimum(torch.maximum(minimiser, below), above)
             d_square = d * d
-            bound = (free * d).sum(1) + m / 2 * (d_square.sum(1) - radius**2)
+            excess = d_square.sum(1) - radius**2
+            bound = (free * d).sum(1) + m / 2 * excess
             # the dual is a lower bound for any m, so the largest one counts
             best = torch.maximum(best, bound)
             inside = (d > below) & (d < above)
@@ -121,7 +122,9 @@ def bound_values(
         high = [bounds.upper[s] for s in node.sources]
         # the bounds are computed in float64, which rounds, too
         lower, upper = _widen(*node.rule.interval(low, high))
-        sizes = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
+        sizes = []
+        for lowest_value, highest_value in zip(low, high, strict=True):
+            sizes.append(torch.maximum(lowest_value.abs(), highest_value.abs()))
         error = node.rule.rounding(sizes, unit, product)
         if error is not None:
             lower, upper = lower - error, upper + error
@@ -147,7 +150,8 @@ def bound_margins(
     device = targets.device
     shape = (len(targets), classes)
     out = torch.full(shape, torch.inf, dtype=torch.float64, device=device)
-    rival = torch.ones(shape, dtype=torch.bool, device=device).scatter_(1, targets[:, None], False)
+    rival = torch.ones(shape, dtype=torch.bool, device=device)
+    rival.scatter_(1, targets[:, None], False)
     pairs = rival.nonzero()
     for owner, unit in _chunks(network, pairs):
         target = targets[owner]

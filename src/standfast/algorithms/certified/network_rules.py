@@ -352,7 +352,8 @@ def pool_windows(
     positions = torch.zeros(1, 1, dtype=torch.int64)
     inside = torch.ones(1, 1, dtype=torch.bool)
     for n, m, k, s, p, d in zip(space, out, kernel, stride, padding, dilation, strict=True):
-        axis = torch.arange(m)[:, None] * s - p + torch.arange(k) * d
+        first = torch.arange(m)[:, None] * s - p
+        axis = first + torch.arange(k) * d
         fits = (axis >= 0) & (axis < n)
         windows = len(positions) * m
         positions = positions[:, None, :, None] * n + axis[None, :, None, :]

@@ -110,7 +110,8 @@ def nearest_on_plane(
     # the rise within a piece is linear in t, since the same entries move
     slope_of_piece = left.gather(1, piece).clamp(min=_TINY)
     t = start + (wanted_rise - before) / slope_of_piece
-    t = torch.where(reached[:, None], t, ends[:, -1:]).clamp(min=0.0)
+    last_end = ends[:, -1:]
+    t = torch.where(reached[:, None], t, last_end).clamp(min=0.0)
     # an entry that has met its bound stays there
     step = torch.minimum(t * speed, room)
     step = torch.where(moving, step, 0.0)

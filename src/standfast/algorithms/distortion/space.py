@@ -163,7 +163,8 @@ class FreeSpace:
         total = None
         margin = self.x
         for _ in range(DIRECTIONS // _TOGETHER):
-            v = streams.normal((_TOGETHER, self.x.shape[1]), self.x.dtype) * self.free[:, None]
+            shape = (_TOGETHER, self.x.shape[1])
+            v = streams.normal(shape, self.x.dtype) * self.free[:, None]
             margin, part = self.model.map_rows(
                 chunk,
                 self.unflatten(self.x),

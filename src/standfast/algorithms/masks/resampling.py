@@ -294,7 +294,8 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
             weighted[1:] *= weights[:, None]
             sums_of_columns = sum_rotated(weighted.flatten(0, 1), part, lanes)
             parts.append(sums_of_columns.reshape(len(part), -1, 3, len(columns)))
-        kept, *sums = torch.cat(parts, 3).flatten(0, 1)[:count].unbind(1)
+        sums_of_resamples = torch.cat(parts, 3).flatten(0, 1)[:count]
+        kept, *sums = sums_of_resamples.unbind(1)
         # centring takes the average of the resample's masks away; the published sum keeps that of all masks
         if problem.centred:
             rest = kept / -masks

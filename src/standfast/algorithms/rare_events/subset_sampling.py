@@ -566,7 +566,8 @@ class _Run:
         # what the host does not need before the next level, or before the end, so that it does not wait for it
         self.moved: Tensor | None = None
         self.parents: list[tuple[list[int], Tensor]] = []
-        self.extreme = population.points(population.state[:, :1])[:, 0].clone()
+        first_particles = population.state[:, :1]
+        self.extreme = population.points(first_particles)[:, 0].clone()
 
     def level_plan(self, level: int) -> tuple[int, int]:
         """How many particles the population of a level has, and their moves."""
@@ -622,7 +623,8 @@ class _Run:
         keep = min(count - 1, max(1, round(self.options.quantile * considered)))
         for row, position in enumerate(self.active):
             history = self.histories[position]
-            ended.append((row, position, int(sort_by_key(stages[row], values[row])[-1])))
+            best = int(sort_by_key(stages[row], values[row])[-1])
+            ended.append((row, position, best))
             level = _next_level(stages[row], values[row], last, keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[position] = self.stalled[position] = True

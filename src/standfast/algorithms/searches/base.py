@@ -262,7 +262,9 @@ class SearchRun:
         self._trace: list[tuple[int, Outcome]] = []
         centre = region.centre.clone()[:, None]
         outcome = self._evaluate(centre)
-        best = Outcome(outcome.value[:, 0].clone(), outcome.violation[:, 0].clone())
+        value = outcome.value[:, 0].clone()
+        violation = outcome.violation[:, 0].clone()
+        best = Outcome(value, violation)
         self.kept = Incumbent(centre, best, best.key())
         self._note()
 
@@ -360,7 +362,8 @@ class SearchRun:
             problem = rows[problem]
         outcome = self._objective(x.flatten(0, 1), problem)
         self.spent += x.shape[1]
-        return Outcome(outcome.value.reshape(x.shape[:2]), outcome.violation.reshape(x.shape[:2]))
+        shape = x.shape[:2]
+        return Outcome(outcome.value.reshape(shape), outcome.violation.reshape(shape))
 
     def _note(self, last: bool = False) -> None:
         """Add the best outcome to the trace, in steps of equal length."""
@@ -451,7 +454,8 @@ def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
     for _ in range(60):
         ratio = (1 + ratio) ** (1 / (size + 1))
     powers = torch.arange(1, size + 1, device=region.device, dtype=torch.float64)
-    steps = torch.arange(count, device=region.device, dtype=torch.float64)[:, None] * ratio**-powers
+    numbers = torch.arange(count, device=region.device, dtype=torch.float64)
+    steps = numbers[:, None] * ratio**-powers
     share = (streams.uniform((1, size), torch.float64) + steps) % 1
     share = share.to(region.dtype).reshape(len(region), count, *region.shape)
     lower, upper = (face[:, None].expand_as(share) for face in region.box)

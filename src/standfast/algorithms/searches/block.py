@@ -248,7 +248,8 @@ class _Canvas:
         """
         x = x.reshape(self.centre.shape)
         n = move.shape[1]
-        box, amount, sign, end, channels = torch.split(u, [1, 1, 1, 1, self.channels], dim=2)
+        sizes = [1, 1, 1, 1, self.channels]
+        box, amount, sign, end, channels = torch.split(u, sizes, dim=2)
         chosen = channels < 0.5
         inside = block[:, :, None].clone()
         if self.channels > 1:
@@ -303,7 +304,8 @@ class _Canvas:
             amount = take_points(amount_of_all, used)
             rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
             top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
-            share = amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:])
+            amount_of_features = amount.to(x.dtype)[..., None, None]
+            share = amount_of_features.expand(-1, -1, *x.shape[2:])
             moved = torch.lerp(x, y.gather(1, owner), share.gather(1, owner))
             merged.append(torch.where(top > -torch.inf, moved, x))
         return self._project(torch.cat(merged, dim=1))
@@ -452,7 +454,8 @@ def _choose_changes(
         is_certain = (free | pays)[:, None]
         cost = torch.where(is_traded & kept, expense[:, None], 0.0).gather(2, columns)
         certain = torch.where(is_certain & kept, rise[:, None], 0.0)
-        left = room[:, None] - certain.sum(2, keepdim=True) - (cost.cumsum(2) - cost)
+        spent_before = cost.cumsum(2) - cost
+        left = room[:, None] - certain.sum(2, keepdim=True) - spent_before
         bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
         # of those that pay: what is not made
         bought = torch.zeros_like(bought).scatter(2, columns, bought)

@@ -130,7 +130,8 @@ class GradientSearch(Search):
 
 def _normalise(direction: Tensor) -> Tensor:
     """Directions `(P, n, *shape)` with an L1 norm of 1; zeros stay zeros."""
-    return direction / broadcast_rows(direction.flatten(2).abs().sum(2), direction).clamp(min=1e-30)
+    length = direction.flatten(2).abs().sum(2)
+    return direction / broadcast_rows(length, direction).clamp(min=1e-30)
 
 
 def _find_steepest(region: Region, direction: Tensor) -> Tensor:

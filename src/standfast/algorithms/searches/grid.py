@@ -143,7 +143,8 @@ class _Cells:
         lower = self.lower.expand_as(points)
         upper = self.upper.expand_as(points)
         region = self.run.region
-        x = torch.lerp(lower, upper, points).reshape(*points.shape[:2], *region.shape)
+        values = torch.lerp(lower, upper, points)
+        x = values.reshape(*points.shape[:2], *region.shape)
         outcome = self.run.query(region.project(x))
         return Outcome(outcome.value.double(), outcome.violation.double())
 

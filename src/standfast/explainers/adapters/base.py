@@ -316,7 +316,8 @@ def turn_maps(maps: Tensor, signs: Tensor) -> Tensor:
     tensor([[ 1., -2.],
             [-1.,  2.]])
     """
-    return maps * signs.to(maps).reshape(-1, *[1] * (maps.ndim - 1))
+    other_axes = [1] * (maps.ndim - 1)
+    return maps * signs.to(maps).reshape(-1, *other_axes)
 
 
 def shape_like_inputs(
@@ -407,7 +408,8 @@ def make_array_function(
     def predict(rows: Any) -> Any:
         values = torch.as_tensor(np.asarray(rows), dtype=model.dtype, device=model.device)
         with torch.no_grad():
-            (out,) = model.map_rows(lambda z: (model.forward(z),), values.reshape(-1, *shape))
+            rows = values.reshape(-1, *shape)
+            (out,) = model.map_rows(lambda z: (model.forward(z),), rows)
         out = out.double().softmax(1) if probabilities else out
         if target is not None:
             out = out[:, target]

@@ -114,7 +114,8 @@ class SHAPExplainer(ForeignExplainer):
         out = torch.zeros_like(rows)
         for target in sorted(set(targets.tolist())):
             at = targets == target
-            out[at] = self._compute_values(self._build(model, rows, target), rows[at], targets[at])
+            method = self._build(model, rows, target)
+            out[at] = self._compute_values(method, rows[at], targets[at])
         return out
 
     def _build(self, model: Model, rows: Tensor, target: int) -> Any:

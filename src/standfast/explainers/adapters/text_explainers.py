@@ -216,7 +216,8 @@ class TextFunctionExplainer(Explainer):
                 tokens = Tokens(range(count), spans, [False] * count)
                 reading = assign_tokens(tokens, words, 0, None)
                 batch = Batch([row], [reading], count, None)
-                maps[row] = batch.sum_tokens(numbers[None], True, there[None], len(there))[0]
+                sums = batch.sum_tokens(numbers[None], True, there[None], len(there))
+                maps[row] = sums[0]
             elif len(numbers) == there.sum():
                 maps[row, torch.from_numpy(there)] = numbers
             else:

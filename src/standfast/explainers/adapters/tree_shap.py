@@ -384,8 +384,11 @@ def _choose_outputs(values: Array, classes: Tensor, model: Model, x: Tensor) -> 
     outputs = torch.from_numpy(np.ascontiguousarray(values)).to(x.device)
     # of two classes, shap explains class 1
     if outputs.shape[2] == 1 and not isinstance(model.task, Regression):
-        return torch.where(classes[:, None] == 1, outputs[..., 0], -outputs[..., 0])
-    chosen = model.task.describe(classes)[:, None, None].expand(-1, x.shape[1], 1)
+        of_second = outputs[..., 0]
+        is_second = classes[:, None] == 1
+        return torch.where(is_second, of_second, -of_second)
+    numbers = model.task.describe(classes)[:, None, None]
+    chosen = numbers.expand(-1, x.shape[1], 1)
     return outputs.gather(2, chosen)[..., 0]
 
 

@@ -64,7 +64,8 @@ def compute_attention_weights(
         scale = 1 / math.sqrt(query.shape[-1])
     scores = query @ key.transpose(-2, -1) * scale
     if causal:
-        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        everything = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        allowed = everything.tril()
         scores = scores.masked_fill(~allowed, -math.inf)
     if mask is not None:
         if mask.dtype == torch.bool:
@@ -216,8 +217,9 @@ class AttentionWatch(PlainAttention):
             for position, (term, operand) in enumerate(pairs):
                 if id(operand) not in self._candidates:
                     continue
-                sums_last_alone = term[-1] not in out and set(term[:-1]) <= set(out)
-                if sums_last_alone:
+                sums_last = term[-1] not in out
+                keeps_others = set(term[:-1]) <= set(out)
+                if sums_last and keeps_others:
                     _, shape = self._candidates[id(operand)]
                     operands[position] = self._keep(operand, shape)
         return func(equation, *operands, **kwargs)

@@ -110,9 +110,12 @@ class FullGrad(GradientExplainer):
         axes = tuple(range(first_axis, values.ndim))
         low = values.amin(axes, keepdim=True)
         high = values.amax(axes, keepdim=True)
-        varies = (high - low).detach() > _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
+        width = high - low
+        rounding = _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
+        varies = width.detach() > rounding
         # both branches are computed, and 0 / 0 in the one that is not taken would make the gradient NaN
-        values = torch.where(varies, (values - low) / torch.where(varies, high - low, 1.0), 0.0)
+        shares = (values - low) / torch.where(varies, width, 1.0)
+        values = torch.where(varies, shares, 0.0)
         if like.ndim == 2:
             return values[:, 0]
         # upsampling is linear, so it may follow the sum

@@ -269,7 +269,8 @@ class SmoothGrad(GradientExplainer):
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> Explanation:
         width = get_bounds_range(model)
-        noise = draw_shared_noise(self.seed, (self.samples, *x.shape[1:]), x.dtype, x.device)
+        shape = (self.samples, *x.shape[1:])
+        noise = draw_shared_noise(self.seed, shape, x.dtype, x.device)
         with torch.set_grad_enabled(create_graph):
             points = x[:, None] + self.noise * width * noise
             values, logits = compute_path_gradients(model, x, points, targets, create_graph)

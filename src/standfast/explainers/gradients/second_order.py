@@ -79,7 +79,8 @@ def _read_padding(
         (padding,) * axes if isinstance(padding, int) else tuple(padding) * (axes // len(padding))
     )
     # the gradient's own padding, length - 1 - side, must not be negative
-    fits = all(side < length for side, length in zip(around, weight.shape[2:], strict=True))
+    lengths = weight.shape[2:]
+    fits = all(side < length for side, length in zip(around, lengths, strict=True))
     return around if fits and _runs_on_host(input, weight) else None
 
 

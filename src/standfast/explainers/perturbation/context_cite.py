@@ -33,7 +33,9 @@ class _Ablations(Coalitions):
     def solve_for(self, scores: Tensor, penalty: Tensor) -> Tensor:
         """The coefficients `(n, m)` of scores `(n, R + 1)`, of which the first is that of the full coalition."""
         # together, so that the host waits once
-        fitted = torch.cat([scores[:, 1:].double(), penalty[:, None].double()], dim=1).cpu().numpy()
+        scores_of_copies = scores[:, 1:].double()
+        columns = [scores_of_copies, penalty[:, None].double()]
+        fitted = torch.cat(columns, dim=1).cpu().numpy()
         responses = np.ascontiguousarray(fitted[:, :-1].T)
         penalties = fitted[:, -1]
         coefficients = fit_lasso(self.kept.numpy().astype(np.float64), responses, penalties)

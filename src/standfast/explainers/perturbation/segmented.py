@@ -114,7 +114,8 @@ def split_channels(labels: Tensor, counts: list[int], x: Tensor) -> tuple[Tensor
     labels_of_sample = labels[:1] if shared else labels
     different_counts = counts[:1] if shared else counts
     first = send(different_counts, labels.device)
-    offsets = first[:, None, None] * torch.arange(channels, device=labels.device)[:, None]
+    numbers = torch.arange(channels, device=labels.device)
+    offsets = first[:, None, None] * numbers[:, None]
     split = (labels_of_sample[:, None] + offsets).flatten(1)
     # labels that all inputs share stay a view of one row, which makes Shapley value sampling faster
     return split.expand(len(labels), -1), [channels * count for count in counts]

@@ -136,7 +136,8 @@ def _draw_walks(
         size_of_codes = (features, 2)
         codes = torch.randint(-(1 << 62), 1 << 62, size_of_codes, generator=generator_of_codes)
     # (P, m, words), without the full coalition
-    sums = F.pad(codes[orders].cumsum(1), (0, 0, 1, 0))[:, :-1]
+    sums_of_members = codes[orders].cumsum(1)
+    sums = F.pad(sums_of_members, (0, 0, 1, 0))[:, :-1]
     _, number = torch.unique(sums.flatten(0, 1), dim=0, return_inverse=True)
     # number the coalitions by size, the empty one first, each by the first order in which it occurs
     by_size = torch.arange(features).repeat(count, 1).T.flatten()

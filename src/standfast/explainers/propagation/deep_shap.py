@@ -131,7 +131,9 @@ class _Pairs:
         self.references = references
         total = len(references)
         aligned = size >= ROW_ALIGNMENT
-        self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x))) if aligned else 1
+        self.copies = 1
+        if aligned:
+            self.copies = min(total, max(1, 2 * ROW_ALIGNMENT // len(x)))
         padding = count_padding(self.copies * len(x), size) if aligned else 0
         first = pad_rows(
             torch.arange(self.copies, device=x.device).repeat_interleave(len(x)), padding

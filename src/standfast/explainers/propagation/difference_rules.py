@@ -113,14 +113,17 @@ def _propagate_pool(
     """
 
     def scatter_to(values: Tensor, where: Tensor) -> Tensor:
-        flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
+        positions = change[0, 0].numel()
+        flat = values.new_zeros((*change.shape[:2], positions))
         return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(
             change
         )
 
     top = torch.maximum(out, out_b)
     unchanged = change.abs() <= epsilon
-    shared = scatter_to(g * (top - out_b), places) + scatter_to(g * (out - top), places_b)
+    of_input = scatter_to(g * (top - out_b), places)
+    of_baseline = scatter_to(g * (out - top), places_b)
+    shared = of_input + of_baseline
     if change.requires_grad:  # the unused branch of `where` still needs a finite gradient
         change = torch.where(unchanged, 1.0, change)
     return torch.where(unchanged, scatter_to(g, places), shared / change)

@@ -287,7 +287,9 @@ class EpsilonRule(FunctionMode):
                 return self._share(func, args, kwargs)
             # in place: compute in new memory, then write
             twin = getattr(torch, plain)
-            return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
+            target = args[0]
+            computed = self._share(twin, [target.clone(), *args[1:]], kwargs)
+            return target.copy_(computed)
         result = func(*args, **kwargs)
         if find_carriers([result]):
             raise make_rule_error(self.who, name, func)

@@ -187,7 +187,8 @@ def _count_listed(
     if cells is None:
         return codes, torch.ones(len(codes), dtype=torch.float64)
     scale = codes.abs().amax(0).clamp(min=1e-6)
-    shares = (((cells[:, None] - codes) / scale).abs().amax(2) <= CODE_TOLERANCE).double().sum(0)
+    distance = ((cells[:, None] - codes) / scale).abs().amax(2)
+    shares = (distance <= CODE_TOLERANCE).double().sum(0)
     check(
         bool(shares.sum() > 0),
         "categories",
@@ -201,4 +202,5 @@ def _count_listed(
     else:
         others = torch.unique(cells, dim=0)
     others = others[~torch.isin(others[:, 0], codes[:, 0])]
-    return torch.cat([codes, others]), torch.cat([shares, shares.new_zeros(len(others))])
+    shares_of_others = shares.new_zeros(len(others))
+    return torch.cat([codes, others]), torch.cat([shares, shares_of_others])

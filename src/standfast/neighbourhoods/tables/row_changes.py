@@ -315,7 +315,8 @@ class RowChanges:
             moved = rule.combine((rows - before) * self.std)
             rows = rows.clone()  # autograd needs what the rule was computed from
             moved = torch.where(self.has_missing_cell(rule), 0.0, moved)
-            rows[:, rule.defines] = before[:, rule.defines] + moved / self.std[rule.defines]
+            computed = rule.defines
+            rows[:, computed] = before[:, computed] + moved / self.std[computed]
         return rows.to(self.inputs.dtype)
 
     def make_missing(self, rows: Tensor, parameters: Tensor) -> Tensor:

@@ -211,7 +211,8 @@ class Columns:
         self.top = missing if curves.top is None else curves.top
         bottom = missing if curves.bottom is None else curves.bottom
         # NaN >= tau would be False, which is an answer
-        above = np.where(np.isnan(self.top) | (not curves.shares), np.nan, self.top >= tau)
+        is_unknown = np.isnan(self.top) | (not curves.shares)
+        above = np.where(is_unknown, np.nan, self.top >= tau)
         # powers about the median: a resample without the few samples that react lies near it, so that its moments keep
         # their digits; about the mean they would be lost
         self._centre = (
@@ -322,7 +323,8 @@ def _find_intervals(
     start = 0
     for name, values in numbers.items():
         stop = start + values.size
-        ends[name] = (_shape(name, low[start:stop]), _shape(name, high[start:stop]))
+        part = slice(start, stop)
+        ends[name] = (_shape(name, low[part]), _shape(name, high[part]))
         start = stop
     return ends
 
