@@ -36,6 +36,8 @@ def find_knee(x: Sequence[float], y: Sequence[float]) -> int | None:
     chord = b[0] + rise * (a - a[0]) / width
     above = b - chord
     best = int(above.argmax())
-    if above[best] > 1e-9 * max(1.0, float(np.abs(b).max())):
+    largest = float(np.abs(b).max())
+    # above rounding
+    if above[best] > 1e-9 * max(1.0, largest):
         return best
     return None

@@ -204,7 +204,8 @@ class Region:
 
     def log_density(self, x: Tensor) -> Tensor:
         """Log density of `x` `(P, n, *shape)` up to a constant, `(P, n)`; `-inf` outside the region."""
-        density = torch.zeros(x.shape[:2], device=x.device, dtype=x.dtype)
+        shape = x.shape[:2]
+        density = torch.zeros(shape, device=x.device, dtype=x.dtype)
         if self.sigma is not None and not self.tilt:
             sigma = self.sigma[:, None]
             if self.sigma.ndim == 1:
@@ -228,7 +229,9 @@ class Region:
 
     def project(self, x: Tensor) -> Tensor:
         """The nearest points of the region; for an L2 ball cut by a box, points of the region close to the nearest."""
-        x = torch.clamp(x, self.lower[:, None], self.upper[:, None])
+        lower = self.lower[:, None]
+        upper = self.upper[:, None]
+        x = torch.clamp(x, lower, upper)
         if self.radius is None:
             return x
         # the centre lies in the box, so a point that moves towards it stays in the box
@@ -294,7 +297,8 @@ class Region:
         z = streams.normal((count, self.shape.numel() + 2), self.dtype)
         length = torch.linalg.vector_norm(z, dim=2, keepdim=True)
         offset: Tensor = self.radius / length * z[..., :-2]
-        return self.centre[:, None] + offset.reshape(len(self), count, *self.shape)
+        offset_of_centres = offset.reshape(len(self), count, *self.shape)
+        return self.centre[:, None] + offset_of_centres
 
     def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []

@@ -87,7 +87,8 @@ class Copula:
         of_fixed = scores[:, list(self.fixed)]
         mean = _multiply(of_fixed, self.weights)
         # the xi of z' = z, solved from the formula of a move
-        keep = (1 - math.sqrt(1 - self.size**2)) / self.size
+        root = math.sqrt(1 - self.size**2)
+        keep = (1 - root) / self.size
         residual = _multiply(of_moving - mean, self.inverse)
         still = (keep * residual).clamp(-6, 6)
         values = self._find_values(self._propose(of_moving, mean, still))
@@ -205,11 +206,13 @@ def fit_copula(
     between = correlation[m][:, f]
     weights = between
     if f:
-        weights = torch.linalg.solve(correlation[f][:, f], between.T).T
+        of_fixed = correlation[f][:, f]
+        weights = torch.linalg.solve(of_fixed, between.T).T
     covariance = correlation[m][:, m] - weights @ between.T
     # takes the asymmetry of rounding away
     root = torch.linalg.cholesky((covariance + covariance.T) / 2)
-    inverse = torch.linalg.solve_triangular(root, torch.eye(len(m), dtype=root.dtype), upper=False)
+    identity = torch.eye(len(m), dtype=root.dtype)
+    inverse = torch.linalg.solve_triangular(root, identity, upper=False)
     discrete = discrete or (False,) * len(m)
     return Copula(
         values,

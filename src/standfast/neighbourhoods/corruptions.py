@@ -51,9 +51,11 @@ class _Value(Transformation):
     ) -> Tensor:
         shares = to_shares(inputs, bounds)
         value = shares.amax(1, keepdim=True)
-        gain = (value + expand(parameters[:, 0], inputs)).clamp(0, 1) - value
+        shift = expand(parameters[:, 0], inputs)
+        gain = (value + shift).clamp(0, 1) - value
         lit = value > 0  # black has neither hue nor saturation and becomes grey
-        change = torch.where(lit, shares / torch.where(lit, value, 1.0), 1.0) * gain
+        divisor = torch.where(lit, value, 1.0)
+        change = torch.where(lit, shares / divisor, 1.0) * gain
         return inputs + (bounds[1] - bounds[0]) * change
 
 

@@ -177,7 +177,8 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
         ends = []
         for column, is_inside_width in sides:
             place = (line * width + column).long().flatten(1)[:, None]
-            values = flat.gather(2, place.expand(rows, channels, -1)).reshape(images.shape)
+            place_of_channels = place.expand(rows, channels, -1)
+            values = flat.gather(2, place_of_channels).reshape(images.shape)
             if outside is not None:
                 is_inside = is_inside_height & is_inside_width
                 values = torch.where(is_inside[:, None], values, outside)
@@ -310,7 +311,8 @@ class Shear(ImageWarp):
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The tangents of the angles."""
-        across, down = torch.tan(parameters * (math.pi / 180)).unbind(1)
+        angles = parameters * (math.pi / 180)
+        across, down = torch.tan(angles).unbind(1)
         zero = torch.zeros_like(across)
         return [[zero, across, zero], [down, zero, zero], [zero, zero, zero]]
 

@@ -46,7 +46,8 @@ class Noise(Transformation):
         self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
         strength = expand(parameters[:, 0], inputs)
-        return self.add_noise(inputs, strength, parameters[:, 1:].reshape(inputs.shape), bounds)
+        uniform = parameters[:, 1:].reshape(inputs.shape)
+        return self.add_noise(inputs, strength, uniform, bounds)
 
     @abstractmethod
     def add_noise(
@@ -92,7 +93,8 @@ class GaussianNoise(Noise):
     def add_noise(
         self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]
     ) -> Tensor:
-        return inputs + (bounds[1] - bounds[0]) * strength * map_to_normal(uniform)
+        lower, upper = bounds
+        return inputs + (upper - lower) * strength * map_to_normal(uniform)
 
 
 @neighbourhoods.register("speckle_noise")
@@ -164,9 +166,11 @@ class ShotNoise(Noise):
         mean = shares / photon.clamp(min=1e-30)
         # black has no photons, and noise of scale 0 has infinitely many
         counted = (mean > 0) & (mean <= _MANY)
-        noisy[counted] = find_poisson_quantile(mean[counted], uniform[counted]) * photon[counted]
+        photons = find_poisson_quantile(mean[counted], uniform[counted])
+        noisy[counted] = photons * photon[counted]
         # an entry without noise is the input itself, to the last bit
-        return torch.where((strength > 0) & (shares > 0), from_shares(noisy, bounds), inputs)
+        is_noisy = (strength > 0) & (shares > 0)
+        return torch.where(is_noisy, from_shares(noisy, bounds), inputs)
 
 
 def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
@@ -204,7 +208,9 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
         total = torch.where(up, total + next_own, total - chance_of_k)
         k = torch.where(up, k + 1, k - 1)
         count[left], below[left], chance[left] = k, total, next_own
-        left = left[(total < target) | ((total - next_own >= target) & (k > 0))]
+        is_too_small = total < target
+        is_too_large = (total - next_own >= target) & (k > 0)
+        left = left[is_too_small | is_too_large]
     return count.to(mean.dtype)
 
 

@@ -147,12 +147,13 @@ def _measure_own_distances(
     """The distances of rows of the data from their nearest other rows, sorted."""
     table = data.inputs.double()
     count = len(table)
-    chosen = torch.linspace(0, count - 1, min(count, _REFERENCES)).round().long()
+    places = torch.linspace(0, count - 1, min(count, _REFERENCES))
+    chosen = places.round().long()
     parts = []
     for row_numbers in torch.split(chosen, max(1, _PAIRS // count)):
         distance = _measure_distances(table[row_numbers], table, categories, missing)
-        places = torch.arange(len(row_numbers))
+        own_rows = torch.arange(len(row_numbers))
         # a row is no neighbour of itself
-        distance[places, row_numbers] = torch.inf
+        distance[own_rows, row_numbers] = torch.inf
         parts.append(distance.amin(1))
     return torch.cat(parts).sort().values

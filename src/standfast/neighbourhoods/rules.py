@@ -113,7 +113,8 @@ class _Reader:
 
         try:
             # Python's parser knows no names with blanks, so quoted ones become names that it knows
-            tree = ast.parse(_QUOTED.sub(hide, self.text).strip(), mode="eval").body
+            text = _QUOTED.sub(hide, self.text).strip()
+            tree = ast.parse(text, mode="eval").body
             if not isinstance(tree, ast.Compare):
                 self._refuse()
             sides = [self._read_sum(side) for side in (tree.left, *tree.comparators)]

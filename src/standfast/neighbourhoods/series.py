@@ -232,7 +232,8 @@ class TimeWarp(TimeChange):
             right = torch.searchsorted(moved_times.contiguous(), sought).clamp(1, length - 1)
             before = moved_times.gather(1, right - 1)
             after = moved_times.gather(1, right)
-            positions = right - 1 + ((sought - before) / (after - before)).clamp(0, 1)
+            share = (sought - before) / (after - before)
+            positions = right - 1 + share.clamp(0, 1)
             # linear interpolation is off by a few thousandths of a sample, Newton's error squares
             for _ in range(2):
                 missed = sought - self._warp(positions, parameters)
@@ -248,7 +249,8 @@ class TimeWarp(TimeChange):
         shift: Tensor | int = 0
         for k in range(1, self.waves + 1):
             amplitude = parameters[:, k - 1 : k] / (100 * math.pi * k)
-            shift = shift + amplitude * torch.sin(math.pi * k / last * places)
+            wave = torch.sin(math.pi * k / last * places)
+            shift = shift + amplitude * wave
         return places + last * shift
 
     def _speed(self, places: Tensor, parameters: Tensor) -> Tensor:
@@ -473,7 +475,8 @@ def interpolate(series: Tensor, positions: Tensor, fill: Fill = "border") -> Ten
     channels = series.shape[1]
     for index in (left, left + 1):
         source = index.clamp(0, last).long()
-        values = series.gather(2, source[:, None].expand(-1, channels, -1))
+        source_of_channels = source[:, None].expand(-1, channels, -1)
+        values = series.gather(2, source_of_channels)
         if fill == "zeros":
             is_inside = (index >= 0) & (index <= last)
             values = values * is_inside[:, None]

@@ -190,7 +190,8 @@ class TextChange(Transformation):
         def find_points(numbers: Tensor) -> Tensor:
             # middles of equal parts of the interval in which the word changes
             middle = (numbers - 0.5) / others.clamp(min=1)[:, None]
-            return torch.where(numbers > 0, (1 - self.rate) + middle * self.rate, 0.0)
+            changes = (1 - self.rate) + middle * self.rate
+            return torch.where(numbers > 0, changes, 0.0)
 
         ordered = torch.zeros(inputs.shape[1], dtype=torch.bool, device=inputs.device)
         return Choices(

@@ -152,14 +152,17 @@ class Similarity(metaclass=ConfigurationType):
             compared = torch.where(has_part, self.compare_part(a, b, mask), torch.nan)
             # what is not used must not bring NaN into a gradient
             usual = whole.reshape(-1, *[1] * (a.ndim - 1))
-            kept = self.compare(torch.where(usual, a, 0), torch.where(usual, b, 0))
+            usual_a = torch.where(usual, a, 0)
+            usual_b = torch.where(usual, b, 0)
+            kept = self.compare(usual_a, usual_b)
             return torch.where(whole, kept.to(compared.dtype), compared)
         if bool(whole.all()):
             return self.compare(a, b)
         part = (~whole).nonzero()[:, 0]
         rest = whole.nonzero()[:, 0]
         compared = self.compare_part(a[part], b[part], mask[part])
-        compared = torch.where(mask[part].flatten(1).any(1), compared, torch.nan)
+        has_part = mask[part].flatten(1).any(1)
+        compared = torch.where(has_part, compared, torch.nan)
         if not len(rest):
             return compared
         compared_rest = self.compare(a[rest], b[rest])

@@ -112,7 +112,8 @@ def correct_for_chance(value: Tensor, chance: Tensor) -> Tensor:
         tuple(chance.shape),
     )
     room = 1 - chance
-    return torch.where(room >= ROOM, (value - chance) / room.clamp(min=ROOM), torch.nan)
+    corrected = (value - chance) / room.clamp(min=ROOM)
+    return torch.where(room >= ROOM, corrected, torch.nan)
 
 
 def expect_share(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> tuple[Tensor, Tensor]:
@@ -146,7 +147,8 @@ def _expect(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> Tensor:
         """The support, its size `(n, 1, ...)`, and the set where the support is not larger than k."""
         support = m != 0
         size = support.flatten(1).sum(1).double()
-        return support, size.view(-1, *(1,) * (m.ndim - 1)), top_k(m, k, order)
+        positions = (1,) * (m.ndim - 1)
+        return support, size.view(-1, *positions), top_k(m, k, order)
 
     def log_falling(n: Tensor) -> Tensor:
         """The logarithm of n (n - 1) ... (n - k + 1)."""

@@ -203,7 +203,8 @@ def pick_from_maps(x: Tensor, k: int, windows: Sequence[int]) -> dict[int, Tenso
     for w in sorted(set(windows)):
         chosen = pick_positions(order, shape, k, w)
         # P stands in the last place: the beginning of the ranking was too short for k positions
-        if order.shape[1] < positions and bool((chosen[:, -1] == positions).any()):
+        is_partial = order.shape[1] < positions
+        if is_partial and bool((chosen[:, -1] == positions).any()):
             order = rank_positions(flat)
             chosen = pick_positions(order, shape, k, w)
         picked[w] = chosen
@@ -314,7 +315,9 @@ def _walk_by_slices(order: Any, height: int, width: int, w: int, picked: Any) ->
             if count == len(chosen):
                 break
             i, j = divmod(position, width)
-            free[max(i - w, 0) : i + w + 1, max(j - w, 0) : j + w + 1] = False
+            rows = slice(max(i - w, 0), i + w + 1)
+            columns = slice(max(j - w, 0), j + w + 1)
+            free[rows, columns] = False
 
 
 def _rounds(order: Tensor, shape: torch.Size, k: int, w: int) -> Tensor:

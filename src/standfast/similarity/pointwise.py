@@ -61,7 +61,8 @@ def _centre_part(a: Tensor, dtype: torch.dtype, mask: Tensor) -> _Rows:
     middle = low / 2 + high / 2
     half_range = high / 2 - low / 2
     size = binade(half_range)
-    x = torch.where(mask, x - middle[:, None], 0) / size[:, None]
+    offset = torch.where(mask, x - middle[:, None], 0)
+    x = offset / size[:, None]
     count = mask.sum(1).clamp(min=1)
     mean = row_sum(x) / count
     x = torch.where(mask, x - mean[:, None], 0)

@@ -128,7 +128,8 @@ def certified_distortion(
         chunks = torch.split(
             torch.arange(len(inputs), device=inputs.device), max(1, _NUMBERS // numbers)
         )
-        lower = torch.cat([_search(problem.select(rows), tolerance) for rows in chunks])
+        radii = [_search(problem.select(rows), tolerance) for rows in chunks]
+        lower = torch.cat(radii)
     return CertifiedDistortion(lower=lower, unbounded=torch.isinf(lower))
 
 

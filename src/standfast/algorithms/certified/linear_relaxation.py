@@ -57,7 +57,8 @@ class PermittedInputs:
         if self.radius is not None:
             a, below, above = _pack(a, below, above)
         # a linear function is smallest at a corner of the box
-        best = torch.where(a > 0, a * below, a * above).sum(1)
+        lowest_terms = torch.where(a > 0, a * below, a * above)
+        best = lowest_terms.sum(1)
         if self.radius is None:
             return start + best
         radius = self.radius[owner]
@@ -179,7 +180,8 @@ def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index
     can_shrink = upper - lower > 4 * noise
     to_tighten = _find_units_to_tighten(network, index, lower, upper) & can_shrink
     for owner, unit in _chunks(network, to_tighten.nonzero()):
-        a = torch.zeros(len(owner), lower.shape[1], dtype=torch.float64, device=lower.device)
+        shape = (len(owner), lower.shape[1])
+        a = torch.zeros(shape, dtype=torch.float64, device=lower.device)
         a.scatter_(1, unit[:, None], 1.0)
         a = a.reshape(-1, *node.shape)
         if node.affine:  # the same linear function is the lower and the upper bound

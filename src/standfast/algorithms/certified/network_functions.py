@@ -182,8 +182,10 @@ def read_function(call: Call) -> Steps:
 
 
 def _keep(call: Call) -> Steps:
-    is_training = call.plain.endswith("dropout") and len(call.values) > 2 and call.values[2]
-    if call.keywords.get("training") or is_training:
+    is_training = call.keywords.get("training")
+    if call.plain.endswith("dropout") and len(call.values) > 2:
+        is_training = is_training or call.values[2]
+    if is_training:
         call.refuse(" in training mode")
     return []
 
@@ -207,7 +209,8 @@ def _read_convolution(call: Call) -> Steps:
     gaps = _read_sizes(dilation, d) or [1] * d
     steps: Steps = []
     if padding == "same":
-        total = [gap * (k - 1) for gap, k in zip(gaps, weight.shape[2:], strict=True)]
+        sides = weight.shape[2:]
+        total = [gap * (side - 1) for gap, side in zip(gaps, sides, strict=True)]
         steps.append(_pad(call.before, total))
     if padding in ("same", "valid"):
         around = [0] * d
@@ -226,7 +229,8 @@ def _pad(before: torch.Size, total: Sequence[int]) -> tuple[Rule, torch.Size]:
     for width in reversed(total):
         before_axis = width // 2
         sides += [before_axis, width - before_axis]
-    space = [size + width for size, width in zip(before[-d:], total, strict=True)]
+    sizes = before[-d:]
+    space = [size + width for size, width in zip(sizes, total, strict=True)]
     shape = torch.Size([*before[:-d], *space])
     return Positive(lambda x: F.pad(x, sides), 0), shape
 

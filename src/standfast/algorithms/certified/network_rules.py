@@ -307,7 +307,8 @@ class MaxPool(Nonlinear):
         high = self._candidates(upper, filler)
         top = high.argmax(-1, keepdim=True)
         # u_2, and below t of the class's text
-        others = high.scatter(-1, top, -torch.inf).amax(-1, keepdim=True)
+        without_top = high.scatter(-1, top, -torch.inf)
+        others = without_top.amax(-1, keepdim=True)
         threshold = torch.maximum(low.amax(-1, keepdim=True), others)
         low_top = low.gather(-1, top)
         high_top = high.gather(-1, top)

@@ -112,11 +112,13 @@ class FastMinimumNorm(Attack):
             first = self._follow_ray(space, nearest, start)
             nearest.record(self._descend(space, nearest, first[:, None]))
         for _ in range(self.restarts):
-            direction = streams.normal((space.x.shape[1],), space.x.dtype) * space.free
+            features = space.x.shape[1]
+            direction = streams.normal((features,), space.x.dtype) * space.free
             length = norm_of(direction, space.norm).clamp(min=1e-30)
             radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
             scale = radius / length
-            begin = space.clip(space.x + direction * scale[:, None], space.rows)
+            step = direction * scale[:, None]
+            begin = space.clip(space.x + step, space.rows)
             nearest.record(self._descend(space, nearest, begin[:, None]))
         if self.second:
             second = AugmentedLagrangian if space.norm == 2 else DecoupledDirection
@@ -183,13 +185,15 @@ class FastMinimumNorm(Attack):
 
     def _scatter(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
         """Where nothing was found: stage 2 again, from the nearest of some points of the box that changes the class."""
-        missing = [row for row, was_found in enumerate(nearest.found.tolist()) if not was_found]
+        were_found = nearest.found.tolist()
+        missing = [row for row, was_found in enumerate(were_found) if not was_found]
         if not self.scatter or not missing:
             return
         rows = send(missing, space.rows.device)
         x = space.x[rows]
         # an input without bounds has no box: ten times the largest distance that was tried stands for it
-        wide = (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
+        searched = nearest.searched[rows].clamp(min=1.0)
+        wide = (10 * searched)[:, None]
         low = torch.maximum(space.lower[rows], x - wide)
         high = torch.minimum(space.upper[rows], x + wide)
         width = (high - low)[:, None]
@@ -237,7 +241,8 @@ class FastMinimumNorm(Attack):
         has_flipped = torch.zeros_like(radius, dtype=torch.bool)
         for number in range(self.steps):
             # both fade like a cosine, as in Algorithm 1, and keep a small rest
-            fade = (1 + math.cos(math.pi * number / self.steps)) / 2
+            angle = math.pi * number / self.steps
+            fade = (1 + math.cos(angle)) / 2
             step = self.step * (0.01 + 0.99 * fade)
             gamma = self.gamma * (0.02 + 0.98 * fade)
             margin, gradient = space.margin_gradient(points, owner, towards)

@@ -57,7 +57,8 @@ def bridge_flat_inputs(space: FreeSpace, nearest: Nearest, streams: Streams) -> 
         return
     owner = rows.repeat_interleave(_RUNS)
     starts = directions[rows].flatten(0, 1)
-    curved = _climb(space, starts, step[owner], owner).reshape(count, _RUNS, -1)
+    climbed = _climb(space, starts, step[owner], owner)
+    curved = climbed.reshape(count, _RUNS, -1)
     # near bounds, and further away, the margin differs between the two sides
     sides = torch.cat([curved, -curved], 1)
     flat_sides = sides.flatten(0, 1)

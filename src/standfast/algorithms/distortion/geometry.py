@@ -86,7 +86,9 @@ def nearest_on_plane(
     >>> nearest_on_plane(x, torch.tensor([[3.0, 4.0]]), torch.tensor([11.0]), x, high, 2)[0]
     tensor([[1., 2.]])
     """
-    room = torch.where(normal > 0, upper - x, x - lower).clamp(max=_FAR)
+    room_above = upper - x
+    room_below = x - lower
+    room = torch.where(normal > 0, room_above, room_below).clamp(max=_FAR)
     weight = normal.abs()
     speed = weight if norm == 2 else (weight > 0).to(weight.dtype)
     moving = (speed > 0) & (room > 0)
@@ -97,7 +99,8 @@ def nearest_on_plane(
     # an entry that cannot move adds nothing to the rise, whatever its weight
     slope = torch.where(moving, weight * speed, 0.0).gather(1, order)
     left = slope.flip(1).cumsum(1).flip(1)  # of the entries that still move just before each end
-    lengths = torch.diff(ends, dim=1, prepend=torch.zeros_like(ends[:, :1]))
+    begin = torch.zeros_like(ends[:, :1])
+    lengths = torch.diff(ends, dim=1, prepend=begin)
     gained = (left * lengths).cumsum(1)
     wanted_rise = rise[:, None]
     last = x.shape[1] - 1

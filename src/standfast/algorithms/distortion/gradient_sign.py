@@ -145,7 +145,8 @@ def _find_least_size(
     rows = high.isfinite().nonzero().flatten()
     if not len(rows):
         return
-    share = torch.arange(1, _GRID + 1, dtype=first.dtype, device=first.device) / _GRID
+    numbers = torch.arange(1, _GRID + 1, dtype=first.dtype, device=first.device)
+    share = numbers / _GRID
     for _ in range(rounds):
         width = (high - low)[rows, None]
         sizes = low[rows, None] + share * width

@@ -111,7 +111,9 @@ class FreeSpace:
         with torch.no_grad():
             (others,) = self.model.map_rows(chunk, self.unflatten(self.x), self.targets)
         self.evaluations += 1
-        order = others.argsort(dim=1, descending=True, stable=True)[:, :-1]
+        # the last one is the class itself
+        order = others.argsort(dim=1, descending=True, stable=True)
+        order = order[:, :-1]
         unknown = torch.zeros(order.shape, dtype=self.x.dtype, device=self.x.device)
         if order.shape[1] <= MANY:
             return order, unknown
@@ -326,7 +328,9 @@ class Nearest:
         self.searched.scatter_reduce_(0, rows, kept, "amax")
         worth = torch.where(flips, size, torch.inf)
         least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
-        chosen = flips & (worth == least[rows]) & (worth < self.distortion[rows])
+        is_least = worth == least[rows]
+        is_nearer = worth < self.distortion[rows]
+        chosen = flips & is_least & is_nearer
         # of the points that are chosen for an input the first; `none` stands for no point
         none = len(rows)
         numbers = torch.arange(none, device=rows.device)

@@ -386,6 +386,7 @@ def is_settled(found: Consistency, tolerance: float) -> Tensor:
 def _check_masks(weights: Tensor, masks: Tensor) -> None:
     check(weights.ndim == 2, "weights", "shape (R, K)", tuple(weights.shape))
     fits = masks.ndim in (2, 3) and masks.shape[-2] == weights.shape[1]
-    fits = fits and (masks.ndim == 2 or len(masks) == len(weights))
+    if masks.ndim == 3:
+        fits = fits and len(masks) == len(weights)
     expected = f"shape (K, m) or (R, K, m) for weights {tuple(weights.shape)}"
     check(fits, "masks", expected, tuple(masks.shape))

@@ -301,10 +301,12 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
             rest = kept / -masks
         else:
             rest = problem.average
-        totals = sum_rotated(weights, part, lanes).flatten(0, 1)[:count].unbind(1)
+        sums_of_weights = sum_rotated(weights, part, lanes).flatten(0, 1)
+        totals = sums_of_weights[:count].unbind(1)
         ranks = []
         for sums_of_part, total, grid in zip(sums, totals, problem.grid, strict=True):
-            ranks.append(doubled_ranks(sums_of_part + total[:, None] * rest, grid))
+            sensitivities = sums_of_part + total[:, None] * rest
+            ranks.append(doubled_ranks(sensitivities, grid))
         agreement = [
             rank_correlation(of_part, of_whole)
             for of_part, of_whole in zip(ranks, problem.ranks, strict=True)

@@ -286,12 +286,14 @@ def draw_blocks(
     """
     axes = len(grid)
     numbers = streams.uniform((count, 1 + 2 * axes), torch.float32)
-    stretch = torch.exp(_JITTER * (2 * numbers[..., :1] - 1))
+    uniform = 2 * numbers[..., :1] - 1
+    stretch = torch.exp(_JITTER * uniform)
     roundings = numbers[..., 1 : 1 + axes]
     offsets = numbers[..., 1 + axes :]
     part = torch.zeros((), dtype=torch.int64, device=share.device)
     for axis, divided in enumerate(parts):
-        part_of_axis = (offsets[..., axis] * divided).long().clamp(max=divided - 1)
+        last = divided - 1
+        part_of_axis = (offsets[..., axis] * divided).long().clamp(max=last)
         part = part * divided + part_of_axis
     share_of_block = share.gather(1, part)[..., None]
     if axes <= 2:

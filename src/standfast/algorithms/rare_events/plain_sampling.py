@@ -49,7 +49,8 @@ def monte_carlo(
     size = max(1, _STATE_ELEMENTS // elements_of_block)
     device = prior.device
     hits = torch.zeros(len(prior), dtype=torch.int64, device=device)
-    extreme = torch.empty((len(prior), *prior.shape), dtype=prior.dtype, device=device)
+    shape = (len(prior), *prior.shape)
+    extreme = torch.empty(shape, dtype=prior.dtype, device=device)
     problems = torch.arange(len(prior), device=device)
     with torch.no_grad():
         for rows in torch.split(problems, size):
@@ -65,7 +66,8 @@ def monte_carlo(
                 else:
                     values = score(flat)
                 # the event has happened where all columns are at least 0, so the lowest decides
-                lowest = as_columns(values, len(flat)).amin(1).reshape(len(rows), count)
+                columns = as_columns(values, len(flat))
+                lowest = columns.amin(1).reshape(len(rows), count)
                 hits[rows] += (lowest >= 0).sum(1)
                 top, best = lowest.max(1)
                 higher = top > highest

@@ -138,7 +138,8 @@ class Population:
         """Keep these problems only."""
         if len(rows) == len(self):
             return
-        self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
+        self.prior = self.prior.select(rows)
+        self.streams = self.streams.select(rows)
         index = send(rows, self.problems.device, torch.int64)
         self.problems, self.state, self.scores = (
             self.problems[index],
@@ -267,5 +268,6 @@ def take_particles(state: Tensor, parents: Tensor) -> Tensor:
     features = max(1, elements // max(new_size, size))
     for start in range(0, before.shape[2], features):
         part = slice(start, start + features)
-        after[:, :, part] = before[:, :, part][rows, parents]
+        values = before[:, :, part]
+        after[:, :, part] = values[rows, parents]
     return out

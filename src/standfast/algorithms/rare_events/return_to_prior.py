@@ -73,7 +73,8 @@ def estimate_from_event(
             # without a particle left above, half a particle is counted
             share = hits.clamp(min=0.5) / count
             # each start's influence on ln P (delta method), which adds up over the levels
-            influence += torch.where(hits > 0, inside.T / share - 1, 0.0).T
+            influence_of_level = inside.T / share - 1
+            influence += torch.where(hits > 0, influence_of_level, 0.0).T
             # the variance of ln p for a beta law of hits + 1/2 and misses + 1/2: all or no hits show no spread
             of_hits = torch.polygamma(1, hits + 0.5)
             of_all = torch.polygamma(1, torch.full_like(hits, count + 1.0))
@@ -109,7 +110,8 @@ def join_groups(estimates: Sequence[tuple[Tensor, Tensor]], alike: Tensor) -> tu
     (value_a, error_a), (value_b, error_b) = estimates
     # torch's logaddexp and hypot have other last bits in other batches
     distance = (value_a - value_b).abs()
-    log_sum = torch.maximum(value_a, value_b) + torch.log1p(torch.exp(-distance))
+    larger = torch.maximum(value_a, value_b)
+    log_sum = larger + torch.log1p(torch.exp(-distance))
     mean = log_sum - math.log(2)
     part_a = ((value_a - mean).exp() * error_a).square()
     part_b = ((value_b - mean).exp() * error_b).square()

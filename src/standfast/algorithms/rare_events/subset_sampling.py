@@ -195,7 +195,8 @@ class SubsetSimulation(metaclass=ConfigurationType):
         if witnesses is not None:
             options = replace(self, from_event=True)
             shape = tuple(witnesses.shape)
-            fits = shape[:1] == (len(prior),) and shape[2:] == tuple(prior.shape)
+            has_problems = shape[:1] == (len(prior),)
+            fits = has_problems and shape[2:] == tuple(prior.shape)
             expected = ", ".join(map(str, (len(prior), "W", *prior.shape)))
             check(fits, "witnesses", f"shape (P, W, *shape) = ({expected})", shape)
         seed = draw_seed(generator)
@@ -307,7 +308,9 @@ class _Problems:
         self.prior = prior
         self.options = options
         self.indexed = indexed
-        self.witnesses, self.seed, self.features = witnesses, seed, math.prod(prior.shape)
+        self.witnesses = witnesses
+        self.seed = seed
+        self.features = math.prod(prior.shape)
 
     def begin(self) -> RareEventEstimate:
         """Plain draws, a short run, a lean and a wide one: each for the problems that the one before leaves open."""
@@ -620,7 +623,8 @@ class _Run:
         following, moves = self.level_plan(self.level + 1)
         # of a population that is much larger than the next one, no more are kept than that one has room for
         considered = min(count, math.ceil(following / _SHRINK))
-        keep = min(count - 1, max(1, round(self.options.quantile * considered)))
+        keep = max(1, round(self.options.quantile * considered))
+        keep = min(count - 1, keep)
         for row, position in enumerate(self.active):
             history = self.histories[position]
             best = int(sort_by_key(stages[row], values[row])[-1])
@@ -630,7 +634,8 @@ class _Run:
                 self.censored[position] = self.stalled[position] = True
                 # no level was reached: P is below 1, and nothing else is known
                 if not history.stage:
-                    history.record(0, -math.inf, 0.0, torch.ones(count, dtype=torch.bool))
+                    everyone = torch.ones(count, dtype=torch.bool)
+                    history.record(0, -math.inf, 0.0, everyone)
                 continue
             stage, value, log_ratio, above = level
             log_probability = log_ratio
@@ -870,7 +875,8 @@ def _next_level(
     # reaching a stage is a level of its own (Eq. 13); if nearly all of the prior is in it, no moves are made for it
     cheap = first and float(crossed.float().mean()) > _NEARLY_ALL
     if stage == last or (int(stages.min()) < stage and not cheap):
-        return stage, -math.inf, math.log(int(crossed.sum()) / count), crossed
+        share = int(crossed.sum()) / count
+        return stage, -math.inf, math.log(share), crossed
     kept = int(above.sum())
     ratio = math.log(kept / count)
     # without ties the level is an order statistic: then this is the exact mean of the logarithm

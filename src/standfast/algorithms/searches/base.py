@@ -63,7 +63,8 @@ class Outcome:
 
     @cached_property
     def _key(self) -> Tensor:  # a search asks several times
-        value, violation = _to_integers(torch.stack([self.value.double(), self.violation.double()]))
+        both = torch.stack([self.value.double(), self.violation.double()])
+        value, violation = _to_integers(both)
         # both integers are at most 2^61, so all feasible keys lie above all others
         key = torch.where(self.violation <= 0, value + (1 << 62), -violation)
         return torch.where(self.value.isnan() | self.violation.isnan(), NAN_KEY, key)
@@ -216,7 +217,8 @@ class Incumbent:
         better, row = key > self.key, row[:, None]
         outcome = seen.gather(row)
         self.key = torch.where(better, key, self.key)
-        self.x = torch.where(broadcast_rows(better, self.x), take_points(y, row), self.x)
+        is_better = broadcast_rows(better, self.x)
+        self.x = torch.where(is_better, take_points(y, row), self.x)
         self.seen = Outcome(
             torch.where(better, outcome.value[:, 0], self.seen.value),
             torch.where(better, outcome.violation[:, 0], self.seen.violation),
@@ -292,7 +294,8 @@ class SearchRun:
         """A run of some of the problems, `rows` `(Q,)`, that goes on from here, with what is left of the budget."""
         part = copy.copy(self)
         part._objective = lambda x, problem: self._objective(x, rows[problem])
-        part.region, part.kept = self.region.select(rows), self.kept.select(rows)
+        part.region = self.region.select(rows)
+        part.kept = self.kept.select(rows)
         part._trace = [
             (spent, Outcome(outcome.value[rows], outcome.violation[rows]))
             for spent, outcome in self._trace
@@ -436,7 +439,8 @@ def count_proposals(budget: int, most: int) -> int:
 
 def take_points(x: Tensor, rows: Tensor) -> Tensor:
     """The points numbered `rows` `(P, k)` of each problem's points `x` `(P, n, *shape)`."""
-    return x[torch.arange(len(x), device=x.device)[:, None], rows]
+    problems = torch.arange(len(x), device=x.device)
+    return x[problems[:, None], rows]
 
 
 def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
@@ -464,4 +468,5 @@ def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
 
 def _number_problems(x: Tensor) -> Tensor:
     """The number of the problem of each of the points `(P, n, *shape)`, `(P * n,)`."""
-    return torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])
+    problems = torch.arange(len(x), device=x.device)
+    return problems.repeat_interleave(x.shape[1])

@@ -174,7 +174,8 @@ class BlockSearch(Search):
             spent_share = (run.spent - first) / (run.budget - first)
             share = start * (1 - spent_share) ** self.power
             side = canvas.sides(share * spread[:proposals])
-            place = influence.draw((strata[:proposals] + u[..., 1]) / count)
+            stratified = (strata[:proposals] + u[..., 1]) / count
+            place = influence.draw(stratified)
             block, middle = canvas.place_block(side, place)
             y, inside = canvas.propose(now.x, move, block, middle, u[..., 2:])
             single = torch.ones_like(move, dtype=torch.bool)
@@ -271,7 +272,8 @@ class _Canvas:
             rows = torch.nonzero(move != _VERTEX, as_tuple=True)
         kind = move[rows]
         part = amount[rows].to(x.dtype)
-        direction = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype)
+        goes_down = sign[rows] < 0.5
+        direction = torch.where(goes_down, -1.0, 1.0).to(x.dtype)
         step = direction * raise_power(2.0, -8 * part)
         now, centre, width = (
             features.expand(-1, n, -1, -1)[rows] for features in (x, self.centre, upper - lower)
@@ -303,7 +305,8 @@ class _Canvas:
         for amount_of_all in amounts.unbind(1):
             amount = take_points(amount_of_all, used)
             rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
-            top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
+            rank_inside = torch.where(inside, rank, -torch.inf)
+            top, owner = rank_inside.max(dim=1, keepdim=True)
             amount_of_features = amount.to(x.dtype)[..., None, None]
             share = amount_of_features.expand(-1, -1, *x.shape[2:])
             moved = torch.lerp(x, y.gather(1, owner), share.gather(1, owner))
@@ -380,7 +383,8 @@ class _Influence:
         changes = self._change.cumsum(1)[:, -1:]
         tries = self._tries.cumsum(1)[:, -1:]
         mean = changes / tries.clamp(min=1e-9)
-        influence = (self._change + self._PRIOR * mean) / (self._tries + self._PRIOR) + 1e-12
+        smoothed_change = self._change + self._PRIOR * mean
+        influence = smoothed_change / (self._tries + self._PRIOR) + 1e-12
         weight = influence * (self._idle + 1)
         features = weight.shape[1]
         total = weight.cumsum(1)[:, -1:]
@@ -452,7 +456,8 @@ def _choose_changes(
         columns = order[:, None].expand_as(kept)
         is_traded = traded[:, None]
         is_certain = (free | pays)[:, None]
-        cost = torch.where(is_traded & kept, expense[:, None], 0.0).gather(2, columns)
+        cost_of_changes = torch.where(is_traded & kept, expense[:, None], 0.0)
+        cost = cost_of_changes.gather(2, columns)
         certain = torch.where(is_certain & kept, rise[:, None], 0.0)
         spent_before = cost.cumsum(2) - cost
         left = room[:, None] - certain.sum(2, keepdim=True) - spent_before

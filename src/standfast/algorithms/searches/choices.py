@@ -353,7 +353,9 @@ class _Evolution:
         compared = torch.where(possible, hashes, number)
         ordered, order = compared.sort(dim=1, stable=True)
         repeats = torch.zeros_like(possible)
-        repeats[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+        later = ordered[:, 1:]
+        earlier = ordered[:, :-1]
+        repeats[:, 1:] = later == earlier
         stands_earlier = torch.zeros_like(possible).scatter(1, order, repeats)
         return ~was_tried & ~stands_earlier
 
@@ -470,7 +472,8 @@ class _ChildNumbers:
     """The uniform numbers that make children, float64: five for each child `(P, n)`, four for each parameter."""
 
     def __init__(self, streams: Streams, count: int, size: int) -> None:
-        uniform = streams.uniform((count, 5 + 4 * size), torch.float32).double()
+        numbers = 5 + 4 * size
+        uniform = streams.uniform((count, numbers), torch.float32).double()
         of_child = uniform[..., :5].unbind(2)
         of_parameters = torch.split(uniform[..., 5:], size, dim=2)
         self.kind, self.mother, self.father, self.changes, self.side = of_child
@@ -491,7 +494,8 @@ class _Singles:
         spread = _SPREAD
         if space.size <= FEW:
             spread = max(_SPREAD, most // space.size)
-        ordered = torch.where(space.is_range, float(spread), space.top.clamp(max=spread))
+        candidates = space.top.clamp(max=spread)
+        ordered = torch.where(space.is_range, float(spread), candidates)
         amounts = torch.where(space.is_ordered, ordered, space.top).long()
         #: how many single changes each parameter has, `(P, D)`, and all parameters up to each one
         self.amounts = amounts * space.is_free

@@ -140,7 +140,8 @@ class GeneticSearch(Search):
         if few:
             # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
             noise = self.noise / 2 * _to_normal(share)
-            size = streams.uniform(x.shape[1:], torch.float32).flatten().index_select(0, altered)
+            sizes = streams.uniform(x.shape[1:], torch.float32).flatten()
+            size = sizes.index_select(0, altered)
             noise = 0.2 * noise * raise_power(2.0, -8 * size)
             moved = before + (noise * width).to(x.dtype)
         else:

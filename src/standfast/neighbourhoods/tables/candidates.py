@@ -28,7 +28,8 @@ def _list_steps(rows: RowChanges) -> Choices:
     counts = torch.where(high > low, counts, 1)
     if rows.options.prior == "copula":
         counts = torch.zeros_like(counts)
-    clean = torch.where(counts > 0, (-low / step).round().long(), 0)
+    steps_below = (-low / step).round().long()
+    clean = torch.where(counts > 0, steps_below, 0)
     ordered = torch.ones(len(rows.columns), dtype=torch.bool, device=low.device)
     return Choices(
         counts,

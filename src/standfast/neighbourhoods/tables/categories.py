@@ -128,7 +128,8 @@ def make_category(
             f"codes for {name!r}; names are for data frames",
             repr(feature.categories),
         )
-        codes = (torch.tensor(feature.categories, dtype=torch.float64)[:, None] - mean) / std
+        codes_in_units = torch.tensor(feature.categories, dtype=torch.float64)
+        codes = (codes_in_units[:, None] - mean) / std
         codes, shares = _count_listed(options, name, codes, cells, category_count, feature)
     elif cells is not None and category_count:
         # a row may have a category that the data does not have: u = 0 keeps it, and no other row moves to it
@@ -201,6 +202,7 @@ def _count_listed(
         others = torch.arange(category_count).to(cells)[:, None]
     else:
         others = torch.unique(cells, dim=0)
-    others = others[~torch.isin(others[:, 0], codes[:, 0])]
+    is_listed = torch.isin(others[:, 0], codes[:, 0])
+    others = others[~is_listed]
     shares_of_others = shares.new_zeros(len(others))
     return torch.cat([codes, others]), torch.cat([shares, shares_of_others])

@@ -165,7 +165,8 @@ class TableChanges(TableOptions):
             upper = uniform_if_still.clamp(min=1 - _TAIL) - uniform_if_still
         else:
             lower, upper = rows.limit_numbers()
-        zeros = lower.new_zeros(len(inputs), len(plan.categories) + len(plan.can_become_missing))
+        others = len(plan.categories) + len(plan.can_become_missing)
+        zeros = lower.new_zeros(len(inputs), others)
         # float32 cannot tell very rare categories apart
         if self._find_smallest_share(plan) < _SMALLEST_SHARE:
             dtype = torch.float64
