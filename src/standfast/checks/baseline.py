@@ -254,7 +254,8 @@ def _read_all(results: StoredResults) -> Iterator[Frozen]:
 def _list_rows(frozen: Frozen) -> list[tuple[str, str, str, str, int, float, float]]:
     names = (frozen.data, frozen.model, frozen.metric.name, frozen.explainer)
     values = frozen.values
-    numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
+    columns = (values.samples.tolist(), values.low.tolist(), values.high.tolist())
+    numbers = zip(*columns, strict=True)
     return [(*names, *sample) for sample in numbers]
 
 

@@ -357,7 +357,9 @@ class Case:
         gain = self._subtract(values, other)
         count = len(gain.samples)
         # without samples nothing is shown
-        p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
+        p, effect = 1.0, 0.0
+        if count:
+            p, effect, _ = signed_rank(gain.low, gain.high)
         p_better = p_worse = 1.0  # of each direction alone
         if effect > 0:
             p_better = p / 2
@@ -403,7 +405,8 @@ class Case:
         deviations = abs(float(ndtri(p)))
         needed_deviations = abs(float(ndtri((1 - self.next_level) / 2)))
         # at least one more, as the look at the same samples is the same look
-        return max(count + 1, math.ceil(count * (needed_deviations / deviations) ** 2))
+        needed = math.ceil(count * (needed_deviations / deviations) ** 2)
+        return max(count + 1, needed)
 
 
 def _add_lost(loss: SampleValues, lost: Array) -> SampleValues:

@@ -160,7 +160,8 @@ def _download(package: Any, repository: str, config: str | None, split: str, fol
     try:
         samples = package.load_dataset(repository, config, split=split)
     except Exception as error:  # the hub, the package and the network raise many kinds of errors
-        message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        words = " ".join(str(error).split())
+        message = f"{type(error).__name__}: {words}"
         raise MissingDataError(
             f"huggingface:{repository}:{split}: could not be downloaded: {message}"
         ) from error
@@ -202,7 +203,8 @@ def _take(samples: Any, name: str, options: dict[str, Any]) -> Dataset:
     seed = options.pop("seed", None)
     # without a seed the first samples, in the order of the set
     if seed is not None:
-        order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(seed)).tolist()
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(len(samples), generator=generator).tolist()
         # of Hugging Face; others are indexed
         has_select = hasattr(samples, "select")
         if has_select:

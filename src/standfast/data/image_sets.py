@@ -313,7 +313,8 @@ def _make_dataset(
     largest = int(labels.max(initial=0))
     check(largest < len(classes), str(file), f"labels below {len(classes)}", largest)
     inputs = torch.from_numpy(images).to(torch.float32).div_(255)
-    return Dataset(name, inputs, torch.from_numpy(labels.astype(np.int64)), tuple(classes))
+    numbers = torch.from_numpy(labels.astype(np.int64))
+    return Dataset(name, inputs, numbers, tuple(classes))
 
 
 # IDX
@@ -473,4 +474,5 @@ def _read_labelled_mosaic(path: Path, split: str) -> tuple[Bytes, Bytes]:
     fine = labels.dtype == np.uint8 and labels.shape == (count,)
     expected = f"uint8 {split} labels, {len(images)} for each of {len(batches)} batches"
     check(fine, str(file), expected, f"{labels.dtype} of shape {labels.shape}")
-    return images, labels.reshape(len(batches), -1)[batches.index(path.stem)]
+    labels_of_batches = labels.reshape(len(batches), -1)
+    return images, labels_of_batches[batches.index(path.stem)]

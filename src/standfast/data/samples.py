@@ -82,7 +82,8 @@ def from_samples(
         class_names = getattr(features.get(label), "names", None)
     # Hugging Face knows the name of the set; torchvision only that of the class
     info = getattr(samples, "info", None)
-    title = name or str(getattr(info, "dataset_name", None) or type(samples).__name__)
+    own_name = getattr(info, "dataset_name", None) or type(samples).__name__
+    title = name or str(own_name)
     if classes is None:
         classes = class_names
     return _collect(pairs, title, classes, size, bounds)
@@ -283,7 +284,8 @@ def _convert_labels(
         check(is_whole and label >= 0, name, expected, got)
     numbers = torch.tensor(labels, dtype=torch.int64)
     if classes is None:
-        return numbers, tuple(map(str, range(int(numbers.max()) + 1)))
+        count = int(numbers.max()) + 1
+        return numbers, tuple(map(str, range(count)))
     return numbers, tuple(map(str, classes))
 
 

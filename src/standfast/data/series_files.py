@@ -111,7 +111,8 @@ def number_labels(
     number_of = {label: number for number, label in enumerate(classes)}
     numbers: list[npt.NDArray[np.int64]] = []
     for labels_of_list in lists:
-        numbers.append(np.array([number_of[label] for label in labels_of_list], np.int64))
+        numbers_of_list = [number_of[label] for label in labels_of_list]
+        numbers.append(np.array(numbers_of_list, np.int64))
     return tuple(classes), numbers
 
 

@@ -168,7 +168,8 @@ def _load_texts(files: Mapping[str, Path]) -> _Arrays:
         missing_steps = longest - of_split.values.shape[2]
         widths = ((0, 0), (0, 0), (0, missing_steps))
         inputs[split] = np.pad(of_split.values, widths, constant_values=np.nan)
-    classes, labels = number_labels([of_split.labels or () for of_split in series.values()])
+    labels_of_splits = [of_split.labels or () for of_split in series.values()]
+    classes, labels = number_labels(labels_of_splits)
     return inputs, dict(zip(series, labels, strict=True)), classes
 
 

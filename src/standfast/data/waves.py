@@ -100,7 +100,8 @@ def synthetic_waves(
     )
     fine = snr_db is None or (isinstance(snr_db, int | float) and math.isfinite(snr_db))
     check(fine, "snr_db", "a finite number of dB, or None", repr(snr_db))
-    keys = mix64(mix64(torch.tensor([seed])) + torch.arange(n))
+    mixed_seed = mix64(torch.tensor([seed]))
+    keys = mix64(mixed_seed + torch.arange(n))
     scale = 1 / expected_deviation(steps, channels, block, snr_db)
     parts = []
     for chunk in torch.split(keys, _CHUNK):

@@ -85,7 +85,8 @@ def resolve_background(model: Model, x: Tensor, background: References | None) -
         rows = _place(background, x.dtype, x.device)
     else:
         try:
-            rows = choose_baseline(model, x, background).expand(1, *x.shape[1:])
+            baseline = choose_baseline(model, x, background)
+            rows = baseline.expand(1, *x.shape[1:])
         except ArgumentError as error:
             raise ArgumentError("background", error.expected, error.got) from None
     # a digest, so that the model does not keep each set of rows that it has seen

@@ -225,7 +225,8 @@ class Explainer(metaclass=ConfigurationType):
         with torch.inference_mode(False):
             inputs = model.check_inputs(inputs)
             classes = None if targets is None else model.check_targets(targets, inputs)
-            shown = model.showing(Count(self.label, "explanations", lambda: len(inputs)), progress)
+            count = Count(self.label, "explanations", lambda: len(inputs))
+            shown = model.showing(count, progress)
             with model.naming(inputs), model.session(), shown:
                 attributions, logits = self.attribute_all(model, inputs, classes)
         for what, values in (
@@ -233,7 +234,8 @@ class Explainer(metaclass=ConfigurationType):
             (self.label, attributions),
         ):
             if not torch.isfinite(values).all():
-                rows = int((~torch.isfinite(values)).flatten(1).any(1).sum())
+                is_no_number = (~torch.isfinite(values)).flatten(1).any(1)
+                rows = int(is_no_number.sum())
                 what = what if values is logits else f"{self.label}: expected finite attributions"
                 raise ModelError(f"{what}, got NaN or infinity for {rows} of {len(inputs)} inputs")
         return attributions.detach()
@@ -464,8 +466,11 @@ def _warn_of_flat_columns(
     if label in known or bool((x == x[:1]).all()):
         return
     known.add(label)
-    columns = (maps == 0).all(0).nonzero()[:64, 0].tolist()
-    here, at = compute_input_gradient(model, x, classes, False) if columns else (maps, maps)
+    is_zero = (maps == 0).all(0)
+    columns = is_zero.nonzero()[:64, 0].tolist()
+    here, at = maps, maps
+    if columns:
+        here, at = compute_input_gradient(model, x, classes, False)
     for column in columns:
         moved = x.clone()
         moved[:, column] = x[:, column].flip(0)
@@ -638,9 +643,9 @@ def _run_path_gradients(
                 logits = model.forward(rows.clone())
                 if start < count:
                     at_x.append(logits[: min(used, count - start)])
-                classes = (
-                    targets if targets is not None else model.task.answer(torch.cat(at_x).detach())
-                )
+                classes = targets
+                if classes is None:
+                    classes = model.task.answer(torch.cat(at_x).detach())
                 scores = select_scores(model, logits[:used], classes[whose])
                 gradient = compute_gradient(
                     scores, rows, create_graph, check_graph=model.check_gradients
@@ -768,7 +773,8 @@ def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline | None) ->
     key = ("baseline", hashable, inputs.ndim)
     if key not in model.fitting:
         slack = 1e-5 * (upper - lower).clamp(max=1e30)
-        fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
+        is_within = (value >= lower - slack) & (value <= upper + slack)
+        fits = bool(is_within.all())
         check(
             fits,
             "baseline",

@@ -112,7 +112,10 @@ def warn_of_gap(
     if logits_at_baseline is None:
         return
     with torch.no_grad():
-        classes = model.task.answer(logits[:rows]) if targets is None else targets[:rows]
+        if targets is None:
+            classes = model.task.answer(logits[:rows])
+        else:
+            classes = targets[:rows]
         before = logits_at_baseline.double().expand(rows, *logits_at_baseline.shape)
         change = model.task.score(logits[:rows].double(), classes) - model.task.score(
             before, classes
@@ -143,7 +146,8 @@ def warn_of_gap(
 def record_gap(explainer: Explainer, model: Model, share: float) -> None:
     """Note by which share of the change of the logit the attributions of an explainer miss it; the largest counts."""
     gaps = _GAPS.setdefault(model.module, {})
-    gaps[repr(explainer)] = max(share, gaps.get(repr(explainer), 0.0))
+    title = repr(explainer)
+    gaps[title] = max(share, gaps.get(title, 0.0))
 
 
 def forget_gap(explainer: Explainer, model: Model) -> None:

@@ -751,7 +751,9 @@ def check_fits(neighbourhood: object, inputs: Tensor, bounds: tuple[Tensor, Tens
     for part in parts:
         if not isinstance(part, Transformation):
             continue
-        first = inputs[:1, :, 0] if part.acts_on_slices(inputs) else inputs[:1]
+        first = inputs[:1]
+        if part.acts_on_slices(inputs):
+            first = first[:, :, 0]
         try:
             part.check_fit(first, bounds)
         except ArgumentError as error:

@@ -110,7 +110,8 @@ def student_intervals_of_means(
     without = statistic(_leave_one_out(values, mean))
     deviations = without - without.mean(0)
     # the jackknife's variance
-    error = np.sqrt((count - 1) / count * (deviations**2).sum(0))
+    variance = (count - 1) / count * (deviations**2).sum(0)
+    error = np.sqrt(variance)
     quantile = float(stdtrit(count - 1, (1 + level) / 2))
     width = quantile * error
     return value, value - width, value + width

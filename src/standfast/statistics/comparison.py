@@ -231,7 +231,10 @@ def compare(
     raw = p_values[upper] if count else np.ones(len(pairs))
     p_values[upper] = p_values.T[upper] = holm(raw)
     # of two explainers the signed-rank test of their only pair stands for Friedman's
-    statistic, p = (math.nan, float(raw[0])) if k == 2 else friedman(ranks)
+    if k == 2:
+        statistic, p = math.nan, float(raw[0])
+    else:
+        statistic, p = friedman(ranks)
     return Comparison(
         names=tuple(names),
         direction=direction,
@@ -364,7 +367,8 @@ def compare_with_controls(
             subtract((low[:, column], high[:, column]), (low[:, best_column], high[:, best_column]))
         )
         p_beats_every = max(test.p_better for test in against)
-        p_worse_than_some = min(1.0, len(against) * min(test.p_worse for test in against))
+        smallest = min(test.p_worse for test in against)
+        p_worse_than_some = min(1.0, len(against) * smallest)
         effect = against[best].effect
         tests.append(
             ControlTest(
@@ -425,9 +429,9 @@ def _correct_for_explainers(
     # the claim "worse" was multiplied by the number of controls, so each has that part of the error
     worse_errors = find_holm_levels(worse, level) / controls
     # an explainer beats its control where the interval lies above 0, or below where lower is better
-    below, above = (
-        (beats_errors, worse_errors) if direction == "higher" else (worse_errors, beats_errors)
-    )
+    below, above = worse_errors, beats_errors
+    if direction == "higher":
+        below, above = beats_errors, worse_errors
     corrected = []
     for index, (test, p_beats, p_worse) in enumerate(
         zip(tests, holm(beats), holm(worse), strict=True)

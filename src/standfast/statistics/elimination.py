@@ -174,7 +174,8 @@ def rank_contestants(
 
 def _subtract_columns(low: Array, high: Array, one: int, other: int) -> tuple[Array, Array]:
     """The bounds of the differences of two columns, on the rows that both have."""
-    both = ~np.isnan(low[:, [one, other]]).any(axis=1)
+    is_missing = np.isnan(low[:, [one, other]])
+    both = ~is_missing.any(axis=1)
     bounds_of_one = (low[both, one], high[both, one])
     bounds_of_other = (low[both, other], high[both, other])
     return subtract(bounds_of_one, bounds_of_other)

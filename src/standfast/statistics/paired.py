@@ -283,7 +283,8 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
     if high is None:
         high = low
     sign = (low > 0).astype(float) - (high < 0)
-    smaller_and_larger = np.sort(np.abs(np.stack([low, high])), axis=0)
+    both_sizes = np.abs(np.stack([low, high]))
+    smaller_and_larger = np.sort(both_sizes, axis=0)
     sizes = np.where(sign == 0, 0.0, smaller_and_larger)
     # sizes that differ only by rounding are tied, such as 0.3 - 0.2 and 0.2 - 0.1
     largest = sizes[np.isfinite(sizes)].max(initial=0.0)
@@ -539,7 +540,8 @@ def _nanmedian(values: Array) -> Array:
     lower_middle = np.maximum((present - 1) // 2, 0)
     a = _take(ordered, lower_middle)
     b = _take(ordered, present // 2)
-    medians = np.where(a == b, a, a / 2 + b / 2)
+    middle = a / 2 + b / 2
+    medians = np.where(a == b, a, middle)
     return np.asarray(medians)
 
 

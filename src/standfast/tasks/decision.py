@@ -122,7 +122,9 @@ def _hold_rule(rule: object, option: str) -> str:
     spelled = f"P({parts.name}) {parts.sign} {parts.cut_off!r}"
     if not named.made:
         return spelled
-    sides = [named.made, f"else {named.otherwise}"] if named.otherwise else [named.made]
+    sides = [named.made]
+    if named.otherwise:
+        sides.append(f"else {named.otherwise}")
     return f"{', '.join(sides)}: {spelled}"
 
 

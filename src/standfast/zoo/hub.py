@@ -191,7 +191,9 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
     # without a crop the size of the image is that of the module
     is_cropped = read_option("do_center_crop", False)
     height, width = _read_size(read_option("crop_size" if is_cropped else "size"))
-    shape = None if height is None or width is None else (len(mean), height, width)
+    shape = None
+    if height is not None and width is not None:
+        shape = (len(mean), height, width)
     return Normalised(ForwardWrapper(model, forward_pixels), mean, std, shape)
 
 
@@ -258,9 +260,9 @@ def _load_torchvision(name: str, pretrained: bool) -> nn.Module:
     scaling = weights.transforms()
     if not hasattr(scaling, "mean"):
         raise ArgumentError("model", "a classifier of images", name)
+    sides = scaling.crop_size
     # some crops have one side for both
-    height, width = scaling.crop_size * 2 if len(scaling.crop_size) == 1 else scaling.crop_size
-    size = (len(scaling.mean), height, width)
+    size = (len(scaling.mean), sides[0], sides[-1])
     if not pretrained:
         weights = None
     module = models.get_model(name, weights=weights)

@@ -95,7 +95,9 @@ class SignSearch(Search):
         restarts = min(self.restarts, max(1, run.left // 3))
         if few:
             restarts = min(restarts, _FEW_RESTARTS)
-        tried = min(3 * run.left // 4, run.left - restarts) if few else 0
+        tried = 0
+        if few:
+            tried = min(3 * run.left // 4, run.left - restarts)
         # a restart costs its start, and for each step a gradient and a query
         steps, over = divmod(max(0, run.left - tried - restarts), 2 * restarts)
         over += tried

@@ -249,7 +249,8 @@ class ForeignExplainer(Explainer):
             for row, key in enumerate(zip(keys, classes.tolist(), strict=True)):
                 if key not in explained:
                     one = slice(row, row + 1)
-                    explained[key] = self._explain_rows(model, x[one], classes[one], key[0])[0]
+                    maps_of_one = self._explain_rows(model, x[one], classes[one], key[0])
+                    explained[key] = maps_of_one[0]
         return torch.cat(
             [explained[key] for key in zip(keys, classes.tolist(), strict=True)]
         ), logits

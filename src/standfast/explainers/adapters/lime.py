@@ -56,13 +56,17 @@ class LimePackageExplainer(ForeignExplainer):
             expected = "images (N, 1, H, W) or (N, 3, H, W)"
         else:
             expected = "flat features (N, F)"
-        fine = rows.ndim == 4 and channels in (1, 3) if images else rows.ndim == 2
+        if images:
+            fine = rows.ndim == 4 and channels in (1, 3)
+        else:
+            fine = rows.ndim == 2
         check(fine, "inputs", f"{expected} for {self.label}", f"shape {tuple(rows.shape)}")
         predict = make_array_function(model, tuple(rows.shape[1:]), self.output == "probability")
 
         def predict_images(many: Any) -> Any:
             """Logits of images `(N, H, W, 3)`; of gray ones the model sees the first channel only."""
-            return predict(np.moveaxis(np.asarray(many), -1, 1)[:, :channels])
+            channels_first = np.moveaxis(np.asarray(many), -1, 1)
+            return predict(channels_first[:, :channels])
 
         maps = []
         for row, target in zip(rows, targets.tolist(), strict=True):

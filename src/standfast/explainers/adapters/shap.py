@@ -132,9 +132,9 @@ class SHAPExplainer(ForeignExplainer):
             )
 
     def _compute_values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
-        passed: Any = (
-            rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
-        )
+        passed: Any = rows.clone()
+        if not _takes_module(get_class(explainer)):
+            passed = rows.flatten(1).cpu().numpy()
         parameters = self.list_parameters(explainer)
         silent = "silent" in parameters or any(
             parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()

@@ -134,7 +134,8 @@ class TextExplainer(Explainer):
         number = box.network.padding
         if len(ids) == 1:
             number = int(ids[0])
-        vector = embedded.embed(torch.tensor([[number]]))[0, :, 0]
+        embeddings = embedded.embed(torch.tensor([[number]]))
+        vector = embeddings[0, :, 0]
         return dataclasses.replace(self.explainer, **{unset[0]: tuple(vector.tolist())})  # type: ignore[type-var]
 
     def _compare(self, box: TextBox, around: bool, found: Tensor, expected: Tensor) -> None:
@@ -221,7 +222,8 @@ class TextFunctionExplainer(Explainer):
             elif len(numbers) == there.sum():
                 maps[row, torch.from_numpy(there)] = numbers
             else:
-                got = f"{len(numbers)} for the {int(there.sum())} of {words.text!r}"
+                count_of_words = int(there.sum())
+                got = f"{len(numbers)} for the {count_of_words} of {words.text!r}"
                 hint = "standfast.texts.split_words gives them; punctuation marks are words, too"
                 raise ModelError(
                     f"{self.label}: expected a number for each word of a text, got {got} ({hint})"

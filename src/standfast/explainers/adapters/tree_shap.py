@@ -283,7 +283,8 @@ class TreeSHAPExplainer(Explainer):
         if references is not None:
             known_rows = np.concatenate([encoded, references])
         rows = game.trees.mix_rows(known_rows)
-        tried = torch.as_tensor(rows, dtype=model.dtype, device=model.device).clamp(*model.bounds)
+        tried = torch.as_tensor(rows, dtype=model.dtype, device=model.device)
+        tried = tried.clamp(*model.bounds)
         (logits,) = model.map_rows(lambda z: (model.forward(z),), tried)
         values = game.compute(tried.cpu().numpy())
         spread = _measure_answers(logits, model)

@@ -116,8 +116,9 @@ class PlainAttention(FunctionMode):
     ) -> Tensor:
         """In place of `torch.nn.functional.scaled_dot_product_attention`, whose arguments these are."""
         if options.get("enable_gqa"):  # several queries share a key and its value
-            key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
-            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+            heads = query.shape[-3]
+            key = key.repeat_interleave(heads // key.shape[-3], -3)
+            value = value.repeat_interleave(heads // value.shape[-3], -3)
         weights = compute_attention_weights(query, key, attn_mask, is_causal, options.get("scale"))
         # the fused function has no other switch: it drops weights whenever the probability is above 0
         if dropout_p > 0:

@@ -89,9 +89,10 @@ class FullGrad(GradientExplainer):
         with torch.set_grad_enabled(create_graph):
             maps = self._psi(product, x)
             for name, layer, bias in terms:
-                placed = (
-                    bias.ndim == x.ndim if x.ndim > 2 else bias.shape == x.shape and layer is None
-                )
+                if x.ndim > 2:
+                    placed = bias.ndim == x.ndim
+                else:
+                    placed = bias.shape == x.shape and layer is None
                 if placed and not isinstance(layer, nn.Linear):
                     if len(bias) != len(x):
                         expected = f"the output of layer {name!r} to have a row for each input"
@@ -119,7 +120,8 @@ class FullGrad(GradientExplainer):
         if like.ndim == 2:
             return values[:, 0]
         # upsampling is linear, so it may follow the sum
-        return resize(values.sum(1, keepdim=True), like[:, :1], "linear")
+        total = values.sum(1, keepdim=True)
+        return resize(total, like[:, :1], "linear")
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,8 @@ def _record_runs(model: Model, x: Tensor, runs: list[_Run]) -> Iterator[None]:
             constant = not out.requires_grad
             if constant:
                 out = out.detach().requires_grad_(True)
-            runs.append(_Run(name, layer, get_gradient_edge(out), _expand_bias(layer, bias, out)))
+            bias_of_output = _expand_bias(layer, bias, out)
+            runs.append(_Run(name, layer, get_gradient_edge(out), bias_of_output))
             # a layer that works in place may not write to what is a leaf of the graph now
             return out.clone() if constant else None
 
@@ -227,4 +230,5 @@ def _expand_bias(layer: nn.Module, bias: Tensor, out: Tensor) -> Tensor:
     """The bias `(K,)` in the shape of the output, along the axis of the layer's channels."""
     if isinstance(layer, nn.Linear):
         return bias.expand_as(out)
-    return bias.reshape(-1, *[1] * (out.ndim - 2)).expand_as(out)
+    positions = [1] * (out.ndim - 2)
+    return bias.reshape(-1, *positions).expand_as(out)

@@ -173,7 +173,8 @@ class IntegratedGradients(GradientExplainer):
     def check_maps(
         self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor
     ) -> None:
-        baseline = choose_baseline(model, x, self.baseline).expand(1, *x.shape[1:])
+        baseline = choose_baseline(model, x, self.baseline)
+        baseline = baseline.expand(1, *x.shape[1:])
         at_baseline = partial(predict_mean, model, logits, baseline)
         warn_of_gap(self, model, maps, logits, at_baseline, classes, share=0.5)
 
@@ -183,7 +184,10 @@ def _make_quadrature(steps: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Nodes in [0, 1] and their weights."""
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     # Gauss-Legendre's nodes lie in [-1, 1]: here they are moved to [0, 1], of half the length
-    return tuple((0.5 * (1 + nodes)).tolist()), tuple((0.5 * weights).tolist())
+    # from [-1, 1] to [0, 1]
+    shares = 0.5 * (1 + nodes)
+    halved = 0.5 * weights
+    return tuple(shares.tolist()), tuple(halved.tolist())
 
 
 @explainers.register("smoothgrad")

@@ -165,7 +165,8 @@ def make_softplus(
         missing = -z.numel() % _VECTOR
         if not missing:
             return F.softplus(z, beta=beta, threshold=20.0)
-        whole = F.softplus(F.pad(z.flatten(), (0, missing)), beta=beta, threshold=20.0)
+        filled = F.pad(z.flatten(), (0, missing))
+        whole = F.softplus(filled, beta=beta, threshold=20.0)
         return whole[: z.numel()].reshape(z.shape)
 
     return softplus, lambda z, cap: softplus(z) - softplus(z - cap)

@@ -282,7 +282,9 @@ class CoalitionExplainer(CopyExplainer):
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> Explanation:
         self._check_graph(create_graph)
-        return self._attribute_segments(model, x.detach(), targets, *self.label_places(x.detach()))
+        x = x.detach()
+        labels, counts = self.label_places(x)
+        return self._attribute_segments(model, x, targets, labels, counts)
 
     def attribute_copies(
         self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor

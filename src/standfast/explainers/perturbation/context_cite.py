@@ -120,7 +120,8 @@ class ContextCite(CoalitionExplainer):
 def _draw_ablations(samples: int, features: int, seed: int, device: torch.device) -> _Ablations:
     """The ablations; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     generator = torch.Generator().manual_seed(seed)
-    kept = torch.randint(2, (samples, features), generator=generator, dtype=torch.uint8).bool()
-    masks = torch.cat([torch.ones(1, features, dtype=torch.bool), kept]).to(device)
+    kept = torch.randint(2, (samples, features), generator=generator, dtype=torch.uint8)
+    everything = torch.ones(1, features, dtype=torch.bool)
+    masks = torch.cat([everything, kept.bool()]).to(device)
     order = torch.arange(len(masks), device=device)
     return _Ablations((~masks).to(torch.int32), order, torch.ones_like(order), kept)

@@ -164,7 +164,8 @@ class ExtremalPerturbations(Explainer):
                 rows = _number_rows(start, stop, size, x.device)
                 first = start // many
                 last = (stop - 1) // many
-                masks = self._optimise(model, x[first : last + 1], first, classes, rows, kind)
+                owners = x[first : last + 1]
+                masks = self._optimise(model, owners, first, classes, rows, kind)
                 parts.append(masks[: stop - start])
             return torch.cat(parts).reshape(count, many, *spatial), logits
 

@@ -183,7 +183,8 @@ def _draw_pairs(
 ) -> tuple[Tensor, Tensor]:
     """Random coalitions and their complements, and how often each was drawn."""
     # sizes at equal steps through their distribution, from a random start: less noise than independent draws
-    shares = torch.tensor(list(masses.values()), dtype=torch.float64).cumsum(0)
+    masses_of_sizes = torch.tensor(list(masses.values()), dtype=torch.float64)
+    shares = masses_of_sizes.cumsum(0)
     offset = torch.rand(1, generator=generator, dtype=torch.float64)
     steps = (torch.arange(pairs) + offset) / pairs * shares[-1]
     numbers = torch.searchsorted(shares, steps).clamp(max=len(masses) - 1)

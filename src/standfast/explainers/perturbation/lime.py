@@ -101,7 +101,8 @@ def _draw_coalitions(
     # the cosine of a mask with s of m ones and the mask of ones is sqrt(s / m)
     distance = 1 - (design.sum(1) / features).sqrt()
     # equal samples are forwarded once, and count as often as they were drawn
-    weights = counts * (-(distance**2) / kernel_width**2).exp().sqrt()
+    kernel = (-(distance**2) / kernel_width**2).exp().sqrt()
+    weights = counts * kernel
     # subtracting the weighted means removes the intercept
     centred = design - weights @ design / weights.sum()
     fit = solve_least_squares(centred, weights, ridge)

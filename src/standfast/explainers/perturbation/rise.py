@@ -96,7 +96,8 @@ class RISE(CopyExplainer):
         torch.Size([4, 28, 28])
         """
         spatial = spatial_shape(x)
-        drawn = (self.samples, self._choose_grid(x), spatial, float(self.keep), self.seed, x.device)
+        grid = self._choose_grid(x)
+        drawn = (self.samples, grid, spatial, float(self.keep), self.seed, x.device)
         if x.ndim > 2 and self.samples * math.prod(spatial) > _KEPT:
             grids, offsets = _draw_grids(*drawn)
             return lambda start, stop: enlarge_grids(
@@ -151,7 +152,8 @@ class RISE(CopyExplainer):
 
             scores, _, at_x = score_copies(model, x, targets, owners, make_copies, self.output)
             expected_count = self.keep * self.samples
-            scores = scores.reshape(self.samples, count, *[1] * len(shape)) / expected_count
+            scores = scores.reshape(self.samples, count, *[1] * len(shape))
+            scores = scores / expected_count
             total = scores.new_zeros(count, *shape)
             for start in range(0, self.samples, _BLOCK):
                 block = masks(start, start + _BLOCK).double().reshape(-1, *shape)

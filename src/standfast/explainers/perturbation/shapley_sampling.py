@@ -138,7 +138,8 @@ def _draw_walks(
     # (P, m, words), without the full coalition
     sums_of_members = codes[orders].cumsum(1)
     sums = F.pad(sums_of_members, (0, 0, 1, 0))[:, :-1]
-    _, number = torch.unique(sums.flatten(0, 1), dim=0, return_inverse=True)
+    sums_of_all = sums.flatten(0, 1)
+    _, number = torch.unique(sums_of_all, dim=0, return_inverse=True)
     # number the coalitions by size, the empty one first, each by the first order in which it occurs
     by_size = torch.arange(features).repeat(count, 1).T.flatten()
     walk = torch.arange(count).repeat(features)

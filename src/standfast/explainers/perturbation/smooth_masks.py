@@ -110,7 +110,8 @@ class SmoothMask:
         share = parts.permute(0, 2, 4, 1, 3) / total
         # padded, since pixels within reach of a cell may lie beyond the margin, where there is nothing
         high, wide = self.reach
-        shares = F.pad(torch.stack([share, share * mask]), (wide, wide, high, high))
+        both = torch.stack([share, share * mask])
+        shares = F.pad(both, (wide, wide, high, high))
         top = high + margin_down
         left = wide + margin_right
         inside = m[..., top : top + cells_down, left : left + cells_right]
@@ -170,7 +171,8 @@ def _find_taps(cells: Offset, side: Offset, sigma: float) -> list[tuple[Tensor, 
             distance = (down[:, None] ** 2 + right**2).sqrt() / sigma
             if bool((distance > _REACH).all()):
                 continue
-            kernel = torch.exp(-2 * (distance - _PLATEAU).clamp(min=0) ** 2)
+            beyond_plateau = (distance - _PLATEAU).clamp(min=0)
+            kernel = torch.exp(-2 * beyond_plateau**2)
             # offsets at the same distances have the same kernel, whose exponentials are computed once
             key = tuple(kernel.flatten().tolist())
             tap: tuple[Tensor, list[Offset]] = (kernel[:, :, None, None], [])

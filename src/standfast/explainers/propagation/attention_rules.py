@@ -272,7 +272,8 @@ class AttentionRule(RuledMode):
         positive_bias = None if b is None else b.clamp(min=0)
         plus = layer.call(up, w.clamp(min=0), positive_bias)
         # negative inputs with negative weights contribute positively, too
-        plus = plus + layer.call(x - up, w.clamp(max=0), None)
+        of_negative = layer.call(x - up, w.clamp(max=0), None)
+        plus = plus + of_negative
         contributions = torch.where(out > 0, plus, out - plus)
         enlarged = out + gamma * contributions
         with torch.set_grad_enabled(self.attached):

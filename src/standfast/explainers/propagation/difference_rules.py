@@ -212,7 +212,9 @@ class DifferenceRule(RuledMode):
         """The stored input and output of the baseline, for the activation that runs now."""
         assert self._next is not None
         is_recorded = self._next < len(self._units)
-        before, z_b, out_b = self._units[self._next] if is_recorded else ("nothing", z, z)
+        before, z_b, out_b = "nothing", z, z
+        if is_recorded:
+            before, z_b, out_b = self._units[self._next]
         if before != name or z_b.shape[1:] != z.shape[1:]:
             raise ModelError(
                 f"deeplift: expected the module to run the same activations for inputs and baseline, got"
@@ -242,7 +244,10 @@ class DifferenceRule(RuledMode):
         rectifies = name in _RECTIFIERS and not self._smooth
         with torch.no_grad():
             # the derivative of a rectifier, which torch takes as 0 at 0
-            local = (z > 0).to(z.dtype) if rectifies else differentiate(function, z.detach())
+            if rectifies:
+                local = (z > 0).to(z.dtype)
+            else:
+                local = differentiate(function, z.detach())
         if not attached:
             return self._apply_slope(z, out, local, z_b, out_b)
         change = z - z_b
@@ -252,12 +257,13 @@ class DifferenceRule(RuledMode):
         # there the rounding, eps / change^2, is about as large as the error of the expansion, change^2
         smallest = self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25
         near = change.abs() <= smallest
-        beside = (
-            None
-            if linear
-            else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
-        )
-        return self._rule(z, out, torch.mul, trace_slope(slope, change, out - out_b, near, beside))
+
+        def differentiate_beside() -> Tensor:
+            return differentiate(function, z_b + change * (2 / 3), create_graph=True)
+
+        beside = None if linear else differentiate_beside
+        traced = trace_slope(slope, change, out - out_b, near, beside)
+        return self._rule(z, out, torch.mul, traced)
 
     def _pool(
         self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -215,9 +215,10 @@ class Columns:
         above = np.where(is_unknown, np.nan, self.top >= tau)
         # powers about the median: a resample without the few samples that react lies near it, so that its moments keep
         # their digits; about the mean they would be lost
-        self._centre = (
-            np.median(self.top, axis=0) if len(self.top) else np.full(self.top.shape[1], np.nan)
-        )
+        if len(self.top):
+            self._centre = np.median(self.top, axis=0)
+        else:
+            self._centre = np.full(self.top.shape[1], np.nan)
         self._fractions = curves.fractions
         self._shares = curves.shares
         powers = compute_centred_powers(self.top, self._centre)
