@@ -122,14 +122,14 @@ def measure_outside(configured: Explainer, x: Tensor) -> float:
     1.0
     """
     removals = (getattr(configured, option) for option in configured.removal_options)
-    given = next((value for value in removals if value is not None), None)
+    replacement = next((value for value in removals if value is not None), None)
     options = getattr(configured, "options", None)  # of an explainer of another package
-    if given is None and isinstance(options, Mapping):
-        given = options.get("baselines")
-    if isinstance(given, Background | Tensor):
-        rows = given.inputs if isinstance(given, Background) else given
-    elif isinstance(given, int | float | tuple | list):
-        rows = make_baseline(given, x).expand(x.shape)[:1]
+    if replacement is None and isinstance(options, Mapping):
+        replacement = options.get("baselines")
+    if isinstance(replacement, Background | Tensor):
+        rows = replacement.inputs if isinstance(replacement, Background) else replacement
+    elif isinstance(replacement, int | float | tuple | list):
+        rows = make_baseline(replacement, x).expand(x.shape)[:1]
     else:
         return float("nan")
     if rows.shape[1:] != x.shape[1:]:

@@ -291,7 +291,7 @@ class Explainer(metaclass=ConfigurationType):
         widths = None if model.black_box is None else model.black_box.find_widths(x)
         if widths is not None:
             return self._attribute_widths(model, x, targets, fixed, widths)
-        columns = [each for each in (x, targets, fixed) if each is not None]
+        columns = [values for values in (x, targets, fixed) if values is not None]
         try:
             # what is not known to run the module only forward and backward may use hooks
             way = contextlib.nullcontext() if self.gateable else run_eagerly()
@@ -346,11 +346,14 @@ class Explainer(metaclass=ConfigurationType):
         order = []
         for width in sorted(set(widths.tolist())):
             rows = (widths == width).nonzero()[:, 0]
-            own = [None if each is None else each[rows] for each in (targets, fixed)]
+            targets_of_rows = None if targets is None else targets[rows]
+            fixed_of_rows = None if fixed is None else fixed[rows]
             inputs_of_width = x[rows, : max(width, 1)]
-            found, at = self.attribute_all(model.with_width(width), inputs_of_width, *own)
-            missing = x.shape[1] - found.shape[1]
-            maps.append(torch.nn.functional.pad(found, (0, missing)))
+            narrow_maps, at = self.attribute_all(
+                model.with_width(width), inputs_of_width, targets_of_rows, fixed_of_rows
+            )
+            missing = x.shape[1] - narrow_maps.shape[1]
+            maps.append(torch.nn.functional.pad(narrow_maps, (0, missing)))
             logits.append(at)
             order.append(rows)
         back = torch.cat(order).argsort()
@@ -363,7 +366,8 @@ class Explainer(metaclass=ConfigurationType):
                 return False
             if self.needs != Needs() and not self.gateable:
                 return False  # hooks and modes of ours may have failed inside of the module
-        traces = [each.__traceback__ for each in (error, error.__cause__) if each]
+        raised = [exception for exception in (error, error.__cause__) if exception]
+        traces = [exception.__traceback__ for exception in raised]
         callers = [frame.f_locals.get("self") for trace in traces for frame, _ in walk_tb(trace)]
         differentiates = self.needs.gradients
 
@@ -461,27 +465,25 @@ def _warn_of_flat_columns(
     Their maps and gradients are exactly 0, here and with the values of other rows, and these change the logit: codes of
     categories, numbers that are compared with thresholds. It costs passes only if a column has a map of zeros.
     """
-    known = _EXAMINED.setdefault(model.module, set())
+    examined = _EXAMINED.setdefault(model.module, set())
     unseen = []
-    if label in known or bool((x == x[:1]).all()):
+    if label in examined or bool((x == x[:1]).all()):
         return
-    known.add(label)
+    examined.add(label)
     is_zero = (maps == 0).all(0)
     columns = is_zero.nonzero()[:64, 0].tolist()
-    here, at = maps, maps
+    slope, at = maps, maps
     if columns:
-        here, at = compute_input_gradient(model, x, classes, False)
+        slope, at = compute_input_gradient(model, x, classes, False)
     for column in columns:
         moved = x.clone()
         moved[:, column] = x[:, column].flip(0)
         with contextlib.suppress(Exception):  # the module may refuse such rows
-            there, after = compute_input_gradient(model, moved, classes, False)
-            change = (
-                (select_scores(model, after, classes) - select_scores(model, at, classes))
-                .abs()
-                .max()
-            )
-            has_slope = here[:, column].any() | there[:, column].any()
+            slope_of_moved, after = compute_input_gradient(model, moved, classes, False)
+            score = select_scores(model, at, classes)
+            score_of_moved = select_scores(model, after, classes)
+            change = (score_of_moved - score).abs().max()
+            has_slope = slope[:, column].any() | slope_of_moved[:, column].any()
             flat = not bool(has_slope)
             if flat and change > 1e-4 * (1 + at.abs().max()):
                 unseen.append(str(column))

@@ -176,9 +176,9 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
         line, is_inside_height = fold(index, height)
         ends = []
         for column, is_inside_width in sides:
-            place = (line * width + column).long().flatten(1)[:, None]
-            place_of_channels = place.expand(rows, channels, -1)
-            values = flat.gather(2, place_of_channels).reshape(images.shape)
+            index_of_pixel = (line * width + column).long().flatten(1)[:, None]
+            index_of_channels = index_of_pixel.expand(rows, channels, -1)
+            values = flat.gather(2, index_of_channels).reshape(images.shape)
             if outside is not None:
                 is_inside = is_inside_height & is_inside_width
                 values = torch.where(is_inside[:, None], values, outside)

@@ -147,8 +147,8 @@ def _measure_own_distances(
     """The distances of rows of the data from their nearest other rows, sorted."""
     table = data.inputs.double()
     count = len(table)
-    places = torch.linspace(0, count - 1, min(count, _REFERENCES))
-    chosen = places.round().long()
+    spread_rows = torch.linspace(0, count - 1, min(count, _REFERENCES))
+    chosen = spread_rows.round().long()
     parts = []
     for row_numbers in torch.split(chosen, max(1, _PAIRS // count)):
         distance = _measure_distances(table[row_numbers], table, categories, missing)

@@ -293,8 +293,8 @@ class _Options:
     def pick(self, number: Tensor | int) -> Tensor:
         """The code of the candidate of this number at each place; any code where the word has fewer."""
         last = len(self.candidates) - 1
-        places = (self.starts + number).clamp(max=last)
-        return self.candidates[places]
+        index = (self.starts + number).clamp(max=last)
+        return self.candidates[index]
 
 
 def _list_options(change: TextChange, inputs: Tensor) -> _Options:
@@ -335,10 +335,10 @@ def _change_word(change: TextChange, word: str) -> Iterator[str]:
 
 def _change_one_word(change: TextChange, passage: str) -> Iterator[str]:
     """The passage with one of its words changed, in all ways."""
-    for place in _WORD_OF_PASSAGE.finditer(passage):
-        before = passage[: place.start()]
-        after = passage[place.end() :]
-        for candidate in _change_word(change, place[0]):
+    for word in _WORD_OF_PASSAGE.finditer(passage):
+        before = passage[: word.start()]
+        after = passage[word.end() :]
+        for candidate in _change_word(change, word[0]):
             if candidate:
                 changed = before + candidate + after
             else:

@@ -293,8 +293,8 @@ def _count_inversions(values: Tensor) -> Tensor:
         # how many blocks have a number of the upper half at each place
         is_upper = torch.bitwise_and(keys, 1, out=last_bits.view_as(keys))
         upper = is_upper.sum(1, dtype=keys.dtype)
-        places = torch.arange(whole, device=keys.device)
-        places_of_upper = (upper * places).sum(1)
+        positions = torch.arange(whole, device=keys.device)
+        places_of_upper = (upper * positions).sum(1)
         all_places = half * (whole - 1)
         within_halves = half * (half - 1) // 2
         count = count + (length // whole * (all_places - within_halves) - places_of_upper)

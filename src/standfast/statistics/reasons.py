@@ -128,12 +128,12 @@ def decide_reasons(
     sharing = len(hits) if reasons is None else reasons
     check_integer(sharing, "reasons", least=len(hits))
     interval_level = _find_interval_level(level, look, sharing)
-    found = [
+    decisions = [
         _decide_reason(reason_hits, reason_draws, demand, interval_level)
         for reason_hits, reason_draws in zip(hits, sizes, strict=True)
     ]
     if earlier is None:
-        return tuple(found)
+        return tuple(decisions)
     before = np.stack([np.asarray(limits, dtype=float) for limits in earlier])
     check(
         before.shape == (2, len(hits)),
@@ -141,7 +141,7 @@ def decide_reasons(
         f"two arrays ({len(hits)},)",
         f"shape {before.shape}",
     )
-    pairs = zip(found, before.T.tolist(), strict=True)
+    pairs = zip(decisions, before.T.tolist(), strict=True)
     return tuple(_keep_limits(decision, low, high, demand) for decision, (low, high) in pairs)
 
 

@@ -122,8 +122,8 @@ class Detection(Task):
         ranks = torch.arange(len(rows), device=device) - first_of_inputs[owners]
         is_kept = ranks < self.most
         kept_boxes = rows.new_zeros(len(counts), self.most, 6)
-        places = (owners[is_kept], ranks[is_kept])
-        return kept_boxes.index_put(places, rows[order[is_kept]])
+        index = (owners[is_kept], ranks[is_kept])
+        return kept_boxes.index_put(index, rows[order[is_kept]])
 
     def find_fault(self, outputs: Tensor) -> str:
         """Scores that are no probabilities, and sides in another order; NaN is no fault."""

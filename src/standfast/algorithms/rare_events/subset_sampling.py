@@ -789,7 +789,9 @@ def _return_to_prior(
             _place_at(population, starts, size=(count + number) // len(groups))
             levels = [_list_levels(run.histories[position]) for position in positions]
             estimates.append(estimate_from_event(population, levels, moves, _STEPS_IN_EVENT))
-        on_device = [(value.to(device), own.to(device)) for value, own in estimates]
+        on_device = [
+            (value.to(device), error_of_value.to(device)) for value, error_of_value in estimates
+        ]
         values, errors = join_groups(on_device, alike)
         back[positions] = values
         error[positions] = errors

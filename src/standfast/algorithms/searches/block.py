@@ -175,8 +175,8 @@ class BlockSearch(Search):
             share = start * (1 - spent_share) ** self.power
             side = canvas.sides(share * spread[:proposals])
             stratified = (strata[:proposals] + u[..., 1]) / count
-            place = influence.draw(stratified)
-            block, middle = canvas.place_block(side, place)
+            feature = influence.draw(stratified)
+            block, middle = canvas.place_block(side, feature)
             y, inside = canvas.propose(now.x, move, block, middle, u[..., 2:])
             single = torch.ones_like(move, dtype=torch.bool)
             # combinations take the place of the first proposals

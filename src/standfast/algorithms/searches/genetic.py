@@ -78,8 +78,8 @@ class GeneticSearch(Search):
                 return fitted.search(run, streams)
             starts = max(starts, round(_SPREAD * run.left))
         first = draw_starts(region, starts, streams)[:, : run.left]
-        seen = run.kept.seen
-        centre = Outcome(seen.value[:, None], seen.violation[:, None])
+        best = run.kept.seen
+        centre = Outcome(best.value[:, None], best.violation[:, None])
         x = torch.cat([run.kept.x, first], dim=1)
         outcome = _join(centre, run.query(first))
         while run.left:

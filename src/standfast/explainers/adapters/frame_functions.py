@@ -117,8 +117,8 @@ class FrameExplainer(Explainer):
         own_width = len(table.columns)
         width = values.shape[1]
         if names is not None and set(names) == set(table.names):
-            places = [names.index(name) for name in table.names]
-            return np.ascontiguousarray(values[:, places])
+            order = [names.index(name) for name in table.names]
+            return np.ascontiguousarray(values[:, order])
         encoded_width = _count_encoded(function, x)
         if width == encoded_width:
             return self._sum_back(names, values, find_encoding(model, function, self.label), x)

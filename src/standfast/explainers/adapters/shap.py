@@ -243,16 +243,17 @@ def _count_rows(kind: Any, options: Mapping[str, Any], references: int) -> int:
     return samples if _takes_module(kind) else samples * references
 
 
-def _select_targets(found: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor:
+def _select_targets(returned: Any, rows: Tensor, targets: Tensor, label: str) -> Tensor:
     """Attributions `(n, *shape)` of the target classes from what shap returns.
 
     Classes may be a last axis or a list, or there may be one class only.
     """
-    if isinstance(found, list):
-        found = np.stack(found, axis=-1)
-    if not isinstance(found, np.ndarray | Tensor):
-        raise ModelError(f"{label}: expected attributions as an array, got {type(found).__name__}")
-    values = torch.as_tensor(found, dtype=rows.dtype, device=rows.device)
+    if isinstance(returned, list):
+        returned = np.stack(returned, axis=-1)
+    if not isinstance(returned, np.ndarray | Tensor):
+        got = type(returned).__name__
+        raise ModelError(f"{label}: expected attributions as an array, got {got}")
+    values = torch.as_tensor(returned, dtype=rows.dtype, device=rows.device)
     flat = rows.flatten(1)
     shapes = (tuple(rows.shape), tuple(flat.shape))
     if tuple(values.shape) not in shapes:

@@ -355,8 +355,8 @@ def number_rows(rows: Array) -> dict[bytes, list[int]]:
 
 def _find_firsts(rows: Tensor) -> list[int]:
     """The first place of each of the different rows `(N, F)`."""
-    places = number_rows(rows.cpu().numpy())
-    return [numbers[0] for numbers in places.values()]
+    numbers_of_rows = number_rows(rows.cpu().numpy())
+    return [numbers[0] for numbers in numbers_of_rows.values()]
 
 
 def _digest(rows: Tensor) -> bytes:

@@ -125,8 +125,8 @@ def _draw_walks(
     generator = torch.Generator().manual_seed(seed)
     orders = draw_orders(count, antithetic, features, generator)
     count = len(orders)
-    places = torch.arange(features).expand(count, features)
-    ranks = torch.empty_like(orders).scatter_(1, orders, places)
+    numbers_in_order = torch.arange(features).expand(count, features)
+    ranks = torch.empty_like(orders).scatter_(1, orders, numbers_in_order)
     # the code of a coalition is the sum of its members' codes. Up to 62 features it identifies the coalition; with more
     # features, two coalitions have both 63-bit sums in common with a probability below 2^-80
     if features <= _BITS:

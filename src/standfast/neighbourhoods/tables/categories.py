@@ -73,11 +73,11 @@ class Category:
             Each is `(M, K)`.
         """
         shares = self.shares.to(clean.device)
-        place = torch.arange(len(shares), device=clean.device).expand(len(clean), -1)
-        own = clean[:, None]
+        position = torch.arange(len(shares), device=clean.device).expand(len(clean), -1)
+        clean_category = clean[:, None]
         # the row's own category first; those that come before it make room for it
-        order = torch.where(place <= own, place - 1, place)
-        order = torch.where(place == 0, own, order)
+        order = torch.where(position <= clean_category, position - 1, position)
+        order = torch.where(position == 0, clean_category, order)
         sorted_shares = shares[order]
         if self.rate is not None:
             others = sorted_shares[:, 1:]
