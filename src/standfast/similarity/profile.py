@@ -153,7 +153,7 @@ def lens_profile(
     positions = x.shape[1:].numel()
     counts = tuple(resolve_k(entry, positions) for entry in k)
     plain = shares[False]
-    # no set of a single window of 0 excludes anything
+    # plain sets do not depend on w, so the first window stands for all
     intersection = plain.intersection[:, :, 0]
     of_diverse_sets = shares[True] if diverse else ()
     return LensProfile(

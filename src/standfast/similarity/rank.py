@@ -348,7 +348,7 @@ class RankedReference:
             pieces = _chunks(flat, _PACKED_ELEMENTS)
         else:
             moments = _moments_by_sorting
-            pieces = _chunks(flat)
+            pieces = _chunks(flat, CHUNK_ELEMENTS)
         rows_of_pieces = torch.split(rows, [len(piece) for piece in pieces])
         parts = []
         for piece, rows_of_piece in zip(pieces, rows_of_pieces, strict=True):
