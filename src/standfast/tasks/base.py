@@ -361,7 +361,6 @@ def measure_margin(
     """
     find = task.guide if guide else task.margin
     # logits keep their differences in float32
-    # probabilities are computed with all digits
     if scale != "logit":
         outputs = outputs.double()
     return find(outputs, answer, scale)

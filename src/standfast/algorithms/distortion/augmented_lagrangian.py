@@ -120,7 +120,6 @@ class AugmentedLagrangian(Attack):
 
 def _slope(g: Tensor, rho: Tensor, mu: Tensor) -> Tensor:
     """The derivative of P2 by the constraint."""
-    # P2 is quadratic above 0, and a hyperbola below it
     above = mu + 2 * mu * rho * g + rho.square() * g.square() / 2
     denominator = 1 - rho.clamp(min=1) * g.clamp(max=0)
     below = mu / denominator**2

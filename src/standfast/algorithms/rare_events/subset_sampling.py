@@ -339,7 +339,6 @@ class _Problems:
         plan = plan_wide(options, few)
         if is_short:
             plan = plan_short(options, few)
-            # below it a short run says too little
             floor = max(options.floor, math.log(_EXPECTED / few))
             options = replace(options, floor=floor)
         estimates: dict[int, RareEventEstimate] = {}
