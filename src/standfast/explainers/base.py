@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -313,7 +314,8 @@ class Explainer(metaclass=ConfigurationType):
                 ) from error
             raise
         maps, logits = widen_half(maps), widen_half(logits)
-        maps = maps if model.black_box is None else model.black_box.join_maps(maps, x)
+        if model.black_box is not None:
+            maps = model.black_box.join_maps(maps, x)
         if fixed is None:
             classes = model.task.answer(logits) if targets is None else targets
             self.check_maps(model, x, maps, logits, classes)
@@ -676,13 +678,15 @@ def check_baseline(baseline: Baseline | None, name: str = "baseline") -> Baselin
         return None
     values = [baseline] if isinstance(baseline, int | float) else baseline
     fine = isinstance(values, list | tuple) and len(values) > 0
-    fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
+    if fine:
+        fine = all(isinstance(number, int | float) and math.isfinite(number) for number in values)
     shape = getattr(baseline, "shape", None)
     hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
     if shape is None:
         got = repr(baseline)
     else:
-        got = f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
+        kind = type(baseline).__name__
+        got = f"a {kind} of shape {tuple(shape)}{hint}"
     check(fine, name, "a finite number, or one for each channel", got)
     if isinstance(baseline, int | float):
         return baseline
@@ -770,7 +774,8 @@ def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline | None) ->
     Raises:
         ArgumentError: it lies outside of the bounds, or has another number of channels.
     """
-    value, (lower, upper) = choose_baseline(model, inputs, baseline), model.bounds
+    value = choose_baseline(model, inputs, baseline)
+    lower, upper = model.bounds
     hashable = tuple(baseline) if isinstance(baseline, Sequence) else baseline
     key = ("baseline", hashable, inputs.ndim)
     if key not in model.fitting:

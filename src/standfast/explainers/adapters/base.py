@@ -346,7 +346,8 @@ def shape_like_inputs(
         and values.shape[1] in (1, x.shape[1])
     ):
         values = resize(values, x, "linear")
-    if one_channel and x.ndim >= 3 and values.shape == (len(x), 1, *x.shape[2:]):
+    shape_of_one_channel = (len(x), 1, *x.shape[2:])
+    if one_channel and x.ndim >= 3 and values.shape == shape_of_one_channel:
         values = values.expand_as(x).contiguous()
     if values.shape != x.shape:
         expected = (

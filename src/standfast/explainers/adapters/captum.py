@@ -166,7 +166,8 @@ class CaptumExplainer(ForeignExplainer):
         baselines = options.pop("baselines", None)
         whole = options.pop("multiply_by_inputs", True)
         whole = whole and getattr(self.method, "_multiply_by_inputs", True)
-        plain = isinstance(baselines, int | float | Tensor | None) and options.keys() <= _HARMLESS
+        plain = isinstance(baselines, int | float | Tensor | None)
+        plain = plain and options.keys() <= _HARMLESS
         if name not in _ADDITIVE or not whole or not plain:
             return None
         if baselines is None:
@@ -268,7 +269,9 @@ def from_captum(
     20
     """
     method = CaptumExplainer.find_method(method)
-    fits = layer is None or not isinstance(method, type) or "layer" in signature(method).parameters
+    fits = True
+    if layer is not None and isinstance(method, type):
+        fits = "layer" in signature(method).parameters
     check(fits, "layer", f"None ({get_class(method).__name__} takes no layer)", repr(layer))
     if one_at_a_time is None:
         one_at_a_time = not {*_SAMPLE_COUNTS}.isdisjoint(CaptumExplainer.list_parameters(method))

@@ -174,7 +174,10 @@ def _seed_object(method: Any, seed: int) -> Iterator[None]:
         getattr(method, "base", None),
         getattr(method, "discretizer", None),
     )
-    before = [(holder, dict(vars(holder))) for holder in holders if hasattr(holder, "random_state")]
+    before = []
+    for holder in holders:
+        if hasattr(holder, "random_state"):
+            before.append((holder, dict(vars(holder))))
     shared = np.random.RandomState(seed)
     try:
         for holder, _ in before:
