@@ -679,7 +679,7 @@ def check_baseline(baseline: Baseline | None, name: str = "baseline") -> Baselin
     values = [baseline] if isinstance(baseline, int | float) else baseline
     fine = isinstance(values, list | tuple) and len(values) > 0
     if fine:
-        fine = all(isinstance(number, int | float) and math.isfinite(number) for number in values)
+        fine = all(isinstance(number, int | float) and abs(number) < math.inf for number in values)
     shape = getattr(baseline, "shape", None)
     hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
     if shape is None:
