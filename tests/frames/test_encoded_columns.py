@@ -475,6 +475,38 @@ def test_copies_that_are_encoded_together_are_those_of_one_after_another(
     assert together_mixed["conflict"] == apart_mixed["conflict"] == Conflict(0, (0, 1))
 
 
+@pytest.mark.parametrize("seed", [4, 11, 26, 39])
+def test_a_number_beyond_the_last_column_is_a_conflict(seed: int) -> None:
+    """Digits of two of three columns can spell the number of a fourth one, also in a copy."""
+    generator = np.random.default_rng(seed)
+    value_lists = [np.arange(24.0), np.arange(26.0), np.arange(10.0)]
+    rows = np.stack([generator.choice(values, 60) for values in value_lists], axis=1)
+    first, second = generator.choice(26), generator.choice(10)
+
+    def encode(cells: Any) -> Any:
+        both = (cells[:, 1:2] == first) & (cells[:, 2:3] == second)
+        return np.concatenate([cells, both], axis=1)
+
+    assert Trials(encode, rows, value_lists).conflict == Conflict(3, (1, 2))
+
+
+def test_copies_of_many_columns_are_encoded_in_bounded_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pipeline may select a few of many columns, so the columns of the user count as well."""
+    monkeypatch.setattr(trials, "_CELLS", 4 * 256 * 40)
+    sizes: list[int] = []
+
+    def select(cells: Any) -> Any:
+        sizes.append(len(cells))
+        return cells[:, :2]
+
+    value_lists = [np.arange(2.0)] * 40
+    rows = np.random.default_rng(0).integers(0, 2, (100, 40)).astype(float)
+    assert Trials(select, rows, value_lists).conflict is None
+    assert sizes[-4:] == [4 * 256] * 4
+
+
 def test_a_transformer_that_says_something_else_is_refused() -> None:
     """As if it mixed up the slices of its parts."""
     frame = FRAME[["debt", "size"]]

@@ -210,7 +210,9 @@ class Trials:
             self.tolerance = np.maximum(self.tolerance, measure_rounding(chunk.encoded))
             self._read_new(chunk)
             # a call of a pipeline costs far more than its rows, so several copies are encoded by one
-            copies_at_a_time = max(1, _CELLS // (len(cells) * self.width))
+            # the user's columns may be more than the encoded ones, of which a pipeline can select a few
+            widest = max(self.width, cells.shape[1])
+            copies_at_a_time = max(1, _CELLS // (len(cells) * widest))
             for start in range(0, copies, copies_at_a_time):
                 if self.conflict is not None:
                     return
@@ -232,11 +234,13 @@ class Trials:
         all_copies = EncodedRows(all_cells, self.encode(all_cells))
         rows_of_copy = np.arange(len(chunk.cells))
         for number, sources in enumerate(drawn_sources):
-            if self.conflict is not None:
-                return
             copy = all_copies[number * len(rows_of_copy) + rows_of_copy]
             self._read_new(copy)
+            if self.conflict is not None:
+                return
             self._compare_copies(chunk, copy, sources)
+            if self.conflict is not None:
+                return
 
     def _compare_copies(self, chunk: EncodedRows, copy: EncodedRows, sources: Array) -> None:
         """Find an encoded column that differs between rows with the same value of the column that was read for it.
