@@ -14,7 +14,13 @@ from torch import Tensor, nn
 import standfast
 from conftest import small_net
 from standfast.metrics import Reasons
-from standfast.metrics.reasons.draws import draw_settings, number_model, redraw_background, reseed
+from standfast.metrics.reasons.draws import (
+    Draws,
+    draw_settings,
+    number_model,
+    redraw_background,
+    reseed,
+)
 from standfast.metrics.reasons.places import mark_first
 from standfast.neighbourhoods import LinfBall
 from standfast.statistics.proportions import proportion_interval
@@ -279,6 +285,24 @@ def test_a_source_beside_which_nothing_differs_is_not_drawn_again() -> None:
     assert torch.equal(both.value, usual.value)
     assert torch.equal(both.draw_maps, usual.draw_maps)
     assert not bool(both.varied_seed.any())  # it was tried, and is not drawn
+
+
+def test_what_differs_beside_is_asked_of_each_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An input has the same draws alone and in a batch with one that has another background."""
+    model = standfast.Model(small_net((6,)), (0.0, 1.0), device="cpu")
+    inputs = torch.rand(2, 6, generator=torch.Generator().manual_seed(0))
+    metric = Reasons(LinfBall(0.05), top=3, draws=20, vary=("measurement",), only_beside=True)
+
+    def tell(draws: Draws, rows: Tensor) -> Tensor:
+        return torch.isclose(draws._call.inputs[rows, 0], inputs[0, 0])
+
+    monkeypatch.setattr(Draws, "_has_background", tell)
+    together = metric(model, "saliency", inputs)
+    assert together.drawn.tolist() == [20, 0]
+    assert together.varied.tolist() == [True, False]
+    apart = [metric(model, "saliency", inputs[row : row + 1]) for row in range(2)]
+    assert [result.drawn.item() for result in apart] == [20, 0]
+    assert torch.equal(together.draw_maps[0], apart[0].draw_maps[0])
 
 
 def test_a_card_of_one_source_costs_its_draws_alone() -> None:

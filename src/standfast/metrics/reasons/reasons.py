@@ -305,12 +305,15 @@ class Reasons(Metric):
             [source for source in tried if source != "measurement" or is_measured]
         )
         varied = [source for source in present if source in self.vary]
-        for source in set(tried) - set(self.vary):
-            draws.varied.pop(source, None)
-        if self.only_beside and varied == present:
-            draws.varied.clear()
-            return []
-        return varied
+        if not self.only_beside:
+            return varied
+        # of each input by itself, so that it does not depend on those beside it
+        differs_beside = torch.zeros_like(next(iter(draws.varied.values())))
+        for source in set(draws.varied) - set(self.vary):
+            differs_beside |= draws.varied.pop(source)
+        for source in varied:
+            draws.varied[source] &= differs_beside
+        return [source for source in varied if bool(draws.varied[source].any())]
 
     def _draw_until_decided(
         self, call: Call, draws: Draws, varied: list[Source], probe: Probe, counts: _Counts
