@@ -18,7 +18,7 @@ from torch import Tensor
 
 from standfast.data import Dataset
 from standfast.display import format_clock, show_progress
-from standfast.errors import as_number, check, check_integer
+from standfast.errors import ArgumentError, as_number, check, check_integer
 from standfast.evaluation import evaluate
 from standfast.explainers import Explainer
 from standfast.files import write_atomically
@@ -347,16 +347,17 @@ def reasons(
         metrics.update(_list_alone(configured, possible, is_single))
     ends = None if limit is None else began + 60 * limit
     shared = SharedDraws(configured, _count_shared(number_of_reasons, explainers, looks), ends)
-    results = evaluation.run(model, metrics, "given", targets)
+    results = evaluation.run_given(model, metrics, targets, limit)
     few_draws = replace(configured, draws=_DRAWS_OF_MODEL)
 
     def evaluate_models(models_of_look: Mapping[str, Any], number: int) -> Results:
         """The results of models that were trained again, with few draws of each."""
         answers = _find_targets(results, len(samples))
         minutes_left = _count_minutes_left(limit, began)
-        of_models = replace(evaluation, options={**options, "minutes": minutes_left})
         folder = _name_folder(number)
-        return of_models.run(dict(models_of_look), {METRIC: few_draws}, folder, answers)
+        return evaluation.run_in_any_case(
+            dict(models_of_look), {METRIC: few_draws}, folder, answers, minutes_left
+        )
 
     runs = RetrainedRuns(
         retraining,
@@ -370,7 +371,7 @@ def reasons(
     cards = _read_cards(results, runs, units or {}, progress)
     while shared.goes_on(results, cards.cards):
         metrics[METRIC] = replace(configured, fewest=shared.fewest)
-        results = evaluation.run(model, metrics, "given", targets)
+        results = evaluation.run_given(model, metrics, targets, limit)
         cards = _read_cards(results, runs, units or {}, progress)
     while runs.goes_on(cards.cards):
         runs.run_next()
@@ -405,6 +406,35 @@ class _Evaluation:
         return evaluate(
             model, self.explainers, self.inputs, metrics, targets=targets, out=out, **self.options
         )
+
+    def run_given(self, model: Any, metrics: Any, targets: Any, limit: float | None) -> Results:
+        """As `run`, of the given model, whose time may be half of the limit.
+
+        Raises:
+            ArgumentError: the minutes are too few for one sample. It names those that the user gave.
+        """
+        try:
+            return self.run(model, metrics, "given", targets)
+        except ArgumentError as error:
+            if error.argument != "minutes" or limit in (None, self.options["minutes"]):
+                raise
+            expected = f"{error.expected} in the half that is not for retrained models"
+            raise ArgumentError("minutes", expected, f"{limit:g} in all") from error
+
+    def run_in_any_case(
+        self, model: Any, metrics: Any, folder: str, targets: Any, minutes: float | None
+    ) -> Results:
+        """As `run`, in so many minutes, or in more if that is too little for one sample.
+
+        The models are trained, and without results all of that time would be lost.
+        """
+        timed = replace(self, options={**self.options, "minutes": minutes})
+        try:
+            return timed.run(model, metrics, folder, targets)
+        except ArgumentError as error:
+            if minutes is None or error.argument != "minutes":
+                raise
+            return self.run_in_any_case(model, metrics, folder, targets, 2 * minutes)
 
 
 def _share_minutes(limit: float | None, looks: Sequence[int]) -> float | None:

@@ -261,6 +261,38 @@ def test_training_has_a_part_of_the_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 2 - took / 60 < noted[1] <= 2  # type: ignore[operator]
 
 
+@pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
+def test_models_that_are_trained_are_evaluated_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the rest of the time is too short for one sample, it takes longer, and nothing is lost."""
+    noted: list[float | None] = []
+    evaluate = cards.evaluate
+
+    def refuse_few_minutes(*values: Any, minutes: float | None, **options: Any) -> Any:
+        noted.append(minutes)
+        # of the given model, with half of the time, and of the others
+        if len(noted) > 1 and minutes is not None and minutes < 5:
+            raise ArgumentError("minutes", "at least about 5 for one sample", minutes)
+        return evaluate(*values, **options)
+
+    monkeypatch.setattr(cards, "evaluate", refuse_few_minutes)
+    found = ask(make_pipeline(), retrain=lambda seed: make_pipeline(), models=3, minutes=2)
+    assert {card.models for card in found} == {3}
+    assert [minutes > 5 for minutes in noted] == [False, False, False, True]  # type: ignore[operator]
+    assert noted[2:] == [2 * noted[1], 4 * noted[1]]  # type: ignore[operator]
+
+
+@pytest.mark.filterwarnings("ignore:.*retrained models can never show:UserWarning")
+def test_too_few_minutes_are_those_that_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*values: Any, minutes: float, **options: Any) -> Any:
+        raise ArgumentError("minutes", "at least about 5 for one sample", minutes)
+
+    monkeypatch.setattr(cards, "evaluate", refuse)
+    with pytest.raises(ArgumentError, match=r"about 5 for one sample in the half .*got 2 in all"):
+        ask(make_pipeline(), retrain=lambda seed: make_pipeline(), models=3, minutes=2)
+    with pytest.raises(ArgumentError, match=r"about 5 for one sample, got 2\.0"):
+        ask(make_pipeline(), minutes=2)
+
+
 def test_a_fixed_number_of_models_is_no_look_of_several() -> None:
     runs, _ = run_models((4,))
     runs.run_next()
