@@ -120,6 +120,23 @@ def test_means_of_few_draws_are_marked() -> None:
     assert math.isnan(everything.unseen)
 
 
+def test_a_mean_that_nothing_moves_misses_nothing() -> None:
+    """Where other explainers draw random numbers, and the given one does not, all its draws are the same."""
+    maps = np.tile(ORIGIN, (40, 1))
+    card = make(make_draws(), others={"f": [make_draws(maps, explainer="f")]})
+    assert card.reasons[0].low == card.reasons[0].high == ORIGIN[0]
+    assert math.isnan(card.unseen)
+    assert {row["few_draws"] for row in card.rows()} == {False}
+
+
+def test_of_means_without_intervals_nothing_is_said_to_be_missing() -> None:
+    again = [make_draws((m + 1) * np.tile(ORIGIN, (4, 1)), model=f"m{m}") for m in range(2)]
+    card = make(make_draws(), retrained=again)
+    assert not math.isfinite(card.reasons[0].low)
+    assert card.may_miss_rare
+    assert describe_card(card).unseen == ""
+
+
 def test_nothing_varied_says_nothing() -> None:
     card = make(make_draws())
     assert math.isnan(card.same)

@@ -161,7 +161,8 @@ class _Writer:
 
     def _describe_unseen(self) -> str:
         """What the intervals of means may not know of."""
-        if not self.is_tested or not self.card.reasons or not self.card.may_miss_rare:
+        has_intervals = any(math.isfinite(reason.low) for reason in self.card.reasons)
+        if not self.is_tested or not has_intervals or not self.card.may_miss_rare:
             return ""
         return say_of_card("unseen", format_share(self.card.unseen), self.models > 0)
 

@@ -80,7 +80,7 @@ def make_card(
         held=None if wanted.decides_each else find_held(tally, hits, wanted, named),
         names=tuple(name for name, _ in names),
         speaking=wanted.speaking,
-        unseen=_share_unseen(tally),
+        unseen=_share_unseen(tally, all_draws),
     )
 
 
@@ -92,11 +92,15 @@ def _share_in_order(tally: Tally, wanted: Wanted) -> float:
     return float(tally.in_order.sum() / draws)
 
 
-def _share_unseen(tally: Tally) -> float:
-    """What part of all draws, or models, those of the means may have missed; NaN where there are no means."""
+def _share_unseen(tally: Tally, all_draws: AllDraws) -> float:
+    """What part of all draws, or models, those of the means may have missed; NaN where there are no means.
+
+    Where nothing differs but explainers, all draws of the given one are the same: they miss nothing.
+    """
     if tally.is_all or tally.values is None or tally.value_models is None or not len(tally.values):
         return math.nan
-    independent = len(tally.values)
     if tally.is_clustered:
-        independent = len(np.unique(tally.value_models))
-    return share_unseen(independent)
+        return share_unseen(len(np.unique(tally.value_models)))
+    if not all_draws.given.varied:
+        return math.nan
+    return share_unseen(len(tally.values))
