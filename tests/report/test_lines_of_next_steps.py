@@ -346,6 +346,40 @@ def test_a_study_of_a_stranger_that_trusts_a_file_is_not_run(of_study: Results) 
     assert list_session_names(line) == ["study"]
 
 
+def test_a_study_without_a_file_goes_on_with_what_a_limit_has_left_out(of_study: Results) -> None:
+    limit = {"minutes": 2.0, "samples": {"digits": [3, 9]}}
+    limited = with_manifest(of_study, {**of_study.manifest, "limit": limit})
+    rest = standfast.results.NextStep("rest", ("saliency",), seconds=90.0, samples=9, left=6)
+    address = str(of_study.store.folder.address)
+    start = "standfast.run_study(results.manifest['study']"
+    assert write_line(limited, rest) == f"{start}, out={address!r}, minutes=4)"
+    more = write_line(limited, MORE)
+    assert more is not None
+    assert more.endswith(", minutes=2)")
+
+
+def test_the_same_call_has_the_controls_that_were_given_as_explainers(
+    tmp_path: Path,
+) -> None:
+    """Without one of them it would be another call, which begins anew where no folder is given."""
+    digits = standfast.data.bundled("digits")[:2]
+    results = standfast.evaluate(
+        make_model(),
+        ["saliency", "random"],
+        digits,
+        ["aopc:steps=4,samples=1"],
+        sanity=False,
+        controls=False,
+        out=tmp_path,
+        progress=False,
+    )
+    assert results.summary.controls == ("random",)
+    rest = standfast.results.NextStep("rest", ("saliency",), ("saliency",), samples=9, left=7)
+    line = write_line(results, rest)
+    assert line is not None
+    assert line.startswith("standfast.evaluate(model, ['saliency', 'random'], inputs, ")
+
+
 def with_call(results: Results, call: Any) -> Results:
     """The results with another call in their manifest."""
     return with_manifest(results, {**results.manifest, "call": call})

@@ -96,6 +96,9 @@ def make_situation(
             "model": "m",
             "explainer": name,
             "label": label,
+            "repeat": 0,
+            "start": 0,
+            "stop": 12,
             "status": "done",
             "seconds": 12.0,
         }
@@ -188,6 +191,39 @@ def test_samples_that_a_limit_of_time_left_out_are_the_next_ones() -> None:
     whole = {"limit": {"samples": {"d": [12, 12]}}}
     assert "rest" not in find_kinds(make_situation(undecided, manifest=whole))
     assert "rest" not in find_kinds(make_situation({"b": ("bad", "good")}, manifest=limit))
+
+
+def test_the_rest_of_a_call_is_that_of_all_its_models_and_data_sets() -> None:
+    """The same call goes on with all of them; the checks have a number of samples of their own."""
+    limit = {"limit": {"samples": {"d": [12, 100], "e": [3, 5]}}}
+    situation = make_situation({"a": ("undecided", "good")}, manifest=limit)
+    columns = [
+        "data",
+        "model",
+        "explainer",
+        "label",
+        "repeat",
+        "start",
+        "stop",
+        "status",
+        "seconds",
+    ]
+    further = [
+        # it has done more samples than all together
+        ("d", "m", "b", "aopc", 0, 0, 50, "done", 100.0),
+        ("d", "n", "a", "aopc", 0, 0, 6, "done", 1.0),
+        ("d", "n", "a", "aopc", 0, 6, 12, "done", 2.0),
+        ("e", "m", "a", "aopc", 0, 0, 3, "done", 30.0),
+        ("d", "m", "a", "sanity", 0, 0, 12, "done", 1000.0),
+        ("d", "m", "b", "worst", 0, 0, 12, "failed", 1000.0),
+    ]
+    jobs = pl.DataFrame(further, schema=columns, orient="row")
+    together = dataclasses.replace(
+        situation, jobs=pl.concat([situation.jobs, jobs], how="diagonal_relaxed")
+    )
+    # a second for each of two metrics, and then in the order above
+    expected = 88 * 2 + 50 * 2 + 88 * 3 / 12 + 2 * 10
+    assert find_step(together, "rest").seconds == pytest.approx(expected)
 
 
 def test_what_was_not_asked_is_asked() -> None:

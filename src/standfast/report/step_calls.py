@@ -145,7 +145,11 @@ def find_reach(change: Neighbourhood) -> Any:
 
 def _write_explainers(given: GivenParts | None, step: NextStep) -> str:
     """The explainers of a step; all of the user's where the line cannot choose among them."""
-    chosen = _choose_codes(given, step.evaluated)
+    names = step.evaluated
+    if step.kind == "rest" and given is not None:
+        # controls among them, too: any other call would begin anew
+        names = tuple(part.name for part in given.parts)
+    chosen = _choose_codes(given, names)
     if chosen is None:
         if step.instead:
             return repr([step.instead])

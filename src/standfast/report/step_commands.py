@@ -39,8 +39,7 @@ def write_study_step(
     origin = str(results.manifest.get("origin") or "")
     if Path(origin).suffix:
         return _write_command(results, origin, changes, step)
-    # without changes there is a command, and its time; a call has none
-    return _write_call(results, changes) if changes else None
+    return _write_call(results, changes, step)
 
 
 def _list_changes(study: Mapping[str, Any], step: NextStep) -> list[Change] | None:
@@ -166,7 +165,7 @@ def _leave_out(words: Sequence[str], option: str) -> list[str]:
     return [*words[:start], *words[start + 2 :]]
 
 
-def _write_call(results: StoredResults, changes: Sequence[Change]) -> str | None:
+def _write_call(results: StoredResults, changes: Sequence[Change], step: NextStep) -> str | None:
     """A call of `run_study` for a study that was given as a mapping; `results` are these.
 
     A study that trusts files or modules is that of the user's session, since results may be a stranger's.
@@ -175,7 +174,6 @@ def _write_call(results: StoredResults, changes: Sequence[Change]) -> str | None
     if any(key.endswith("+") for key in keys):
         return None
     address = _find_address(results)
-    entries = ", ".join(f"{key!r}: {value!r}" for key, value in changes)
     if address is None or "neighbourhood" in keys:
         out = ""
     else:
@@ -184,7 +182,13 @@ def _write_call(results: StoredResults, changes: Sequence[Change]) -> str | None
         study = "study"
     else:
         study = "results.manifest['study']"
-    return f"standfast.run_study({{**{study}, {entries}}}{out})"
+    if changes:
+        entries = ", ".join(f"{key!r}: {value!r}" for key, value in changes)
+        study = f"{{**{study}, {entries}}}"
+    limit = ""
+    if results.summary.minutes is not None:
+        limit = f", minutes={write_minutes(results.summary.minutes, step)}"
+    return f"standfast.run_study({study}{out}{limit})"
 
 
 def _has_trust(content: Any) -> bool:

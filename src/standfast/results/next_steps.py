@@ -180,10 +180,15 @@ class Situation:
         return self.summary.samples.get(self.verdict.data, 0)
 
     @property
+    def limited_samples(self) -> Mapping[str, Sequence[int]]:
+        """With a limit of time, how many samples of each data set were evaluated, and how many the call had."""
+        limit = self.manifest.get("limit") or {}
+        return limit.get("samples") or {}
+
+    @property
     def given_samples(self) -> int:
         """How many samples the call had: more than were evaluated, where a limit of time has left out some."""
-        limit = self.manifest.get("limit") or {}
-        counts = (limit.get("samples") or {}).get(self.verdict.data)
+        counts = self.limited_samples.get(self.verdict.data)
         return self.samples if counts is None else int(counts[1])
 
     @cached_property
@@ -339,15 +344,36 @@ def _find_rest(situation: Situation) -> NextStep | None:
         # more samples are a step of their own; that many are among the rest, or all of the rest are too few
         if step.samples <= situation.given_samples or fewest > left:
             return None
-    timed = [*situation.candidates, *situation.summary.controls]
     return NextStep(
         "rest",
         undecided,
         situation.candidates,
-        seconds=situation.time(timed, left),
+        seconds=_time_rest(situation),
         samples=situation.given_samples,
         left=left,
     )
+
+
+def _time_rest(situation: Situation) -> float | None:
+    """The seconds of what a limit of time has left out of the call, with all its data sets and models.
+
+    Each metric and explainer has done as many samples as its jobs say. The checks are not counted: they have a number
+    of samples of their own.
+    """
+    labels = {metric.label for metric in situation.summary.metrics}
+    is_done = (pl.col("status") == "done") & pl.col("seconds").is_not_null()
+    done = situation.jobs.filter(is_done & pl.col("label").is_in(labels))
+    samples_of_job = pl.col("stop") - pl.col("start")
+    pools = done.group_by("data", "model", "explainer", "label", "repeat").agg(
+        pl.col("seconds").sum(), samples_of_job.sum().alias("samples")
+    )
+    if pools.is_empty():
+        return None
+    total_seconds = 0.0
+    for data, seconds, samples in pools.select("data", "seconds", "samples").iter_rows():
+        _, given = situation.limited_samples.get(data, (samples, samples))
+        total_seconds += seconds / samples * max(given - samples, 0)
+    return total_seconds
 
 
 def _find_question(situation: Situation) -> NextStep | None:
