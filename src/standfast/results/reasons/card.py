@@ -135,7 +135,8 @@ class Card:
         measures: what the values are (`Explainer.measures`): of a `"slope"` and a `"direction"` the sign says what
             raising the feature does to the answer, and not what the feature as it is does.
         unseen: what happens in up to this share of all variations, or of all models, may have happened in none of
-            those that means are made of, and then their intervals do not know of it. NaN where there are no means.
+            those that means are made of, and then their intervals do not know of it. NaN where there are no means, or
+            nothing but other explainers differs.
     """
 
     data: str
