@@ -361,18 +361,25 @@ def _time_rest(situation: Situation) -> float | None:
     of samples of their own.
     """
     labels = {metric.label for metric in situation.summary.metrics}
-    is_done = (pl.col("status") == "done") & pl.col("seconds").is_not_null()
-    done = situation.jobs.filter(is_done & pl.col("label").is_in(labels))
+    is_done = pl.col("status") == "done"
+    is_timed = pl.col("seconds").is_not_null()
+    is_metric = pl.col("label").is_in(labels)
+    jobs = situation.jobs.filter(is_done, is_timed, is_metric)
+    seconds_of_pool = pl.col("seconds").sum()
     samples_of_job = pl.col("stop") - pl.col("start")
-    pools = done.group_by("data", "model", "explainer", "label", "repeat").agg(
-        pl.col("seconds").sum(), samples_of_job.sum().alias("samples")
+    samples_of_pool = samples_of_job.sum()
+    pools = jobs.group_by("data", "model", "explainer", "label", "repeat").agg(
+        seconds_of_pool.alias("seconds"),
+        samples_of_pool.alias("samples"),
     )
     if pools.is_empty():
         return None
     total_seconds = 0.0
     for data, seconds, samples in pools.select("data", "seconds", "samples").iter_rows():
-        _, given = situation.limited_samples.get(data, (samples, samples))
-        total_seconds += seconds / samples * max(given - samples, 0)
+        _, in_call = situation.limited_samples.get(data, (samples, samples))
+        left = max(in_call - samples, 0)
+        pace = seconds / samples
+        total_seconds += pace * left
     return total_seconds
 
 
