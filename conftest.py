@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from quick_processes import start_workers_quickly
 from report_builder import Builder
 
 import standfast
@@ -62,6 +63,12 @@ def lenet() -> standfast.Model:
     return standfast.Model(
         standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128
     )
+
+
+@pytest.fixture
+def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of studies start at once, as `quick_processes` says."""
+    start_workers_quickly(monkeypatch)
 
 
 @pytest.fixture

@@ -445,11 +445,11 @@ metrics = [
     standfast.metrics.WorstCase(ball, search="random", budget=40, similarity="lens_recall:diverse=true,w=1"),
     standfast.metrics.MisinterpretationProbability(ball, particles=16, floor=-7.0),
     standfast.metrics.DataSensitivityConsistency(masks=30),
-    standfast.metrics.AOPC(),
-    "c_eval",
+    "aopc:preset=quick",
+    "c_eval:preset=quick",
 ]
-surrogates = ["gradcam", "lime:samples=60", "lime:samples=60,segments=quickshift", "kernel_shap:samples=60"]
-for explainers, chosen in ((["saliency"], metrics), (surrogates, ["aopc"])):
+surrogates = ["gradcam", "lime:samples=20", "lime:samples=20,segments=quickshift", "kernel_shap:samples=20"]
+for explainers, chosen in ((["saliency"], metrics), (surrogates, ["aopc:preset=quick"])):
     found = standfast.evaluate(
         model, explainers, digits.inputs, chosen, out=sys.argv[2], progress=False, controls=False
     )

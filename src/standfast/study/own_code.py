@@ -17,10 +17,11 @@ import site
 import sys
 import sysconfig
 import textwrap
+import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.machinery import PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
@@ -223,7 +224,8 @@ class _SearchPath:
     def __init__(self) -> None:
         self._files: dict[str, str | None] = {}
         self._modules: dict[str, frozenset[str] | None] = {}
-        self._on_path: dict[str, list[str]] = {}
+        folders = tuple(dict.fromkeys(sys.path))
+        self._places = _index_places(folders, tuple(map(self._list, folders)))
 
     def find(self, name: str) -> str | None:
         """The file of a module that is on the path, without importing what it is a part of; None if there is none."""
@@ -262,27 +264,79 @@ class _SearchPath:
 
     def _list_places(self, module: str) -> list[str]:
         """The folders of the path that can have a module."""
-        if module not in self._on_path:
-            folders = dict.fromkeys(sys.path)
-            self._on_path[module] = [folder for folder in folders if self._may_have(folder, module)]
-        return self._on_path[module]
+        # some file systems do not tell capitals from small letters
+        return list(self._places.get(module.casefold(), self._places[_ANY_MODULE]))
 
     def _may_have(self, folder: str, module: str) -> bool:
         """Whether a folder can have a module: one that cannot be listed, such as an archive, always can."""
+        modules = self._list(folder)
+        return modules is None or module.casefold() in modules
+
+    def _list(self, folder: str) -> frozenset[str] | None:
+        """What a folder has, as it is first seen."""
         if folder not in self._modules:
             self._modules[folder] = _list_modules(folder)
-        modules = self._modules[folder]
-        # some file systems do not tell capitals from small letters
-        return modules is None or module.casefold() in modules
+        return self._modules[folder]
+
+
+#: stands for a module that no folder is known to have; no module has this name
+_ANY_MODULE = "."
+
+
+# of the folders of one path, as long as nothing in them changes
+@lru_cache(maxsize=4)
+def _index_places(
+    folders: tuple[str, ...], listings: tuple[frozenset[str] | None, ...]
+) -> dict[str, tuple[str, ...]]:
+    """For each module the folders that can have it, in their order.
+
+    Args:
+        folders: of the path.
+        listings: the modules of each of them; None where they are not known.
+    """
+    names = frozenset[str]().union(*(names for names in listings if names is not None))
+    places: dict[str, list[str]] = {name: [] for name in (*names, _ANY_MODULE)}
+    for folder, modules in zip(folders, listings, strict=True):
+        for name in places if modules is None else modules:
+            places[name].append(folder)
+    return {name: tuple(having) for name, having in places.items()}
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What was in a folder.
+
+    Attributes:
+        changed: when the folder was changed, in nanoseconds.
+        modules: the names of its files and folders, up to the first dot.
+    """
+
+    changed: int
+    modules: frozenset[str]
+
+
+#: what was read of folders that nobody has changed for a while
+_LISTINGS: dict[str, _Listing] = {}
+#: of two changes so near to each other, the clock of a file system may not see the second
+_NANOSECONDS_OF_DOUBT = 2_000_000_000
 
 
 def _list_modules(folder: str) -> frozenset[str] | None:
     """The names of files and folders in a folder, up to the first dot; None if it cannot be listed."""
     try:
+        changed = os.stat(folder or ".").st_mtime_ns
+        before = _LISTINGS.get(folder)
+        if before is not None and before.changed == changed:
+            return before.modules
+        looked = time.time_ns()
         with os.scandir(folder or ".") as entries:
-            return frozenset(entry.name.partition(".")[0].casefold() for entry in entries)
+            modules = frozenset(entry.name.partition(".")[0].casefold() for entry in entries)
     except (OSError, TypeError):  # the path may hold what is no text, which Python leaves out
         return None
+    # a path from the current folder may be that of another one later
+    if os.path.isabs(folder) and looked - changed > _NANOSECONDS_OF_DOUBT:
+        _LISTINGS[folder] = _Listing(changed, modules)
+    return modules
 
 
 @cache
