@@ -45,9 +45,7 @@ class QuickContext:
         self._context = context
         self.Pipe = context.Pipe
 
-    def Process(  # noqa: N802, as the class of a context
-        self, target: Callable[..., object], args: Sequence[Any], name: str
-    ) -> BaseProcess:
+    def Process(self, target: Callable[..., object], args: Sequence[Any], name: str) -> BaseProcess:
         environment = dict(os.environ)
         return self._context.Process(
             target=run_in_environment, args=(environment, target, args), name=name

@@ -324,7 +324,7 @@ _NANOSECONDS_OF_DOUBT = 2_000_000_000
 def _list_modules(folder: str) -> frozenset[str] | None:
     """The names of files and folders in a folder, up to the first dot; None if it cannot be listed."""
     try:
-        changed = os.stat(folder or ".").st_mtime_ns
+        changed = Path(folder or ".").stat().st_mtime_ns
         before = _LISTINGS.get(folder)
         if before is not None and before.changed == changed:
             return before.modules
@@ -334,7 +334,7 @@ def _list_modules(folder: str) -> frozenset[str] | None:
     except (OSError, TypeError):  # the path may hold what is no text, which Python leaves out
         return None
     # a path from the current folder may be that of another one later
-    if os.path.isabs(folder) and looked - changed > _NANOSECONDS_OF_DOUBT:
+    if Path(folder).is_absolute() and looked - changed > _NANOSECONDS_OF_DOUBT:
         _LISTINGS[folder] = _Listing(changed, modules)
     return modules
 
