@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,10 @@ def keep_nothing() -> Iterator[None]:
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         # A test may edit a module twice within a second; Python would take cached bytecode for it if the size is equal.
         patch.setattr(sys, "dont_write_bytecode", True)
+        # nothing that tests write has to outlive the power
+        patch.setattr(os, "fsync", lambda handle: None)
+        # a run in memory would wait for other writers, of which no test has one without a time of its own
+        patch.setattr("standfast.study.folders.SECONDS_TO_SETTLE", 0.02)
         yield
 
 

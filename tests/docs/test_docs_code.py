@@ -51,7 +51,6 @@ SMALLER = {
     "docs/how-to/reasons.md": {
         "smoothgrad:samples=4": "smoothgrad:samples=2",
         "kernel_shap:samples=64": "kernel_shap:samples=16",
-        "models=29": "models=5",
     },
     "docs/how-to/speed.md": {'"max_sensitivity"]\n': '"max_sensitivity"], seconds=0.5\n'},
     "docs/how-to/text.md": {

@@ -127,7 +127,7 @@ def read_own_modules(later: Iterable[str] = ()) -> dict[str, str]:
     waiting = deque((name, "") for name in later)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name in _SCRIPTS or not isinstance(file, str) or not is_own(name):
+        if name in _SCRIPTS or not isinstance(file, str) or not _is_own_file(file):
             continue
         key = (file, id(getattr(module, "__spec__", None)))  # which is another one after a reload
         if key not in _FIRST:
@@ -153,12 +153,13 @@ def _read_unimported(waiting: deque[tuple[str, str]]) -> dict[str, str]:
     path = _SearchPath()
     while waiting:
         name, named_by = waiting.popleft()
-        if name in sys.modules or _is_of_installed(name):
-            continue
         folder = _find_folder(named_by)
+        # most names are met in many files
         if (name, folder) in tried:
             continue
         tried.add((name, folder))
+        if name in sys.modules or _is_of_installed(name):
+            continue
         file = _find_file(name, folder, path)
         if file is None:
             continue
@@ -295,11 +296,11 @@ def _index_places(
         listings: the modules of each of them; None where they are not known.
     """
     names = frozenset[str]().union(*(names for names in listings if names is not None))
-    places: dict[str, list[str]] = {name: [] for name in (*names, _ANY_MODULE)}
+    folders_of: dict[str, list[str]] = {name: [] for name in (*names, _ANY_MODULE)}
     for folder, modules in zip(folders, listings, strict=True):
-        for name in places if modules is None else modules:
-            places[name].append(folder)
-    return {name: tuple(having) for name, having in places.items()}
+        for name in folders_of if modules is None else modules:
+            folders_of[name].append(folder)
+    return {name: tuple(folders_of_name) for name, folders_of_name in folders_of.items()}
 
 
 @dataclass(frozen=True)
